@@ -31,20 +31,20 @@ pub fn post<E: From<WriteRefusal>>(
     ledger: &LedgerChange,
     get: impl FnMut(AccountId) -> Result<Option<BudgetAccount>, E>,
 ) -> Result<Vec<Posting>, E> {
-    let mut book = AccountSet { get, entries: Vec::new() };
+    let mut accounts = AccountSet { get, entries: Vec::new() };
     for new in &ledger.new_accounts {
-        book.open(new)?;
+        accounts.open(new)?;
     }
     for raise in &ledger.raises {
-        book.raise(raise)?;
+        accounts.raise(raise)?;
     }
     for settle in &ledger.settlements {
-        book.settle(settle)?;
+        accounts.settle(settle)?;
     }
     for reserve in &ledger.reservations {
-        book.reserve(reserve)?;
+        accounts.reserve(reserve)?;
     }
-    book.postings(ledger)
+    accounts.postings(ledger)
 }
 
 /// The accounts read or opened so far.
@@ -80,8 +80,8 @@ where
     E: From<WriteRefusal>,
 {
     fn open(&mut self, new: &NewAccount) -> Result<(), E> {
-        let &NewAccount { id, parent, limits, owns_iterations: apart } = new;
-        if self.entries.iter().any(|page| page.id == id) || (self.get)(id)?.is_some() {
+        let &NewAccount { id, parent, limits, owns_iterations } = new;
+        if self.entries.iter().any(|entry| entry.id == id) || (self.get)(id)?.is_some() {
             return malformed(format!("account {id} exists already"));
         }
         if let Some(parent) = parent {
@@ -92,15 +92,15 @@ where
             limits,
             spent: Amounts::default(),
             reserved: Amounts::default(),
-            owns_iterations: apart,
+            owns_iterations,
         };
         self.entries.push(AccountEntry { id, before: None, now });
         Ok(())
     }
 
     fn raise(&mut self, raise: &LimitRaise) -> Result<(), E> {
-        let page = self.entry(raise.account)?;
-        self.entries[page].now.limits.raise(&raise.amounts);
+        let index = self.entry(raise.account)?;
+        self.entries[index].now.limits.raise(&raise.amounts);
         Ok(())
     }
 
@@ -131,22 +131,22 @@ where
     /// The account and its ancestors, in order up to the root.
     fn ancestors(&mut self, account: AccountId) -> Result<Vec<AncestorEntry>, E> {
         let mut chain: Vec<AncestorEntry> = Vec::new();
-        let (mut next, mut above_apart) = (Some(account), false);
+        let (mut next, mut excludes_iterations) = (Some(account), false);
         while let Some(id) = next {
-            let page = self.entry(id)?;
-            if chain.iter().any(|link| link.entry == page) {
+            let index = self.entry(id)?;
+            if chain.iter().any(|link| link.entry == index) {
                 return malformed(format!("account {id} is its own ancestor"));
             }
-            chain.push(AncestorEntry { entry: page, excludes_iterations: above_apart });
-            let now = &self.entries[page].now;
-            (next, above_apart) = (now.parent, above_apart || now.owns_iterations);
+            chain.push(AncestorEntry { entry: index, excludes_iterations });
+            let now = &self.entries[index].now;
+            (next, excludes_iterations) = (now.parent, excludes_iterations || now.owns_iterations);
         }
         Ok(chain)
     }
 
     fn entry(&mut self, id: AccountId) -> Result<usize, E> {
-        if let Some(page) = self.entries.iter().position(|page| page.id == id) {
-            return Ok(page);
+        if let Some(index) = self.entries.iter().position(|entry| entry.id == id) {
+            return Ok(index);
         }
         let Some(account) = (self.get)(id)? else {
             return malformed(format!("account {id} does not exist"));
@@ -162,14 +162,14 @@ where
         let opened = ledger.new_accounts.iter().map(|new| new.id);
         let mut order = Vec::with_capacity(self.entries.len());
         for account in settled.chain(reserved).chain(raised).chain(opened) {
-            for AncestorEntry { entry: page, .. } in self.ancestors(account)? {
-                if !order.contains(&page) {
-                    order.push(page);
+            for AncestorEntry { entry: index, .. } in self.ancestors(account)? {
+                if !order.contains(&index) {
+                    order.push(index);
                 }
             }
         }
-        let posting = |page: usize| {
-            let AccountEntry { id, before, now } = &self.entries[page];
+        let posting = |index: usize| {
+            let AccountEntry { id, before, now } = &self.entries[index];
             Posting { id: *id, account: *now, is_changed: *before != Some(*now) }
         };
         Ok(order.into_iter().map(posting).collect())
@@ -351,9 +351,9 @@ mod tests {
             tokens: Some(tokens),
             ..Amounts::default()
         };
-        let of = |parent, limits, apart| {
+        let of = |parent, limits, owns_iterations| {
             let (spent, reserved) = (both(2, 0), both(1, 0));
-            Some(BudgetAccount { parent, limits, spent, reserved, owns_iterations: apart })
+            Some(BudgetAccount { parent, limits, spent, reserved, owns_iterations })
         };
         let get = |id| match id {
             TOP => of(None, both(3, 50), false),

@@ -65,8 +65,8 @@ pub fn validate_append<V: StoreView>(append: &Append, view: &mut V) -> Result<Ve
 /// Refuses a record that could not be decoded again. A release build checks only the kinds that carry foreign JSON: the
 /// types of all other records already refuse what the decoder refuses.
 fn validate_records(append: &Append) -> Result<(), WriteRefusal> {
-    let founded = append.spawned.iter().flat_map(|founded| &founded.records);
-    for record in append.records.iter().chain(founded) {
+    let spawned = append.spawned.iter().flat_map(|spawned| &spawned.records);
+    for record in append.records.iter().chain(spawned) {
         if cfg!(any(debug_assertions, feature = "mutants")) || carries_foreign_json(&record.body) {
             let kind = record.body.kind().name();
             check_readable(record).map_err(|error| WriteRefusal::Unreadable { kind, error })?;

@@ -78,14 +78,14 @@ impl Amounts {
 
     /// Sets the amount of one dimension.
     pub const fn set(&mut self, dimension: Dimension, amount: u64) {
-        let place = match dimension {
+        let field = match dimension {
             Dimension::Iterations => &mut self.iterations,
             Dimension::Tokens => &mut self.tokens,
             Dimension::Usd => &mut self.usd,
             Dimension::ToolCalls => &mut self.tool_calls,
             Dimension::Children => &mut self.children,
         };
-        *place = Some(amount);
+        *field = Some(amount);
     }
 
     /// Adds `more` per dimension; sums saturate.

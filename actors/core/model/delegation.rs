@@ -80,13 +80,13 @@ pub struct LimitIncrease {
 impl fmt::Display for LimitIncrease {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let amount = |dimension: Dimension| {
-            let shown = AmountDisplay(dimension, self.budget.get(dimension)?);
+            let amount = AmountDisplay(dimension, self.budget.get(dimension)?);
             Some(match dimension {
-                Dimension::Usd => shown.to_string(),
+                Dimension::Usd => amount.to_string(),
                 Dimension::Iterations | Dimension::Tokens | Dimension::Children => {
-                    format!("{shown} {}", dimension.name())
+                    format!("{amount} {}", dimension.name())
                 }
-                Dimension::ToolCalls => format!("{shown} tool calls"),
+                Dimension::ToolCalls => format!("{amount} tool calls"),
             })
         };
         let wall = self

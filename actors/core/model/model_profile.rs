@@ -248,27 +248,27 @@ mod tests {
     #[test]
     fn a_level_that_a_model_does_not_know_is_not_told() {
         let levels: ThinkingLevels = [ThinkingLevel::High, ThinkingLevel::Off].into_iter().collect();
-        let traits = ModelProfile {
+        let profile = ModelProfile {
             thinking_style: Some(ThinkingStyle::Effort),
             levels: Some(levels),
             ..Default::default()
         };
         for level in ThinkingLevel::ALL {
-            let told = traits.thinking_request(level).is_some();
-            assert_eq!(told, [ThinkingLevel::High, ThinkingLevel::Off].contains(&level), "{level:?}");
+            let is_supported = profile.thinking_request(level).is_some();
+            assert_eq!(is_supported, [ThinkingLevel::High, ThinkingLevel::Off].contains(&level), "{level:?}");
         }
-        let stored = serde_json::to_string(&traits).unwrap();
+        let stored = serde_json::to_string(&profile).unwrap();
         assert_eq!(stored, r#"{"thinking":"effort","levels":["off","high"]}"#);
-        assert_eq!(serde_json::from_str::<ModelProfile>(&stored).unwrap(), traits);
+        assert_eq!(serde_json::from_str::<ModelProfile>(&stored).unwrap(), profile);
     }
 
     #[test]
     fn deadlines_are_stored_where_there_are_some() {
         let check = |deadlines: ModelDeadlines, expect: &str| {
-            let traits = ModelProfile { deadlines, ..ModelProfile::default() };
-            let stored = serde_json::to_string(&traits).unwrap();
+            let profile = ModelProfile { deadlines, ..ModelProfile::default() };
+            let stored = serde_json::to_string(&profile).unwrap();
             assert_eq!(stored, expect);
-            assert_eq!(serde_json::from_str::<ModelProfile>(&stored).unwrap(), traits);
+            assert_eq!(serde_json::from_str::<ModelProfile>(&stored).unwrap(), profile);
         };
         check(ModelDeadlines::default(), "{}");
         let call = ModelDeadlines { call_ms: Some(5), ..ModelDeadlines::default() };

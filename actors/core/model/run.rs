@@ -159,24 +159,24 @@ impl RunSpec {
 
     /// The models that are called only for summaries.
     pub fn auxiliary_models(&self) -> impl Iterator<Item = &ModelRef> {
-        let chain = self.compaction.iter().flat_map(|compression| &compression.chain);
+        let chain = self.compaction.iter().flat_map(|policy| &policy.chain);
         chain.filter(|link| !self.chain.contains(link))
     }
 
     /// The profile of a model of the chain or of the compaction; empty if unknown.
     pub fn profile_of(&self, model: &ModelRef) -> ModelProfile {
-        let of = |chain: &[ModelRef], traits: &[ModelProfile]| {
+        let of = |chain: &[ModelRef], profiles: &[ModelProfile]| {
             let at = chain.iter().position(|link| link == model)?;
-            Some(traits.get(at).copied().unwrap_or_default())
+            Some(profiles.get(at).copied().unwrap_or_default())
         };
-        let aside = || self.compaction.as_ref().and_then(|aside| of(&aside.chain, &aside.profiles));
-        of(&self.chain, &self.profiles).or_else(aside).unwrap_or_default()
+        let summarizer = || self.compaction.as_ref().and_then(|policy| of(&policy.chain, &policy.profiles));
+        of(&self.chain, &self.profiles).or_else(summarizer).unwrap_or_default()
     }
 
     /// All models that the run may call, without duplicates.
     pub fn models(&self) -> Vec<ModelRef> {
-        let aside = self.compaction.as_ref().map_or(&[][..], |aside| &aside.chain);
-        let models = self.chain.iter().chain(aside);
+        let summarizers = self.compaction.as_ref().map_or(&[][..], |policy| &policy.chain);
+        let models = self.chain.iter().chain(summarizers);
         models.fold(Vec::new(), |mut models, model| {
             if !models.contains(model) {
                 models.push(model.clone());
@@ -188,11 +188,11 @@ impl RunSpec {
     /// Merges what earlier runs have observed about the models. A window that is already set stays; a window from a
     /// refusal takes precedence over the provider's list of models.
     pub fn apply_model_rows(&mut self, rows: &[ModelRow]) {
-        self.update_profiles(rows, |traits, row| {
-            traits.density = row.density.or(traits.density);
+        self.update_profiles(rows, |profile, row| {
+            profile.density = row.density.or(profile.density);
             let listed = row.listed.map(|listed| listed.limits).unwrap_or_default();
-            traits.window = traits.window.or(row.window).or(listed.window);
-            traits.max_output = traits.max_output.or(listed.max_output);
+            profile.window = profile.window.or(row.window).or(listed.window);
+            profile.max_output = profile.max_output.or(listed.max_output);
         });
     }
 
@@ -200,16 +200,16 @@ impl RunSpec {
     /// ends.
     pub fn apply_listed_limits(&mut self, rows: &[ModelRow]) {
         self.apply_model_rows(rows);
-        self.update_profiles(rows, |traits, row| traits.listed_limits = row.listed);
+        self.update_profiles(rows, |profile, row| profile.listed_limits = row.listed);
     }
 
     fn update_profiles(&mut self, rows: &[ModelRow], change: impl Fn(&mut ModelProfile, &ModelRow)) {
         update_profiles(&self.chain, &mut self.profiles, rows, &change);
-        if let Some(aside) = &mut self.compaction
-            && rows.iter().any(|row| aside.chain.contains(&row.model))
+        if let Some(policy) = &mut self.compaction
+            && rows.iter().any(|row| policy.chain.contains(&row.model))
         {
-            let CompactionPolicy { chain, profiles: traits, .. } = Arc::make_mut(aside);
-            update_profiles(chain, traits, rows, &change);
+            let CompactionPolicy { chain, profiles, .. } = Arc::make_mut(policy);
+            update_profiles(chain, profiles, rows, &change);
         }
     }
 
@@ -232,26 +232,26 @@ impl RunSpec {
     pub fn models_without_thinking_control(&self) -> impl Iterator<Item = (&ModelRef, ThinkingLevel)> {
         self.chain.iter().filter_map(|model| {
             let level = self.thinking_level_of(model)?;
-            let traits = self.profile_of(model);
+            let profile = self.profile_of(model);
             // A model without thinking control already satisfies the level `off`.
-            let is_so = level == ThinkingLevel::Off && traits.thinking_style == Some(ThinkingStyle::None);
-            (traits.thinking_request(level).is_none() && !is_so).then_some((model, level))
+            let is_off = level == ThinkingLevel::Off && profile.thinking_style == Some(ThinkingStyle::None);
+            (profile.thinking_request(level).is_none() && !is_off).then_some((model, level))
         })
     }
 }
 
 fn update_profiles(
     chain: &[ModelRef],
-    traits: &mut Vec<ModelProfile>,
+    profiles: &mut Vec<ModelProfile>,
     rows: &[ModelRow],
     change: impl Fn(&mut ModelProfile, &ModelRow),
 ) {
     for (at, model) in chain.iter().enumerate() {
         let Some(row) = rows.iter().find(|row| row.model == *model) else { continue };
-        if traits.len() <= at {
-            traits.resize(at + 1, ModelProfile::default());
+        if profiles.len() <= at {
+            profiles.resize(at + 1, ModelProfile::default());
         }
-        change(&mut traits[at], row);
+        change(&mut profiles[at], row);
     }
 }
 

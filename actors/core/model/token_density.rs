@@ -50,14 +50,14 @@ impl TokenDensity {
     /// The density, corrected by a request of `bytes` bytes for which `tokens` tokens were reported.
     #[must_use]
     pub fn corrected(self, bytes: u64, tokens: u64) -> Self {
-        let said = u16::try_from(scale_to_nearest(tokens, 1_000, bytes.max(1))).unwrap_or(u16::MAX);
-        if bytes < MIN_SAMPLE_BYTES || !(MIN_PER_1000..=MAX_PER_1000).contains(&said) {
+        let reported = u16::try_from(scale_to_nearest(tokens, 1_000, bytes.max(1))).unwrap_or(u16::MAX);
+        if bytes < MIN_SAMPLE_BYTES || !(MIN_PER_1000..=MAX_PER_1000).contains(&reported) {
             return self;
         }
         let bytes = bytes.min(MAX_SAMPLE_BYTES);
-        let mean = |inertia: u64| u64::from(self.0) * inertia + u64::from(said) * bytes;
+        let mean = |inertia: u64| u64::from(self.0) * inertia + u64::from(reported) * bytes;
         // Rounded towards the sample, so that repeated samples reach it.
-        let corrected = if said > self.0 {
+        let corrected = if reported > self.0 {
             mean(WEIGHT_UP_BYTES).div_ceil(WEIGHT_UP_BYTES + bytes)
         } else {
             mean(WEIGHT_DOWN_BYTES) / (WEIGHT_DOWN_BYTES + bytes)
@@ -66,15 +66,15 @@ impl TokenDensity {
     }
 }
 
-/// `n * times / over`, rounded down.
-fn scale(n: u64, times: u64, over: u64) -> u64 {
-    u64::try_from(u128::from(n) * u128::from(times) / u128::from(over)).unwrap_or(u64::MAX)
+/// `n * factor / divisor`, rounded down.
+fn scale(n: u64, factor: u64, divisor: u64) -> u64 {
+    u64::try_from(u128::from(n) * u128::from(factor) / u128::from(divisor)).unwrap_or(u64::MAX)
 }
 
-/// `n * times / over`, rounded to the nearest.
-fn scale_to_nearest(n: u64, times: u64, over: u64) -> u64 {
-    let n = u128::from(n) * u128::from(times) + u128::from(over / 2);
-    u64::try_from(n / u128::from(over)).unwrap_or(u64::MAX)
+/// `n * factor / divisor`, rounded to the nearest.
+fn scale_to_nearest(n: u64, factor: u64, divisor: u64) -> u64 {
+    let n = u128::from(n) * u128::from(factor) + u128::from(divisor / 2);
+    u64::try_from(n / u128::from(divisor)).unwrap_or(u64::MAX)
 }
 
 impl Default for TokenDensity {

@@ -102,8 +102,13 @@ impl Admissions {
         self.readiness_without(model, now, None)
     }
 
-    /// Readiness of the model with any credential except `not`.
-    pub fn readiness_without(&self, model: &str, now: Timestamp, not: Option<CredentialId>) -> Readiness {
+    /// Readiness of the model with any credential except `excluded`.
+    pub fn readiness_without(
+        &self,
+        model: &str,
+        now: Timestamp,
+        excluded: Option<CredentialId>,
+    ) -> Readiness {
         let endpoint = self.endpoint.readiness(now);
         if !matches!(endpoint, Readiness::Ready | Readiness::Until(_, CooldownSource::Breaker)) {
             return endpoint;
@@ -123,11 +128,12 @@ impl Admissions {
                 (Readiness::Ready, None) if !may_start(self.has_responded[at], self.in_flight[at]) => {
                     Readiness::WarmingUp
                 }
-                (gauge, _) => gauge,
+                (readiness, _) => readiness,
             }
         };
-        let gauges = (0..self.in_flight.len()).filter(|at| not != Some(CredentialId(*at))).map(of_one);
-        let best = gauges.min_by_key(|gauge| match gauge {
+        let by_credential =
+            (0..self.in_flight.len()).filter(|at| excluded != Some(CredentialId(*at))).map(of_one);
+        let best = by_credential.min_by_key(|readiness| match readiness {
             Readiness::Ready => (0, Timestamp::default()),
             Readiness::WarmingUp => (1, Timestamp::default()),
             Readiness::Probing => (2, Timestamp::default()),
@@ -147,7 +153,7 @@ impl Admissions {
     /// Admits an attempt at the model that reserved `tokens` tokens, with the credential that the pool picks. Succeeds
     /// even if [`Self::readiness`] is not `Ready`: the caller decides.
     pub fn admit(&mut self, model: &Arc<str>, tokens: u64, now: Timestamp) -> AdmissionTicket {
-        let (count, used, limiters, heard) =
+        let (count, used, limiters, responded) =
             (self.in_flight.len(), &self.in_flight, &self.limiters, &self.has_responded);
         let breakers = self
             .models
@@ -163,13 +169,13 @@ impl Admissions {
                 })
                 .collect()
         };
-        let mut free = seats(&|gauge| gauge == Readiness::Ready);
-        for (seat, heard) in free.iter_mut().zip(heard) {
-            *seat = seat.filter(|used| may_start(*heard, *used));
+        let mut free = seats(&|readiness| readiness == Readiness::Ready);
+        for (seat, responded) in free.iter_mut().zip(responded) {
+            *seat = seat.filter(|used| may_start(*responded, *used));
         }
         let free = pick(self.strategy, &free, self.last_used);
         // No credential is ready, and the caller insists. A cooldown that is only an estimate excludes none.
-        let guessed = |gauge| !matches!(gauge, Readiness::Until(_, CooldownSource::Provider));
+        let guessed = |readiness| !matches!(readiness, Readiness::Until(_, CooldownSource::Provider));
         let at = free.or_else(|| pick(self.strategy, &seats(&guessed), self.last_used)).unwrap_or(0);
         self.last_used = Some(at);
         self.in_flight[at] += 1;
@@ -210,7 +216,7 @@ impl Admissions {
         let at = ticket.credential.0;
         let waited = !may_start(self.has_responded[at], self.in_flight[at]);
         self.in_flight[at] = self.in_flight[at].saturating_sub(1);
-        let heard = match end {
+        let responded = match end {
             AttemptEnd::Answered(_) => self.mark_responded(at),
             AttemptEnd::Failed(failure) => match failure_scope(&failure.class) {
                 FailureScope::Request
@@ -226,7 +232,7 @@ impl Admissions {
             && [ticket.endpoint, ticket.model].contains(&BreakerPass::Probe);
         self.release_limiter_slot(ticket, end, now)
             | self.update_breakers(model, ticket, end, now)
-            | heard
+            | responded
             | refused
     }
 
@@ -350,24 +356,24 @@ impl Admissions {
 
     /// The state of the endpoint's breaker, and of each model that was ever called, with every credential.
     pub fn breaker_reports(&self, now: Timestamp) -> (BreakerState, Vec<BreakerReport>) {
-        let known = |(model, breakers): (&Arc<str>, &Vec<Breaker>)| {
-            let one = |(at, breaker): (usize, &Breaker)| BreakerReport {
+        let reports = |(model, breakers): (&Arc<str>, &Vec<Breaker>)| {
+            let report = |(at, breaker): (usize, &Breaker)| BreakerReport {
                 model: Arc::clone(model),
                 credential: CredentialId(at),
                 state: breaker.state(now),
                 last_failure: breaker.last_failure().cloned(),
             };
-            breakers.iter().enumerate().map(one).collect::<Vec<_>>()
+            breakers.iter().enumerate().map(report).collect::<Vec<_>>()
         };
-        (self.endpoint.state(now), self.models.iter().flat_map(known).collect())
+        (self.endpoint.state(now), self.models.iter().flat_map(reports).collect())
     }
 }
 
 /// Concurrent attempts with a credential before the provider's first response to it, which may report limits.
 const MAX_CALLS_BEFORE_FIRST_RESPONSE: u32 = 8;
 
-const fn may_start(heard: bool, used: u32) -> bool {
-    heard || used < MAX_CALLS_BEFORE_FIRST_RESPONSE
+const fn may_start(responded: bool, used: u32) -> bool {
+    responded || used < MAX_CALLS_BEFORE_FIRST_RESPONSE
 }
 
 #[cfg(test)]

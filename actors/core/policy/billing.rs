@@ -103,18 +103,18 @@ pub(crate) fn find_anomaly(
     let &Usage {
         input_tokens,
         output_tokens,
-        unlisted_reasoning_tokens: apart_tokens,
+        unlisted_reasoning_tokens: reasoning_tokens,
         cached_tokens,
         cache_write_tokens,
         is_invalid,
     } = usage;
-    let counts = [input_tokens, output_tokens, apart_tokens, cached_tokens, cache_write_tokens];
+    let counts = [input_tokens, output_tokens, reasoning_tokens, cached_tokens, cache_write_tokens];
     if is_invalid || counts.into_iter().any(|count| count > MAX_COUNT) {
         return Some(UsageAnomalyKind::InvalidCount);
     }
     let parts = cached_tokens.saturating_add(cache_write_tokens);
-    let beyond = parts.saturating_sub(input_tokens);
-    if beyond > 0 && (beyond >= input_tokens || beyond > MAX_UNCOUNTED_CACHE_TOKENS) {
+    let excess = parts.saturating_sub(input_tokens);
+    if excess > 0 && (excess >= input_tokens || excess > MAX_UNCOUNTED_CACHE_TOKENS) {
         return Some(UsageAnomalyKind::PartsBeyondWhole);
     }
     // Older records have no size of the request (0 bytes): their input cannot be checked.
@@ -125,10 +125,10 @@ pub(crate) fn find_anomaly(
     if started.bytes > 0 && usage.input_total() == 0 {
         return Some(UsageAnomalyKind::NoInput);
     }
-    let asked = started.max_tokens.saturating_mul(MAX_OUTPUT_FACTOR).saturating_add(OUTPUT_SLACK_TOKENS);
+    let max_output = started.max_tokens.saturating_mul(MAX_OUTPUT_FACTOR).saturating_add(OUTPUT_SLACK_TOKENS);
     let is_too_much =
-        output_tokens > asked && output_tokens > answer_bytes().saturating_add(OUTPUT_SLACK_TOKENS);
-    (is_too_much || apart_tokens > asked.max(MAX_UNLISTED_REASONING_TOKENS))
+        output_tokens > max_output && output_tokens > answer_bytes().saturating_add(OUTPUT_SLACK_TOKENS);
+    (is_too_much || reasoning_tokens > max_output.max(MAX_UNLISTED_REASONING_TOKENS))
         .then_some(UsageAnomalyKind::OutputBeyondLimit)
 }
 

@@ -28,7 +28,7 @@ pub(super) struct Breaker {
 #[derive(Debug)]
 enum BreakerPhase {
     Closed { failures: u32 },
-    Open { from: Timestamp, until: Timestamp, why: CooldownSource, is_probing: bool },
+    Open { from: Timestamp, until: Timestamp, source: CooldownSource, is_probing: bool },
 }
 
 impl Default for BreakerPhase {
@@ -88,8 +88,8 @@ impl Breaker {
     pub(super) fn readiness(&self, now: Timestamp) -> Readiness {
         match self.state {
             // A clock that was set back does not prolong the cooldown.
-            BreakerPhase::Open { from, until, why, .. } if from <= now && now < until => {
-                Readiness::Until(until, why)
+            BreakerPhase::Open { from, until, source, .. } if from <= now && now < until => {
+                Readiness::Until(until, source)
             }
             BreakerPhase::Open { is_probing: true, .. } => Readiness::Probing,
             BreakerPhase::Open { is_probing: false, .. } | BreakerPhase::Closed { .. } => Readiness::Ready,
@@ -113,7 +113,7 @@ impl Breaker {
     pub(super) fn free_probe_at(&self, now: Timestamp) -> Option<Timestamp> {
         let failure = self.last_failure.as_ref().filter(|_| !self.had_free_probe)?;
         match self.state {
-            BreakerPhase::Open { from, until, why: CooldownSource::Breaker, is_probing: false }
+            BreakerPhase::Open { from, until, source: CooldownSource::Breaker, is_probing: false }
                 if from <= now && now < until && may_be_unreachable(&failure.class) =>
             {
                 let cooldown_ms = until.ms_since(from);
@@ -205,24 +205,24 @@ impl Breaker {
                 self.open(failure, now, ms, policy);
             }
             // The attempt began before the breaker opened: only a later reset time is news.
-            (FailureWeight::Counts | FailureWeight::Opens(_), BreakerPhase::Open { until, why, .. }) => {
+            (FailureWeight::Counts | FailureWeight::Opens(_), BreakerPhase::Open { until, source, .. }) => {
                 if let Some(ms) = failure.class.reset_in(now)
                     && now.plus_ms(ms.min(MAX_COOLDOWN_MS)) > *until
                 {
-                    (*until, *why) = (now.plus_ms(ms.min(MAX_COOLDOWN_MS)), CooldownSource::Provider);
+                    (*until, *source) = (now.plus_ms(ms.min(MAX_COOLDOWN_MS)), CooldownSource::Provider);
                 }
             }
         }
     }
 
-    fn open(&mut self, failure: &Failure, now: Timestamp, own: Option<u64>, policy: &BreakerPolicy) {
-        let rung = usize::try_from(self.trips).unwrap_or(usize::MAX).min(policy.cooldowns_ms.len() - 1);
+    fn open(&mut self, failure: &Failure, now: Timestamp, cooldown_ms: Option<u64>, policy: &BreakerPolicy) {
+        let step = usize::try_from(self.trips).unwrap_or(usize::MAX).min(policy.cooldowns_ms.len() - 1);
         self.trips = self.trips.saturating_add(1);
-        let (ms, why) = match failure.class.reset_in(now) {
+        let (ms, source) = match failure.class.reset_in(now) {
             Some(ms) => (ms.min(MAX_COOLDOWN_MS), CooldownSource::Provider),
-            None => (own.unwrap_or(policy.cooldowns_ms[rung]), CooldownSource::Breaker),
+            None => (cooldown_ms.unwrap_or(policy.cooldowns_ms[step]), CooldownSource::Breaker),
         };
-        self.state = BreakerPhase::Open { from: now, until: now.plus_ms(ms), why, is_probing: false };
+        self.state = BreakerPhase::Open { from: now, until: now.plus_ms(ms), source, is_probing: false };
         self.had_free_probe = false;
     }
 

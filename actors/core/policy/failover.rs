@@ -66,11 +66,11 @@ pub enum LinkChoice {
 }
 
 impl LinkChoice {
-    /// The same choice for a call that waits until `by` at most: [`Self::Unavailable`] if no link is ready before.
+    /// The same choice for a call that waits until `deadline`: [`Self::Unavailable`] if no link is ready before.
     #[must_use]
-    pub fn before_deadline(self, by: Option<Timestamp>) -> Self {
+    pub fn before_deadline(self, deadline: Option<Timestamp>) -> Self {
         match self {
-            Self::Wait(Some(until)) if by.is_some_and(|by| until > by) => Self::Unavailable,
+            Self::Wait(Some(until)) if deadline.is_some_and(|deadline| until > deadline) => Self::Unavailable,
             Self::Lease(_) | Self::Queue(_) | Self::Wait(_) | Self::Unavailable => self,
         }
     }
@@ -83,7 +83,7 @@ impl LinkChoice {
 /// - Otherwise the call waits, if a probe is in flight or a breaker is open.
 /// - Otherwise no link is available.
 pub fn choose_link(links: &[(LinkAvailability, LinkVisit)]) -> LinkChoice {
-    if let Some(link) = links.iter().position(|(standing, _)| standing.is_up()) {
+    if let Some(link) = links.iter().position(|(availability, _)| availability.is_up()) {
         return match links[link].0 {
             LinkAvailability::AtCapacity => LinkChoice::Queue(link),
             LinkAvailability::RateLimited(until) => LinkChoice::Wait(Some(until)),
@@ -100,18 +100,18 @@ pub fn choose_link(links: &[(LinkAvailability, LinkVisit)]) -> LinkChoice {
     {
         return LinkChoice::Lease(link);
     }
-    let changes = |(standing, _): &(LinkAvailability, LinkVisit)| {
-        matches!(standing, LinkAvailability::Probing | LinkAvailability::BreakerOpen(_))
+    let may_open = |(availability, _): &(LinkAvailability, LinkVisit)| {
+        matches!(availability, LinkAvailability::Probing | LinkAvailability::BreakerOpen(_))
     };
-    match links.iter().any(changes) {
-        true => LinkChoice::Wait(links.iter().filter_map(|(standing, _)| available_from(*standing)).min()),
+    match links.iter().any(may_open) {
+        true => LinkChoice::Wait(links.iter().filter_map(|(link, _)| available_from(*link)).min()),
         false => LinkChoice::Unavailable,
     }
 }
 
 /// The time from which a link may be called; `None` if it may be called now, or if no time is known.
-pub const fn available_from(standing: LinkAvailability) -> Option<Timestamp> {
-    match standing {
+pub const fn available_from(availability: LinkAvailability) -> Option<Timestamp> {
+    match availability {
         LinkAvailability::RateLimited(until)
         | LinkAvailability::BreakerOpen(until)
         | LinkAvailability::ClosedByProvider(until) => Some(until),
@@ -166,8 +166,8 @@ mod tests {
 
     #[test]
     fn whoever_has_no_time_does_not_wait() {
-        let check = |next: LinkChoice, by: Option<i64>, expect: LinkChoice| {
-            assert_eq!(next.before_deadline(by.map(Timestamp)), expect, "{next:?} by {by:?}");
+        let check = |next: LinkChoice, deadline: Option<i64>, expect: LinkChoice| {
+            assert_eq!(next.before_deadline(deadline.map(Timestamp)), expect, "{next:?} by {deadline:?}");
         };
         let wait = LinkChoice::Wait(Some(Timestamp(30)));
         check(wait, None, wait);
@@ -178,7 +178,7 @@ mod tests {
         check(LinkChoice::Queue(1), Some(0), LinkChoice::Queue(1));
     }
 
-    fn standing(chance: u8) -> LinkAvailability {
+    fn availability(chance: u8) -> LinkAvailability {
         let until = Timestamp(i64::from(chance));
         match chance % 8 {
             0 => LinkAvailability::Available,
@@ -196,21 +196,21 @@ mod tests {
         #[test]
         fn nobody_who_can_be_asked_is_passed_over(chance in proptest::collection::vec(any::<(u8, bool)>(), 0..6)) {
             let visit = |again| if again { LinkVisit::Return } else { LinkVisit::First };
-            let links: Vec<_> = chance.into_iter().map(|(n, again)| (standing(n), visit(again))).collect();
-            let lets = |standing| matches!(standing, LinkAvailability::Available | LinkAvailability::AtCapacity);
-            let has_no_room = |standing| matches!(standing, LinkAvailability::RateLimited(_) | LinkAvailability::WarmingUp);
+            let links: Vec<_> = chance.into_iter().map(|(n, again)| (availability(n), visit(again))).collect();
+            let lets = |availability| matches!(availability, LinkAvailability::Available | LinkAvailability::AtCapacity);
+            let has_no_room = |availability| matches!(availability, LinkAvailability::RateLimited(_) | LinkAvailability::WarmingUp);
             match choose_link(&links) {
                 LinkChoice::Lease(link) | LinkChoice::Queue(link) => {
-                    prop_assert!(links[..link].iter().all(|(standing, _)| !lets(*standing)));
+                    prop_assert!(links[..link].iter().all(|(availability, _)| !lets(*availability)));
                     prop_assert!(!matches!(links[link].0, LinkAvailability::ClosedByProvider(_) | LinkAvailability::NotConfigured | LinkAvailability::Probing));
                 }
                 LinkChoice::Wait(at) if links.iter().any(|(s, _)| has_no_room(*s)) => {
                     let first = links.iter().find(|(s, _)| lets(*s) || has_no_room(*s));
                     let expect = at.map_or(LinkAvailability::WarmingUp, LinkAvailability::RateLimited);
-                    prop_assert_eq!(first.map(|(standing, _)| *standing), Some(expect));
+                    prop_assert_eq!(first.map(|(availability, _)| *availability), Some(expect));
                 }
                 LinkChoice::Wait(at) => {
-                    prop_assert!(links.iter().all(|(standing, _)| !lets(*standing)));
+                    prop_assert!(links.iter().all(|(availability, _)| !lets(*availability)));
                     prop_assert!(links.iter().filter_map(|(s, _)| available_from(*s)).all(|until| at <= Some(until)));
                 }
                 LinkChoice::Unavailable => {

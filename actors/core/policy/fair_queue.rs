@@ -89,10 +89,10 @@ impl<K: Ord + Copy, O: Ord + Copy, J> FairQueue<K, O, J> {
     fn remove(&mut self, position: QueuePosition) -> Option<J> {
         let WaitingJob { key, owner, job } = self.waiting.remove(&position)?;
         self.positions.remove(&key);
-        if let Entry::Occupied(mut own) = self.owners.entry(owner) {
-            own.get_mut().0 -= 1;
-            if own.get().0 == 0 {
-                own.remove();
+        if let Entry::Occupied(mut entry) = self.owners.entry(owner) {
+            entry.get_mut().0 -= 1;
+            if entry.get().0 == 0 {
+                entry.remove();
             }
         }
         Some(job)

@@ -71,45 +71,46 @@ impl Limiter {
 
     /// When the next attempt fits the limits; `None` if it does now.
     pub(crate) fn ready_at(&self, now: Timestamp) -> Option<Timestamp> {
-        let times = [
+        let ready_times = [
             self.next_request(now),
             self.next_tokens(now),
             self.requests.next_opening(now, 1),
             self.tokens.next_opening(now, 1),
         ];
-        times.into_iter().flatten().max()
+        ready_times.into_iter().flatten().max()
     }
 
     fn in_window(&self, now: Timestamp) -> impl DoubleEndedIterator<Item = &LimitedAttempt> + Clone {
-        self.attempts.iter().filter(move |made| made.at <= now && now.ms_since(made.at) < WINDOW_MS)
+        self.attempts.iter().filter(move |attempt| attempt.at <= now && now.ms_since(attempt.at) < WINDOW_MS)
     }
 
     fn next_request(&self, now: Timestamp) -> Option<Timestamp> {
-        let most = usize::try_from(self.limits.requests?.max(1)).unwrap_or(usize::MAX);
+        let limit = usize::try_from(self.limits.requests?.max(1)).unwrap_or(usize::MAX);
         // The attempt that must leave the window before the next one may start.
-        let oldest = self.in_window(now).rev().nth(most - 1)?;
+        let oldest = self.in_window(now).rev().nth(limit - 1)?;
         Some(oldest.at.plus_ms(WINDOW_MS))
     }
 
     fn next_tokens(&self, now: Timestamp) -> Option<Timestamp> {
-        let most = self.limits.tokens?;
-        let room = most.saturating_sub(self.expected_tokens());
-        let mut used: u64 = self.in_window(now).map(|made| self.cost(made)).fold(0, u64::saturating_add);
-        if used <= room {
+        let limit = self.limits.tokens?;
+        let available = limit.saturating_sub(self.expected_tokens());
+        let mut used: u64 =
+            self.in_window(now).map(|attempt| self.cost(attempt)).fold(0, u64::saturating_add);
+        if used <= available {
             return None;
         }
-        for made in self.in_window(now) {
-            used = used.saturating_sub(self.cost(made));
+        for attempt in self.in_window(now) {
+            used = used.saturating_sub(self.cost(attempt));
             // A single attempt is always admitted, whatever it costs.
-            if used <= room || used == 0 {
-                return Some(made.at.plus_ms(WINDOW_MS));
+            if used <= available || used == 0 {
+                return Some(attempt.at.plus_ms(WINDOW_MS));
             }
         }
         None
     }
 
-    fn cost(&self, made: &LimitedAttempt) -> u64 {
-        made.tokens.or(self.average_tokens).unwrap_or(made.reserved)
+    fn cost(&self, attempt: &LimitedAttempt) -> u64 {
+        attempt.tokens.or(self.average_tokens).unwrap_or(attempt.reserved)
     }
 
     /// Tokens that the next attempt is expected to cost.
@@ -119,7 +120,8 @@ impl Limiter {
 
     /// Counts a new attempt that reserved `reserved` tokens.
     pub(super) fn acquire(&mut self, now: Timestamp, reserved: u64) -> LimiterSlot {
-        while self.attempts.front().is_some_and(|made| made.at > now || now.ms_since(made.at) >= WINDOW_MS) {
+        while self.attempts.front().is_some_and(|first| first.at > now || now.ms_since(first.at) >= WINDOW_MS)
+        {
             self.attempts.pop_front();
         }
         self.attempt_count += 1;
@@ -139,33 +141,33 @@ impl Limiter {
     }
 
     /// Records what the attempt cost; 0 tokens if it has failed.
-    pub(crate) fn record_cost(&mut self, place: LimiterSlot, tokens: u64) {
+    pub(crate) fn record_cost(&mut self, slot: LimiterSlot, tokens: u64) {
         if tokens > 0 {
             let before = self.average_tokens.unwrap_or(tokens);
             self.average_tokens = Some(before.saturating_mul(7).saturating_add(tokens).div_ceil(8));
         }
-        if let Some(made) = self.attempts.iter_mut().find(|made| made.number == place.0) {
-            made.tokens = Some(tokens);
+        if let Some(attempt) = self.attempts.iter_mut().find(|attempt| attempt.number == slot.0) {
+            attempt.tokens = Some(tokens);
         }
     }
 
     /// The response to this attempt reported what is left of the quota.
-    pub(super) fn on_rate_info(&mut self, place: LimiterSlot, info: RateInfo, now: Timestamp) {
-        self.unanswered.remove(&place.0);
+    pub(super) fn on_rate_info(&mut self, slot: LimiterSlot, info: RateInfo, now: Timestamp) {
+        self.unanswered.remove(&slot.0);
         // It is unknown whether the provider has counted the attempts that have no response yet.
         let open = self.unanswered.len() as u64;
         // No vendor's window is longer than that: the clock or the unit of a later time is wrong.
-        let soon = |left: RateQuota| {
-            let reset_at = left.reset_at.plus_ms(RESET_SLACK_MS).min(now.plus_ms(MAX_COOLDOWN_MS));
-            RateQuota { reset_at, ..left }
+        let soon = |quota: RateQuota| {
+            let reset_at = quota.reset_at.plus_ms(RESET_SLACK_MS).min(now.plus_ms(MAX_COOLDOWN_MS));
+            RateQuota { reset_at, ..quota }
         };
-        self.requests.apply_report(place, info.requests.map(soon), open);
-        self.tokens.apply_report(place, info.tokens.map(soon), open.saturating_mul(self.expected_tokens()));
+        self.requests.apply_report(slot, info.requests.map(soon), open);
+        self.tokens.apply_report(slot, info.tokens.map(soon), open.saturating_mul(self.expected_tokens()));
     }
 
     /// The attempt has ended: a response that is still missing will not come.
-    pub(super) fn on_attempt_end(&mut self, place: LimiterSlot) {
-        self.unanswered.remove(&place.0);
+    pub(super) fn on_attempt_end(&mut self, slot: LimiterSlot) {
+        self.unanswered.remove(&slot.0);
     }
 
     /// Forgets the quotas that the provider reported.
@@ -176,44 +178,44 @@ impl Limiter {
 
 impl ReportedWindow {
     fn next_opening(&self, now: Timestamp, least: u64) -> Option<Timestamp> {
-        let Self(Some(left)) = self else { return None };
-        (now < left.until && left.remaining < least).then_some(left.until)
+        let Self(Some(quota)) = self else { return None };
+        (now < quota.until && quota.remaining < least).then_some(quota.until)
     }
 
     fn consume(&mut self, now: Timestamp, number: u64, amount: u64) {
-        let Self(Some(left)) = self else { return };
-        if now >= left.until {
-            let Some(limit) = left.limit else {
+        let Self(Some(quota)) = self else { return };
+        if now >= quota.until {
+            let Some(limit) = quota.limit else {
                 self.0 = None;
                 return;
             };
             // Responses that are still to come belong to attempts of the window that is over.
-            *left =
+            *quota =
                 ReportedQuota { remaining: limit, until: now.plus_ms(WINDOW_MS), limit: Some(limit), number };
         }
-        left.remaining = left.remaining.saturating_sub(amount);
+        quota.remaining = quota.remaining.saturating_sub(amount);
     }
 
     /// `open` is the amount that the provider may not have counted yet.
-    fn apply_report(&mut self, place: LimiterSlot, news: Option<RateQuota>, open: u64) {
-        let Some(RateQuota { remaining, reset_at, limit }) = news else { return };
-        let mut left = ReportedQuota {
+    fn apply_report(&mut self, slot: LimiterSlot, report: Option<RateQuota>, open: u64) {
+        let Some(RateQuota { remaining, reset_at, limit }) = report else { return };
+        let mut quota = ReportedQuota {
             remaining: remaining.saturating_sub(open),
             until: reset_at,
             limit,
-            number: place.0,
+            number: slot.0,
         };
         match &self.0 {
             // A report of an earlier attempt about the same window may lower the quota that is left, but never raise
             // it.
-            Some(known) if known.number > place.0 && is_same_window(known.until, reset_at) => {
-                left.remaining = left.remaining.min(known.remaining);
-                left.number = known.number;
+            Some(known) if known.number > slot.0 && is_same_window(known.until, reset_at) => {
+                quota.remaining = quota.remaining.min(known.remaining);
+                quota.number = known.number;
             }
-            Some(known) if known.number > place.0 => return,
+            Some(known) if known.number > slot.0 => return,
             Some(_) | None => {}
         }
-        self.0 = Some(left);
+        self.0 = Some(quota);
     }
 }
 
@@ -232,18 +234,18 @@ mod tests {
 
     /// Makes attempts of this cost as fast as the limiter admits them, until `until`; returns their times.
     fn run(limiter: &mut Limiter, tokens: u64, until: i64) -> Vec<i64> {
-        let (mut now, mut made) = (Timestamp(0), Vec::new());
+        let (mut now, mut attempts) = (Timestamp(0), Vec::new());
         while now.0 < until {
             if let Some(later) = limiter.ready_at(now) {
                 assert!(later > now, "it would be asked for ever");
                 now = later;
                 continue;
             }
-            let place = limiter.acquire(now, 0);
-            limiter.record_cost(place, tokens);
-            made.push(now.0);
+            let slot = limiter.acquire(now, 0);
+            limiter.record_cost(slot, tokens);
+            attempts.push(now.0);
         }
-        made
+        attempts
     }
 
     fn check(limits: RateLimits, tokens: u64, expect: &[i64]) {
@@ -274,13 +276,13 @@ mod tests {
     /// Checks how many attempts with this reservation are admitted at once, while no cost is known.
     fn check_first(most: u64, reserved: u64, expect: usize) {
         let mut limiter = Limiter::new(RateLimits { requests: None, tokens: Some(most) });
-        let mut made = Vec::new();
-        while made.len() < 20 && limiter.ready_at(Timestamp(0)).is_none() {
-            made.push(limiter.acquire(Timestamp(0), reserved));
+        let mut attempts = Vec::new();
+        while attempts.len() < 20 && limiter.ready_at(Timestamp(0)).is_none() {
+            attempts.push(limiter.acquire(Timestamp(0), reserved));
         }
-        assert_eq!(made.len(), expect, "{most} tokens, {reserved} each");
+        assert_eq!(attempts.len(), expect, "{most} tokens, {reserved} each");
         // The attempts cost less than they reserved.
-        limiter.record_cost(made[0], 1);
+        limiter.record_cost(attempts[0], 1);
         assert_eq!(limiter.ready_at(Timestamp(0)), None);
     }
 
@@ -328,12 +330,12 @@ mod tests {
             RateInfo { requests: Some(requests), tokens: None }
         };
         let mut limiter = Limiter::default();
-        let places = [0, 0, 0].map(|at| limiter.acquire(Timestamp(at), 0));
+        let slots = [0, 0, 0].map(|at| limiter.acquire(Timestamp(at), 0));
         // The provider counted the last attempt first.
-        limiter.on_rate_info(places[2], left(2), Timestamp(0));
+        limiter.on_rate_info(slots[2], left(2), Timestamp(0));
         assert_eq!(limiter.ready_at(Timestamp(1)), Some(Timestamp(5_100)));
-        limiter.on_rate_info(places[0], left(1), Timestamp(0));
-        limiter.on_attempt_end(places[1]);
+        limiter.on_rate_info(slots[0], left(1), Timestamp(0));
+        limiter.on_attempt_end(slots[1]);
         assert_eq!(limiter.ready_at(Timestamp(1)), Some(Timestamp(5_100)), "late news raises nothing");
     }
 
@@ -341,10 +343,10 @@ mod tests {
     fn what_a_provider_says_has_bounds() {
         let mut limiter = Limiter::new(RateLimits { requests: None, tokens: Some(100) });
         let never = RateQuota { remaining: 0, reset_at: Timestamp(i64::MAX), limit: None };
-        let places = [limiter.acquire(Timestamp(0), 0), limiter.acquire(Timestamp(0), 0)];
-        places.into_iter().for_each(|place| limiter.record_cost(place, u64::MAX));
+        let slots = [limiter.acquire(Timestamp(0), 0), limiter.acquire(Timestamp(0), 0)];
+        slots.into_iter().for_each(|slot| limiter.record_cost(slot, u64::MAX));
         assert_eq!(limiter.ready_at(Timestamp(0)), Some(Timestamp(61_000)));
-        limiter.on_rate_info(places[1], RateInfo { requests: Some(never), tokens: None }, Timestamp(0));
+        limiter.on_rate_info(slots[1], RateInfo { requests: Some(never), tokens: None }, Timestamp(0));
         assert_eq!(limiter.ready_at(Timestamp(0)), Some(Timestamp(86_400_000)));
         limiter.forget_reports();
         assert_eq!(limiter.ready_at(Timestamp(0)), Some(Timestamp(61_000)));
@@ -354,16 +356,16 @@ mod tests {
         #[test]
         fn no_minute_has_more_requests_than_the_limit(most in 1_u32..20, pauses in proptest::collection::vec(0_u64..20_000, 0..200)) {
             let mut limiter = Limiter::new(RateLimits { requests: Some(most), tokens: None });
-            let (mut now, mut made) = (Timestamp(0), Vec::new());
+            let (mut now, mut attempts) = (Timestamp(0), Vec::new());
             for pause in pauses {
                 now = now.plus_ms(pause);
                 if limiter.ready_at(now).is_none() {
                     limiter.acquire(now, 0);
-                    made.push(now);
+                    attempts.push(now);
                 }
             }
-            for (at, first) in made.iter().enumerate() {
-                let within = made[at..].iter().filter(|other| other.ms_since(*first) < 60_000).count();
+            for (at, first) in attempts.iter().enumerate() {
+                let within = attempts[at..].iter().filter(|other| other.ms_since(*first) < 60_000).count();
                 prop_assert!(within <= usize::try_from(most).unwrap());
             }
         }

@@ -29,7 +29,7 @@ impl RestartHistory {
     /// Counts a crash at `now_ms` and returns the reaction to it.
     pub fn count(&mut self, now_ms: u64, intensity: RestartIntensity) -> RestartDecision {
         self.0.push_back(now_ms);
-        self.0.retain(|death| now_ms.saturating_sub(*death) <= intensity.period_ms);
+        self.0.retain(|crash_ms| now_ms.saturating_sub(*crash_ms) <= intensity.period_ms);
         match self.0.len() >= intensity.crashes_to_give_up {
             true => RestartDecision::GiveUp,
             false => RestartDecision::Restart,
@@ -63,10 +63,10 @@ mod tests {
     #[test]
     fn only_deaths_within_the_window_count() {
         let intensity = RestartIntensity { crashes_to_give_up: 3, period_ms: 1_000 };
-        let check = |deaths: &[u64], expected: RestartDecision| {
+        let check = |crashes: &[u64], expected: RestartDecision| {
             let mut counted = RestartHistory::default();
-            let verdicts: Vec<_> = deaths.iter().map(|at| counted.count(*at, intensity)).collect();
-            assert_eq!(verdicts.last(), Some(&expected), "{deaths:?}");
+            let verdicts: Vec<_> = crashes.iter().map(|at| counted.count(*at, intensity)).collect();
+            assert_eq!(verdicts.last(), Some(&expected), "{crashes:?}");
         };
         check(&[0], RestartDecision::Restart);
         check(&[0, 10, 20], RestartDecision::GiveUp);
@@ -77,8 +77,8 @@ mod tests {
     #[test]
     fn only_deaths_in_a_row_at_one_step_count() {
         let check = |steps: &[u8], expected: u32| {
-            let mut deaths = ConsecutiveCrashes::default();
-            assert_eq!(steps.iter().map(|step| deaths.count(*step)).last(), Some(expected), "{steps:?}");
+            let mut crashes = ConsecutiveCrashes::default();
+            assert_eq!(steps.iter().map(|step| crashes.count(*step)).last(), Some(expected), "{steps:?}");
         };
         check(&[1], 1);
         check(&[1, 1, 1], 3);

@@ -73,9 +73,9 @@ const MAX_LOWERED_TRIES: u32 = 3;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RetryAlternatives {
     /// Another link of the chain.
-    pub elsewhere: FallbackAvailability,
+    pub fallback: FallbackAvailability,
     /// The same link with another credential.
-    pub otherwise: CredentialRecovery,
+    pub recovery: CredentialRecovery,
 }
 
 /// Most credentials that one call tries one after the other.
@@ -87,8 +87,8 @@ impl RetryPolicy {
         &self,
         id: AttemptId,
         failure: &Failure,
-        past: AttemptHistory,
-        RetryAlternatives { elsewhere, otherwise }: RetryAlternatives,
+        history: AttemptHistory,
+        RetryAlternatives { fallback, recovery }: RetryAlternatives,
     ) -> RetryDecision {
         let class = &failure.class;
         // A crash of this process tells nothing about the provider. Other rules end runs that keep crashing their
@@ -96,36 +96,39 @@ impl RetryPolicy {
         if *class == FailureClass::Interrupted {
             return RetryDecision::RetryAfterMs(0);
         }
-        if matches!(class, FailureClass::OutputCap { .. }) && past.failures_of_class <= MAX_LOWERED_TRIES {
+        if matches!(class, FailureClass::OutputCap { .. }) && history.failures_of_class <= MAX_LOWERED_TRIES {
             return RetryDecision::RetryAfterMs(0);
         }
         if !may_fall_back(class) {
             return RetryDecision::Fail;
         }
-        let renewed = otherwise == CredentialRecovery::Renewed && past.failures_of_class == 1;
-        if renewed || (otherwise == CredentialRecovery::Rotated && past.failures_of_class <= MAX_ROTATIONS) {
+        let renewed = recovery == CredentialRecovery::Renewed && history.failures_of_class == 1;
+        if renewed || (recovery == CredentialRecovery::Rotated && history.failures_of_class <= MAX_ROTATIONS)
+        {
             return RetryDecision::RetryAfterMs(0);
         }
-        let again = match elsewhere {
+        let pause = match fallback {
             FallbackAvailability::Available => {
-                self.pause_with_fallback(class, past, self.backoff(id, past.failures_of_class))
+                self.pause_with_fallback(class, history, self.backoff(id, history.failures_of_class))
             }
             FallbackAvailability::AvailableFrom(_) | FallbackAvailability::Unavailable => {
-                self.pause_without_fallback(class, past, self.backoff(id, past.failures_of_class))
+                self.pause_without_fallback(class, history, self.backoff(id, history.failures_of_class))
             }
         };
-        let again = match (again, elsewhere) {
-            (Some(ms), FallbackAvailability::AvailableFrom(until)) if class.reset_in(past.at).is_some() => {
-                Some(ms.min(until.ms_since(past.at)))
+        let pause = match (pause, fallback) {
+            (Some(ms), FallbackAvailability::AvailableFrom(until))
+                if class.reset_in(history.at).is_some() =>
+            {
+                Some(ms.min(until.ms_since(history.at)))
             }
             (
-                again,
+                pause,
                 FallbackAvailability::Available
                 | FallbackAvailability::AvailableFrom(_)
                 | FallbackAvailability::Unavailable,
-            ) => again,
+            ) => pause,
         };
-        match (again, class) {
+        match (pause, class) {
             (Some(_), FailureClass::Lost | FailureClass::NotSent) => RetryDecision::RetryAfterMs(0),
             (Some(ms), _) => RetryDecision::RetryAfterMs(ms),
             (None, _) => RetryDecision::Fallback,
@@ -133,9 +136,14 @@ impl RetryPolicy {
     }
 
     /// The pause before a retry while another model is available; `None` to fall back.
-    fn pause_with_fallback(&self, class: &FailureClass, past: AttemptHistory, backoff: u64) -> Option<u64> {
-        let reset = class.reset_in(past.at);
-        let stays = match (failure_scope(class), class) {
+    fn pause_with_fallback(
+        &self,
+        class: &FailureClass,
+        history: AttemptHistory,
+        backoff: u64,
+    ) -> Option<u64> {
+        let reset = class.reset_in(history.at);
+        let is_worth_waiting = match (failure_scope(class), class) {
             (FailureScope::Account, FailureClass::RateLimited { .. }) => {
                 reset.is_some_and(|ms| ms <= self.short_wait_ms)
             }
@@ -149,28 +157,28 @@ impl RetryPolicy {
             ) => false,
         };
         let pause = backoff.max(reset.unwrap_or(0));
-        let fits = past.failures_of_class < max_attempts(&self.fallback_after, class)
-            && past.elapsed_ms.saturating_add(pause) <= self.deadline_ms;
-        (stays && fits).then_some(pause)
+        let fits = history.failures_of_class < max_attempts(&self.fallback_after, class)
+            && history.elapsed_ms.saturating_add(pause) <= self.deadline_ms;
+        (is_worth_waiting && fits).then_some(pause)
     }
 
     /// The pause before a retry without another model, up to the deadline or a known reset; `None` to give up.
     fn pause_without_fallback(
         &self,
         class: &FailureClass,
-        past: AttemptHistory,
+        history: AttemptHistory,
         backoff: u64,
     ) -> Option<u64> {
-        if let Some(ms) = class.reset_in(past.at) {
+        if let Some(ms) = class.reset_in(history.at) {
             let pause = backoff.max(ms);
-            return self.may_wait(past.waited_ms, pause).then_some(pause);
+            return self.may_wait(history.waited_ms, pause).then_some(pause);
         }
-        let attempts = match past.contact {
+        let attempts = match history.contact {
             ProviderContact::None if failure_scope(class) == FailureScope::Endpoint => &self.fallback_after,
             ProviderContact::None | ProviderContact::Made => &self.attempts,
         };
-        let fits = past.failures_of_class < max_attempts(attempts, class)
-            && past.elapsed_ms.saturating_add(backoff) <= self.deadline_ms;
+        let fits = history.failures_of_class < max_attempts(attempts, class)
+            && history.elapsed_ms.saturating_add(backoff) <= self.deadline_ms;
         fits.then_some(backoff)
     }
 
@@ -184,23 +192,23 @@ impl RetryPolicy {
         &self,
         id: AttemptId,
         class: &FailureClass,
-        past: AttemptHistory,
+        history: AttemptHistory,
     ) -> Option<u64> {
         let AttemptId { attempt, .. } = id;
         let pause = self.backoff(id, attempt);
         let fits = match class.reset_is_known() {
-            true => self.may_wait(past.waited_ms, pause),
-            false => past.elapsed_ms.saturating_add(pause) <= self.deadline_ms,
+            true => self.may_wait(history.waited_ms, pause),
+            false => history.elapsed_ms.saturating_add(pause) <= self.deadline_ms,
         };
         fits.then_some(pause)
     }
 
-    /// The pause after the `times`th failure. Half of it is jitter from a hash of the call: a replay draws the same.
-    fn backoff(&self, id: AttemptId, times: u32) -> u64 {
+    /// The pause after the `failures`th failure. Half of it is jitter from a hash of the call: a replay draws the same.
+    fn backoff(&self, id: AttemptId, failures: u32) -> u64 {
         let AttemptId { call, attempt } = id;
         let doubled = self
             .initial_pause_ms
-            .saturating_mul(1_u64 << times.saturating_sub(1).min(20))
+            .saturating_mul(1_u64 << failures.saturating_sub(1).min(20))
             .min(self.max_pause_ms);
         doubled / 2 + doubled / 2 * jitter(call, attempt) / 256
     }
@@ -217,15 +225,15 @@ pub(crate) fn is_transient(class: &FailureClass) -> bool {
 }
 
 /// Most attempts at one model that fail with this class.
-const fn max_attempts(worth: &RetryAttempts, class: &FailureClass) -> Attempt {
+const fn max_attempts(attempts: &RetryAttempts, class: &FailureClass) -> Attempt {
     match class {
-        FailureClass::RateLimited { .. } => worth.rate_limited,
-        FailureClass::Overloaded => worth.overloaded,
-        FailureClass::Server => worth.server,
-        FailureClass::Timeout { .. } => worth.timeout,
-        FailureClass::Network => worth.network,
-        FailureClass::IncompleteStream => worth.incomplete_stream,
-        FailureClass::Lost | FailureClass::NotSent | FailureClass::Interrupted => worth.lost,
+        FailureClass::RateLimited { .. } => attempts.rate_limited,
+        FailureClass::Overloaded => attempts.overloaded,
+        FailureClass::Server => attempts.server,
+        FailureClass::Timeout { .. } => attempts.timeout,
+        FailureClass::Network => attempts.network,
+        FailureClass::IncompleteStream => attempts.incomplete_stream,
+        FailureClass::Lost | FailureClass::NotSent | FailureClass::Interrupted => attempts.lost,
         FailureClass::NotAnApi
         | FailureClass::Auth
         | FailureClass::QuotaExhausted { .. }
@@ -270,13 +278,13 @@ mod tests {
         }
     }
 
-    fn after(class: FailureClass, past: AttemptHistory, elsewhere: FallbackAvailability) -> RetryDecision {
+    fn after(class: FailureClass, past: AttemptHistory, fallback: FallbackAvailability) -> RetryDecision {
         let failure = Failure::new(class, "x");
         RetryPolicy::default().decide_retry(
             AttemptId { call: CALL, attempt: past.failures_of_class },
             &failure,
             past,
-            RetryAlternatives { elsewhere, otherwise: CredentialRecovery::No },
+            RetryAlternatives { fallback, recovery: CredentialRecovery::No },
         )
     }
 
@@ -286,14 +294,13 @@ mod tests {
 
     /// Checks the number of attempts at one model, with and without another available model.
     fn check(class: FailureClass, with: u32, without: u32) {
-        for (elsewhere, expect) in
+        for (fallback, expect) in
             [(FallbackAvailability::Available, with), (FallbackAvailability::Unavailable, without)]
         {
-            let again = |times| {
-                matches!(after(class.clone(), past(times), elsewhere), RetryDecision::RetryAfterMs(_))
-            };
+            let again =
+                |times| matches!(after(class.clone(), past(times), fallback), RetryDecision::RetryAfterMs(_));
             let attempts = (1..200).find(|times| !again(*times)).unwrap_or(200);
-            assert_eq!(attempts, expect, "{class:?}, {elsewhere:?}");
+            assert_eq!(attempts, expect, "{class:?}, {fallback:?}");
         }
     }
 
@@ -361,10 +368,10 @@ mod tests {
     fn check_pause(
         class: FailureClass,
         past: AttemptHistory,
-        elsewhere: FallbackAvailability,
+        fallback: FallbackAvailability,
         bounds: Option<(u64, u64)>,
     ) {
-        match (after(class.clone(), past, elsewhere), bounds) {
+        match (after(class.clone(), past, fallback), bounds) {
             (RetryDecision::RetryAfterMs(ms), Some((least, most))) if (least..=most).contains(&ms) => {}
             (RetryDecision::Fallback, None) => {}
             (found, _) => panic!("{class:?} after {past:?}: {found:?}, expected {bounds:?}"),
@@ -402,12 +409,12 @@ mod tests {
     #[test]
     fn another_credential_is_tried_before_another_model() {
         let auth = Failure::new(FailureClass::Auth, "x");
-        let with = |times, otherwise| {
+        let with = |times, recovery| {
             RetryPolicy::default().decide_retry(
                 AttemptId { call: CALL, attempt: times },
                 &auth,
                 past(times),
-                RetryAlternatives { elsewhere: FallbackAvailability::Available, otherwise },
+                RetryAlternatives { fallback: FallbackAvailability::Available, recovery },
             )
         };
         assert_eq!(with(1, CredentialRecovery::Renewed), RetryDecision::RetryAfterMs(0));
@@ -426,8 +433,8 @@ mod tests {
         let policy = RetryPolicy { attempts, ..RetryPolicy::default() };
         let tried_again = |class, times| {
             let alone = RetryAlternatives {
-                elsewhere: FallbackAvailability::Unavailable,
-                otherwise: CredentialRecovery::No,
+                fallback: FallbackAvailability::Unavailable,
+                recovery: CredentialRecovery::No,
             };
             let after = policy.decide_retry(
                 AttemptId { call: CALL, attempt: times },

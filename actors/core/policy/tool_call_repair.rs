@@ -12,17 +12,17 @@ const MAX_TOOL_NAME_CHARS: usize = 64;
 /// Most characters of arguments in an error message.
 const MAX_EXCERPT_CHARS: usize = 200;
 
-/// The known name that `asked` means: exactly, in another spelling, without a `_tool` suffix, or by similarity.
-pub fn match_tool_name<'a>(asked: &str, known: &[&'a str]) -> Option<&'a str> {
+/// The known name that `requested` means: exactly, in another spelling, without a `_tool` suffix, or by similarity.
+pub fn match_tool_name<'a>(requested: &str, known: &[&'a str]) -> Option<&'a str> {
     let exactly = |name: &str| known.iter().copied().find(|known| *known == name);
-    if let Some(name) = exactly(asked) {
+    if let Some(name) = exactly(requested) {
         return Some(name);
     }
-    if asked.len() > MAX_TOOL_NAME_CHARS {
+    if requested.len() > MAX_TOOL_NAME_CHARS {
         return None;
     }
-    let mut name = to_snake_case(asked);
-    let lower = exactly(&asked.to_lowercase()).or_else(|| exactly(&name));
+    let mut name = to_snake_case(requested);
+    let lower = exactly(&requested.to_lowercase()).or_else(|| exactly(&name));
     if lower.is_some() {
         return lower;
     }
@@ -128,8 +128,8 @@ mod tests {
     #[test]
     fn names_are_understood_as_models_write_them() {
         let known = ["edit_file", "http_get", "list_files", "read_file", "shell", "tool"];
-        let check = |asked: &str, expected: Option<&str>| {
-            assert_eq!(match_tool_name(asked, &known), expected, "{asked}");
+        let check = |requested: &str, expected: Option<&str>| {
+            assert_eq!(match_tool_name(requested, &known), expected, "{requested}");
         };
         check("read_file", Some("read_file"));
         check("READ_FILE", Some("read_file"));

@@ -173,7 +173,7 @@ impl ActiveRun {
     /// Stops the clock at the end of the run.
     pub(super) fn stop_clock(&mut self, now: SessionTime) {
         self.end_pause(now);
-        self.clock.parked_at.get_or_insert(now.active_ms);
+        self.clock.stopped_at.get_or_insert(now.active_ms);
     }
 
     /// The present model call; `None` once it is answered.
@@ -243,13 +243,13 @@ impl ActiveRun {
     }
 
     /// The tool calls of the present answer.
-    pub(super) fn calls(&self) -> &[ActiveToolCall] {
+    pub(super) fn tool_calls(&self) -> &[ActiveToolCall] {
         self.step().map_or(&[], |step| &step.calls)
     }
 
     /// The calls of which no attempt is under way, but one may start.
     pub(super) fn unstarted_calls(&self) -> impl Iterator<Item = CallId> {
-        self.calls().iter().filter(|call| call.may_start()).map(|call| call.id)
+        self.tool_calls().iter().filter(|call| call.may_start()).map(|call| call.id)
     }
 
     /// The arguments of a tool call of the present answer, as the model wrote them; empty without such a call.
@@ -263,13 +263,13 @@ impl ActiveRun {
     }
 
     /// Number of started tool calls whose end is awaited. Calls in doubt that wait for a person do not count.
-    pub(super) fn open_calls(&self) -> usize {
-        self.calls().iter().filter_map(ActiveToolCall::started).count()
+    pub(super) fn running_tool_calls(&self) -> usize {
+        self.tool_calls().iter().filter_map(ActiveToolCall::started).count()
     }
 
     /// The calls in doubt about which a person is asked.
     pub(super) fn in_doubt_calls(&self) -> Vec<Arc<InDoubtCall>> {
-        let parked = self.calls().iter().filter_map(|call| {
+        let parked = self.tool_calls().iter().filter_map(|call| {
             let ToolCallState::Parked(doubtful) = &call.state else { return None };
             Some(Arc::clone(doubtful))
         });
@@ -294,14 +294,14 @@ impl ActiveRun {
     }
 
     /// The limit of the run's own budget account.
-    pub(super) fn limit(&self, dimension: Dimension) -> Option<u64> {
+    pub(super) fn budget_limit(&self, dimension: Dimension) -> Option<u64> {
         self.spec.limits.budget.get(dimension)
     }
 
     /// What the run's own calls have left of its limit; `None` without a limit. Subagents spend from the same account
     /// and are not subtracted, so the ledger may refuse an amount that fits here.
-    pub(super) fn left(&self, dimension: Dimension) -> Option<u64> {
-        let limit = self.limit(dimension)?;
+    pub(super) fn budget_left(&self, dimension: Dimension) -> Option<u64> {
+        let limit = self.budget_limit(dimension)?;
         Some(limit.saturating_sub(self.budget.spent.get(dimension).unwrap_or(0)))
     }
 
@@ -323,9 +323,9 @@ impl ActiveRun {
 
     /// When a subagent ends if it gets no new result: the time on the session's active clock, and the limit in
     /// milliseconds. `None` without such a limit, and while a subagent of its own is live.
-    pub(super) fn stall(&self, now: SessionTime) -> Option<(u64, u64)> {
+    pub(super) fn no_progress_deadline(&self, now: SessionTime) -> Option<(u64, u64)> {
         let limit_ms = self.spec.delegation?.progress_ms?;
-        let progress_at = self.counted_from(now).saturating_add(self.clock.progress_ms);
+        let progress_at = self.counted_from(now).saturating_add(self.clock.last_progress_ms);
         let may_stall = self.parent.is_some() && !self.subagents.has_live();
         may_stall.then(|| (progress_at.saturating_add(limit_ms), limit_ms))
     }
@@ -335,7 +335,7 @@ impl ActiveRun {
         let (is_parked, is_wanted) = (self.is_parked(), self.is_model_wanted());
         self.clock.track_state(is_parked, is_wanted, now.active_ms);
         if matches!(body, Body::ModelAnswered(_) | Body::CallEnded(_) | Body::ChildEnded(_)) {
-            self.clock.progress_ms = now.active_ms.saturating_sub(self.counted_from(now));
+            self.clock.last_progress_ms = now.active_ms.saturating_sub(self.counted_from(now));
         }
     }
 
@@ -366,7 +366,7 @@ impl ActiveRun {
     fn is_uncounted(&self, now: SessionTime) -> bool {
         let pauses =
             self.pause().is_some_and(|pause| pause.uncounted_since.is_some() && !pause.is_over(now.at));
-        pauses || self.clock.parked_at.is_some()
+        pauses || self.clock.stopped_at.is_some()
     }
 
     /// The actions that should be in flight, without those of a summary.
@@ -382,7 +382,7 @@ impl ActiveRun {
         due.extend(self.subagents.due(!self.lets_calls_end()));
         if self.planned_end.is_none() && !self.is_uncounted(now) {
             due.extend(self.time_limits(now).map(|(end, ..)| DueAction::WakeAtActive(end)));
-            due.extend(self.stall(now).map(|(end, _)| DueAction::WakeAtActive(end)));
+            due.extend(self.no_progress_deadline(now).map(|(end, _)| DueAction::WakeAtActive(end)));
         }
         // Two approval requests, or two limits, may expire at the same time.
         let mut seen = BTreeSet::new();

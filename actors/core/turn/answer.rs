@@ -50,12 +50,12 @@ impl DecisionBuilder {
         self.run().and_then(ActiveRun::model_started).is_some_and(|started| started.id() == id)
     }
 
-    /// Reacts to the answer of an attempt. `plans` are the executor's verdicts on its tool calls.
+    /// Reacts to the answer of an attempt. `admissions` are the executor's verdicts on its tool calls.
     pub(super) fn on_answer(
         &mut self,
         started: &ModelStarted,
         answer: &ModelAnswer,
-        plans: &[CallAdmission],
+        admissions: &[CallAdmission],
     ) {
         if !self.is_current_attempt(started.id()) {
             return self.on_late_answer(started, answer);
@@ -64,7 +64,7 @@ impl DecisionBuilder {
             return self.on_grace_answer(started, answer);
         }
         let Some(AnswerVerdict { flaw, fallback, ended }) =
-            self.run().map(|run| run.answer_recovery.classify(answer, plans, started, &run.spec))
+            self.run().map(|run| run.answer_recovery.classify(answer, admissions, started, &run.spec))
         else {
             return;
         };
@@ -82,7 +82,7 @@ impl DecisionBuilder {
             }
             return;
         }
-        self.record_admissions(started.call, plans);
+        self.record_admissions(started.call, admissions);
         self.skip_for_messages();
     }
 
@@ -92,14 +92,21 @@ impl DecisionBuilder {
         let (call, attempt) = (started.call, started.attempt);
         let (usage, anomaly) = validate_usage(started, &answer.message, answer.usage);
         if let Some(usage) = usage {
-            let usd = started.price.and_then(|price| price.cost(&usage));
+            let nano_usd = started.price.and_then(|price| price.cost(&usage));
             let booked = Amounts {
                 tokens: started.reserved.tokens,
-                usd: started.reserved.usd.filter(|_| usd.is_some()),
+                usd: started.reserved.usd.filter(|_| nano_usd.is_some()),
                 ..Amounts::default()
             };
             let usage = if mutant_enabled(Mutant::DropLateUsage) { Usage::default() } else { usage };
-            self.record(Body::ModelLate(ModelLate { call, attempt, usage, usd, booked, anomaly: None }));
+            self.record(Body::ModelLate(ModelLate {
+                call,
+                attempt,
+                usage,
+                usd: nano_usd,
+                booked,
+                anomaly: None,
+            }));
         } else if anomaly.is_some() {
             let (usage, booked) = (Usage::default(), Amounts::default());
             self.record(Body::ModelLate(ModelLate { call, attempt, usage, usd: None, booked, anomaly }));
@@ -108,13 +115,13 @@ impl DecisionBuilder {
 
     /// Records the admission of each tool call of the answer, or the end of a rejected one. A repetition of an earlier
     /// `once` call gets that call's result.
-    fn record_admissions(&mut self, model_call: CallId, plans: &[CallAdmission]) {
-        for (plan, n) in plans.iter().zip(1..) {
+    fn record_admissions(&mut self, model_call: CallId, admissions: &[CallAdmission]) {
+        for (admission, n) in admissions.iter().zip(1..) {
             let call = CallId { n, ..model_call };
-            let earlier = plans.iter().zip(1..n);
+            let earlier = admissions.iter().zip(1..n);
             let same_as =
-                earlier.filter(|(earlier, _)| is_duplicate_once(earlier, plan)).map(|(_, n)| n).next();
-            match plan {
+                earlier.filter(|(earlier, _)| is_duplicate_once(earlier, admission)).map(|(_, n)| n).next();
+            match admission {
                 CallAdmission::Admit { tool, intent, arguments } => {
                     self.record(Body::CallAdmitted(CallAdmitted {
                         call,

@@ -119,12 +119,12 @@ impl AnswerRecovery {
     pub(super) fn classify(
         &self,
         answer: &ModelAnswer,
-        plans: &[CallAdmission],
+        admissions: &[CallAdmission],
         started: &ModelStarted,
         spec: &RunSpec,
     ) -> AnswerVerdict {
-        let row = &self.streaks;
-        let acts = !answer.message.calls.is_empty();
+        let streaks = &self.streaks;
+        let has_calls = !answer.message.calls.is_empty();
         let next = || next_link(&started.model, &spec.chain);
         match answer.finish {
             FinishReason::Refused => match next() {
@@ -133,17 +133,17 @@ impl AnswerRecovery {
                 }
                 Some(_) | None => AnswerVerdict::ends(Outcome::Refused),
             },
-            FinishReason::Length if acts && row.truncated < MAX_TRUNCATED => {
+            FinishReason::Length if has_calls && streaks.truncated < MAX_TRUNCATED => {
                 AnswerVerdict::flawed(Flaw::Truncated)
             }
-            FinishReason::Length if !acts && is_blank(&answer.message.text) => {
+            FinishReason::Length if !has_calls && is_blank(&answer.message.text) => {
                 AnswerVerdict::fails(OutcomeCause::ReasoningOnly { max_tokens: started.max_tokens })
             }
-            FinishReason::Length if !acts && row.parts < MAX_CONTINUATIONS => {
+            FinishReason::Length if !has_calls && streaks.parts < MAX_CONTINUATIONS => {
                 AnswerVerdict::flawed(Flaw::Partial)
             }
             FinishReason::Length => AnswerVerdict::fails(OutcomeCause::Truncated),
-            FinishReason::Stop | FinishReason::ToolCalls if acts => row.classify_calls(plans),
+            FinishReason::Stop | FinishReason::ToolCalls if has_calls => streaks.classify_calls(admissions),
             FinishReason::Stop | FinishReason::ToolCalls if is_blank(&answer.message.text) => {
                 self.classify_empty(&answer.message.reasoning, next())
             }
@@ -152,18 +152,18 @@ impl AnswerRecovery {
     }
 
     fn classify_empty(&self, reasoning: &str, next_link: Option<usize>) -> AnswerVerdict {
-        let Self { streaks: row, parts, is_after_tool: acted, housekeeping_text: earlier, .. } = self;
+        let Self { streaks, parts, is_after_tool, housekeeping_text: earlier, .. } = self;
         // Parts of a text are newer than the housekeeping text.
         if earlier.is_some() && parts.is_none() {
             return AnswerVerdict::ends(Outcome::Completed);
         }
-        if *acted && parts.is_none() && row.nudges < MAX_NUDGES {
+        if *is_after_tool && parts.is_none() && streaks.nudges < MAX_NUDGES {
             return AnswerVerdict::flawed(Flaw::EmptyAfterTool);
         }
-        if !is_blank(reasoning) && row.thoughts < MAX_REASONING_ONLY {
+        if !is_blank(reasoning) && streaks.thoughts < MAX_REASONING_ONLY {
             return AnswerVerdict::flawed(Flaw::ReasoningOnly);
         }
-        if row.empty < MAX_EMPTY {
+        if streaks.empty < MAX_EMPTY {
             return AnswerVerdict::flawed(Flaw::Empty);
         }
         match next_link {
@@ -175,12 +175,12 @@ impl AnswerRecovery {
 
 impl FlawStreaks {
     /// Classifies an answer with calls. After `MAX_MALFORMED` repeats malformed arguments are accepted as they are.
-    fn classify_calls(&self, plans: &[CallAdmission]) -> AnswerVerdict {
+    fn classify_calls(&self, admissions: &[CallAdmission]) -> AnswerVerdict {
         let has = |fault: CallRejection| move |plan: &CallAdmission| matches!(plan, CallAdmission::Reject { rejection: f, .. } if *f == fault);
-        if self.malformed < MAX_MALFORMED && plans.iter().any(has(CallRejection::Malformed)) {
+        if self.malformed < MAX_MALFORMED && admissions.iter().any(has(CallRejection::Malformed)) {
             return AnswerVerdict::flawed(Flaw::Malformed);
         }
-        if !plans.iter().all(has(CallRejection::UnknownTool)) {
+        if !admissions.iter().all(has(CallRejection::UnknownTool)) {
             return AnswerVerdict::default();
         }
         let too_often = self.unknown + 1 >= MAX_UNKNOWN_TOOLS;
@@ -255,10 +255,10 @@ impl AnswerRecovery {
 
     /// The answer joined to the parts that it continues; for an empty answer, the earlier housekeeping text.
     fn joined_answer(&self, answer: &Arc<AssistantMessage>) -> Arc<AssistantMessage> {
-        let says_nothing = answer.calls.is_empty() && is_blank(&answer.text);
+        let is_empty = answer.calls.is_empty() && is_blank(&answer.text);
         match (&self.parts, &self.housekeeping_text) {
             (Some(parts), _) => Arc::new(joined(parts, answer)),
-            (None, Some(earlier)) if says_nothing => {
+            (None, Some(earlier)) if is_empty => {
                 Arc::new(AssistantMessage { text: earlier.to_string(), ..AssistantMessage::default() })
             }
             (None, _) => Arc::clone(answer),

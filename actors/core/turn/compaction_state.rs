@@ -161,7 +161,7 @@ impl CompactionState {
     }
 
     /// Discards the failures of a summary made ahead. The next summary starts only when the run has to wait for it.
-    pub(super) fn retry_when_needed(&mut self) {
+    pub(super) fn allow_retry(&mut self) {
         self.call = ModelCallState { attempt: self.call.attempt, ..ModelCallState::new(0) };
         (self.target, self.unusable_answers, self.given_up, self.only_when_needed) = (None, 0, false, true);
     }

@@ -72,9 +72,9 @@ impl DecisionBuilder {
             Input::Steer { run, text, next } => self.steer(*run, text, *next),
             Input::Raise { run, by } => self.raise(*run, by),
             Input::ChildEnded(ended) => self.on_subagent_end(ended),
-            Input::FromInbox { row, input: says } => {
+            Input::FromInbox { row, input } => {
                 self.append.consumed.push(*row);
-                self.apply_input(says);
+                self.apply_input(input);
             }
             Input::EmptyInboxRow => {}
             Input::TimerFired => self.on_timer(),
@@ -117,14 +117,14 @@ impl DecisionBuilder {
             return Vec::new();
         }
         let due = self.turn.due(self.now);
-        let wants = due.iter().filter_map(DueAction::acquires).filter_map(|id| {
+        let requests = due.iter().filter_map(DueAction::acquired_attempt).filter_map(|id| {
             if id.call.is_model_call() {
                 return Some(GrantRequest::Lease(id));
             }
             let call = self.call(id.call).filter(|call| !call.delegates())?;
             Some(GrantRequest::Permit(id, call.access.class()))
         });
-        wants.collect()
+        requests.collect()
     }
 
     /// The actions that would be due if this draft were durable.
@@ -182,7 +182,7 @@ impl DecisionBuilder {
     }
 
     pub(super) fn call(&self, id: CallId) -> Option<&ActiveToolCall> {
-        self.run()?.calls().iter().find(|call| call.id == id)
+        self.run()?.tool_calls().iter().find(|call| call.id == id)
     }
 
     /// Whether this attempt of a tool call is under way.
@@ -218,10 +218,10 @@ impl DecisionBuilder {
 
     fn start_tool_call(&mut self, id: AttemptId) {
         let AttemptId { call, attempt } = id;
-        let waits = |call: &ActiveToolCall| {
+        let is_waiting = |call: &ActiveToolCall| {
             matches!(call.state, ToolCallState::Admitted(n) if n == attempt) && !call.delegates()
         };
-        let admitted = self.may_start() && self.call(call).is_some_and(waits);
+        let admitted = self.may_start() && self.call(call).is_some_and(is_waiting);
         if admitted {
             self.record_call_start(id, Arc::default());
         }

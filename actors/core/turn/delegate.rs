@@ -56,20 +56,20 @@ impl ActiveRun {
 
 impl DecisionBuilder {
     /// Starts the subagents of each admitted delegating call, or ends the call with the reason. Such a call needs no
-    /// permit. `behind` is the input that was decided before this.
-    pub(super) fn delegate(&mut self, behind: &Input) {
+    /// permit. `input` is the input that was decided before this.
+    pub(super) fn delegate(&mut self, input: &Input) {
         // In the same decision a `BudgetRefused` may still follow, so nothing is reserved yet.
-        if matches!(behind, Input::Revived(_)) {
+        if matches!(input, Input::Revived(_)) {
             return;
         }
         let is_ready = |call: &&ActiveToolCall| call.delegates() && call.is_admitted();
         while let Some(run) =
             self.run().filter(|run| run.planned_end.is_none() && run.budget.exhausted.is_none())
-            && let Some(call) = run.calls().iter().find(is_ready).map(|call| call.id)
+            && let Some(call) = run.tool_calls().iter().find(is_ready).map(|call| call.id)
         {
             match self.admitted_tasks(call) {
                 Ok(_) if self.refused_dimension().is_some() => return,
-                Ok(order) => self.start_subagents(call, &order),
+                Ok(request) => self.start_subagents(call, &request),
                 Err(end) => self.end_call(call.attempt(0), end),
             }
         }
@@ -80,20 +80,21 @@ impl DecisionBuilder {
         let Some(run) = self.run() else {
             return Err(not_delegated("the run has ended", None, "nothing to do"));
         };
-        let given = parse_arguments(run.arguments(call))
+        let arguments = parse_arguments(run.arguments(call))
             .map_err(|error| not_delegated(&error.to_string(), None, "send JSON"))?;
-        let order = parse_delegation(&given, &run.spec)
+        let request = parse_delegation(&arguments, &run.spec)
             .map_err(|bad| not_delegated(&bad.error, bad.field.as_deref(), &bad.hint))?;
         let delegation = run.spec.delegation.filter(|delegation| delegation.depth < delegation.max_depth);
         let Some(delegation) = delegation else {
             return Err(not_delegated("you are as deep as subagents may be", None, "do it yourself"));
         };
-        let (live, more) = (run.subagents.live().count(), order.tasks.len());
-        let most = usize::try_from(delegation.max_children).unwrap_or(usize::MAX);
-        if live + more > most {
-            let error =
-                format!("{more} more subagents beside {live} that live are over the limit of {most} at once");
-            let hint = if more > most {
+        let (live, more) = (run.subagents.live().count(), request.tasks.len());
+        let max_children = usize::try_from(delegation.max_children).unwrap_or(usize::MAX);
+        if live + more > max_children {
+            let error = format!(
+                "{more} more subagents beside {live} that live are over the limit of {max_children} at once"
+            );
+            let hint = if more > max_children {
                 "give fewer tasks at a time"
             } else {
                 "wait for the results of those that live"
@@ -106,20 +107,20 @@ impl DecisionBuilder {
             let hint = "do it yourself, or give it away when other subagents of this tree have ended";
             return Err(not_delegated(&refusal.to_string(), None, hint));
         }
-        let failed = order.tasks.iter().filter_map(|task| run.subagents.failure_of(task.signature()));
-        if let Some(failed) = failed.into_iter().find(|failed| failed.times >= MAX_EQUAL_FAILURES) {
-            let error = format!("this task has ended as {} {} times", failed.outcome, failed.times);
+        let failed = request.tasks.iter().filter_map(|task| run.subagents.failure_of(task.signature()));
+        if let Some(failed) = failed.into_iter().find(|failed| failed.count >= MAX_EQUAL_FAILURES) {
+            let error = format!("this task has ended as {} {} times", failed.outcome, failed.count);
             return Err(not_delegated(&error, None, "change the task, or do it yourself"));
         }
-        Ok(order)
+        Ok(request)
     }
 
     /// Starts a delegating call together with its subagents.
-    fn start_subagents(&mut self, call: CallId, order: &DelegationRequest) {
+    fn start_subagents(&mut self, call: CallId, request: &DelegationRequest) {
         let Some(run) = self.run() else { return };
         let (spec, at) = (Arc::clone(&run.spec), self.now.at);
         let mut children = Vec::new();
-        for (task, n) in order.tasks.iter().zip(0_u32..) {
+        for (task, n) in request.tasks.iter().zip(0_u32..) {
             let id = |what: &[u8]| derived_id(at, &[what, call.to_string().as_bytes(), &n.to_le_bytes()]);
             let child = SubagentRef {
                 session: SessionId::from_bits(id(b"session")),

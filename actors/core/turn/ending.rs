@@ -24,7 +24,7 @@ impl DecisionBuilder {
             |other: &&ActiveToolCall| matches!(other.state, ToolCallState::SameAs(n) if n == call.n);
         let run = self.run();
         let same: Vec<CallId> =
-            run.map_or(&[][..], ActiveRun::calls).iter().filter(is_same).map(|call| call.id).collect();
+            run.map_or(&[][..], ActiveRun::tool_calls).iter().filter(is_same).map(|call| call.id).collect();
         for same in same {
             self.record(Body::CallEnded(CallEnded { call: same, attempt: 0, end: end.clone() }));
         }
@@ -46,10 +46,11 @@ impl DecisionBuilder {
     pub(super) fn on_timer(&mut self) {
         self.expire_approvals();
         let Some(run) = self.run().filter(|run| run.planned_end.is_none()) else { return };
-        let over = run.time_limits(self.now).find(|(end, ..)| *end <= self.now.active_ms);
-        if let Some((_, limit_ms, outcome)) = over {
+        let reached = run.time_limits(self.now).find(|(end, ..)| *end <= self.now.active_ms);
+        if let Some((_, limit_ms, outcome)) = reached {
             self.wind_down(OutcomeDetail::with_cause(outcome, OutcomeCause::Time { limit_ms }));
-        } else if let Some((_, limit_ms)) = run.stall(self.now).filter(|(end, _)| *end <= self.now.active_ms)
+        } else if let Some((_, limit_ms)) =
+            run.no_progress_deadline(self.now).filter(|(end, _)| *end <= self.now.active_ms)
         {
             self.wind_down(OutcomeDetail::with_cause(
                 Outcome::TimedOut,
@@ -69,20 +70,20 @@ impl DecisionBuilder {
         let Some(run) = self.run() else { return };
         let id = run.id;
         let unstarted: Vec<_> = run.unstarted_calls().collect();
-        let asking = run.model_started().map(|started| started.id());
+        let model_attempt = run.model_started().map(|started| started.id());
         // Tool calls that start in this same draft were not executed, and will not be.
-        let here = |call: &&ActiveToolCall| {
+        let is_here = |call: &&ActiveToolCall| {
             call.started().is_some_and(|started| self.is_started_here(started.id())) && !call.delegates()
         };
-        let revoked: Vec<_> = run.calls().iter().filter(here).map(|call| call.id).collect();
+        let revoked: Vec<_> = run.tool_calls().iter().filter(is_here).map(|call| call.id).collect();
         let doubtful = run.in_doubt_calls();
-        let is_at_rest = run.open_calls() == 0 && !run.subagents.has_live();
-        if is_at_rest && unstarted.is_empty() && doubtful.is_empty() && asking.is_none() {
+        let is_at_rest = run.running_tool_calls() == 0 && !run.subagents.has_live();
+        if is_at_rest && unstarted.is_empty() && doubtful.is_empty() && model_attempt.is_none() {
             return self.end_run(ended);
         }
         self.record(Body::RunStopping(RunStopping { run: id, ended: ended.clone() }));
         self.stop_subagents();
-        if let Some(id) = asking {
+        if let Some(id) = model_attempt {
             let failure = self.cancelled_failure(id, "the run was stopped");
             self.record(Body::ModelFailed(ModelFailed::new(id, failure, None)));
         }
@@ -106,8 +107,8 @@ impl DecisionBuilder {
     /// Ends a run that is being stopped, once all its calls and subagents have ended.
     pub(super) fn end_if_stopped(&mut self) {
         let Some(run) = self.run() else { return };
-        let open = run.calls().iter().any(|call| !matches!(call.state, ToolCallState::Ended(_)));
-        if let (Some(ended), false) = (&run.planned_end, open || run.subagents.has_live()) {
+        let has_open = run.tool_calls().iter().any(|call| !matches!(call.state, ToolCallState::Ended(_)));
+        if let (Some(ended), false) = (&run.planned_end, has_open || run.subagents.has_live()) {
             let ended = ended.clone();
             self.end_run(ended);
         }

@@ -36,12 +36,14 @@ pub(super) fn estimate(run: &ActiveRun, turn: &Turn, attempt: Attempt, model: &M
     let (likely, input) = (input_estimate(run, turn, model), input_reservation(run, turn, model));
     let wanted = wanted_output(run, model).min(max_answer_tokens(run, turn, model, likely));
     let price = run.spec.profile_of(model).price;
-    let tokens = run.left(Dimension::Tokens).map(|left| left.saturating_sub(input));
-    let paid = run.left(Dimension::Usd).zip(price).map(|(left, price)| price.affordable_output(left, input));
-    let room = tokens.into_iter().chain(paid).fold(wanted, u64::min);
-    let beside_grace = limits_before_grace(run, turn, model).map(|(_, room, _)| room).fold(room, u64::min);
-    let max_tokens = match (room, beside_grace) {
-        (_, room @ MIN_OUTPUT_TOKENS..) => room,
+    let tokens = run.budget_left(Dimension::Tokens).map(|left| left.saturating_sub(input));
+    let paid =
+        run.budget_left(Dimension::Usd).zip(price).map(|(left, price)| price.affordable_output(left, input));
+    let output = tokens.into_iter().chain(paid).fold(wanted, u64::min);
+    let with_grace =
+        limits_before_grace(run, turn, model).map(|(_, output, _)| output).fold(output, u64::min);
+    let max_tokens = match (output, with_grace) {
+        (_, output @ MIN_OUTPUT_TOKENS..) => output,
         (MIN_OUTPUT_TOKENS.., _) => wanted,
         // The reservation will be refused. The refusal names what the shortest answer needs.
         _ => wanted.min(MIN_OUTPUT_TOKENS),
@@ -49,8 +51,8 @@ pub(super) fn estimate(run: &ActiveRun, turn: &Turn, attempt: Attempt, model: &M
     let iterations = (attempt == 1 && !run.is_in_grace()).then_some(1);
     let tokens = Some(input.saturating_add(max_tokens));
     let known = price.filter(|price| price.holds_for(likely));
-    let usd = cost_ceiling(run, known, input, max_tokens);
-    Estimate { max_tokens, reserved: Amounts { iterations, tokens, usd, ..Amounts::default() } }
+    let nano_usd = cost_ceiling(run, known, input, max_tokens);
+    Estimate { max_tokens, reserved: Amounts { iterations, tokens, usd: nano_usd, ..Amounts::default() } }
 }
 
 /// Tokens that the context window has left for the answer to a request of `likely` tokens.
@@ -68,12 +70,13 @@ pub(super) fn min_answer_tokens(run: &ActiveRun, model: &ModelRef, window: u64) 
 /// The limit of the run that leaves nothing for the grace call after another call, if there is one; then only the grace
 /// call is made. A run without an answer is not restricted.
 pub(super) fn grace_refusal(run: &ActiveRun, turn: &Turn, model: &ModelRef) -> Option<BudgetRefusal> {
-    let least = wanted_output(run, model).min(MIN_OUTPUT_TOKENS);
-    let (dimension, _, needed) = limits_before_grace(run, turn, model).find(|(_, room, _)| *room < least)?;
+    let min_tokens = wanted_output(run, model).min(MIN_OUTPUT_TOKENS);
+    let (dimension, _, needed) =
+        limits_before_grace(run, turn, model).find(|(_, output, _)| *output < min_tokens)?;
     Some(BudgetRefusal {
         account: run.id.into(),
         dimension,
-        limit: run.limit(dimension)?,
+        limit: run.budget_limit(dimension)?,
         spent: run.budget.spent.get(dimension).unwrap_or(0),
         reserved: 0,
         needed: Some(needed),
@@ -88,21 +91,21 @@ fn limits_before_grace(
     turn: &Turn,
     model: &ModelRef,
 ) -> impl Iterator<Item = (Dimension, u64, u64)> + use<> {
-    let works = run.has_answered() && !run.is_in_grace();
+    let applies = run.has_answered() && !run.is_in_grace();
     let price = run.spec.profile_of(model).price;
     let twice = input_reservation(run, turn, model).saturating_mul(2);
-    let least = wanted_output(run, model).min(MIN_OUTPUT_TOKENS);
+    let min_tokens = wanted_output(run, model).min(MIN_OUTPUT_TOKENS);
     let tokens = run
-        .left(Dimension::Tokens)
+        .budget_left(Dimension::Tokens)
         .map(|left| left.saturating_sub(twice.saturating_add(RESERVED_GRACE_TOKENS)) / 2);
-    let tokens_needed = twice.saturating_add(RESERVED_GRACE_TOKENS).saturating_add(least * 2);
-    let paid = run.left(Dimension::Usd).zip(price).map(|(left, price)| {
+    let tokens_needed = twice.saturating_add(RESERVED_GRACE_TOKENS).saturating_add(min_tokens * 2);
+    let paid = run.budget_left(Dimension::Usd).zip(price).map(|(left, price)| {
         let (grace, each) = (price.max_cost(twice, RESERVED_GRACE_TOKENS), price.max_cost(1, 1));
-        let room = left.saturating_sub(grace).checked_div(each).unwrap_or(u64::MAX);
-        (Dimension::Usd, room, grace.saturating_add(each.saturating_mul(least)))
+        let output = left.saturating_sub(grace).checked_div(each).unwrap_or(u64::MAX);
+        (Dimension::Usd, output, grace.saturating_add(each.saturating_mul(min_tokens)))
     });
-    let tokens = tokens.map(|room| (Dimension::Tokens, room, tokens_needed));
-    tokens.into_iter().chain(paid).filter(move |_| works)
+    let tokens = tokens.map(|output| (Dimension::Tokens, output, tokens_needed));
+    tokens.into_iter().chain(paid).filter(move |_| applies)
 }
 
 /// Tokens reserved for a request's input: a quarter more than the estimate.

@@ -56,7 +56,7 @@ impl Turn {
                 }
             }
             Body::ModelAnswered(_) => self.resume_with_results(),
-            Body::SummaryAnswered(_) | Body::SummaryFailed(_) => self.retry_summary_when_needed(),
+            Body::SummaryAnswered(_) | Body::SummaryFailed(_) => self.allow_summary_retry(),
             Body::ContextCompacted(compacted) => self.fold_compacted(compacted),
             Body::CallEnded(_) => self.close_step(),
             Body::ChildEnded(_) => {
@@ -82,7 +82,7 @@ impl Turn {
     /// Folds a record into the run under way, and into the observations of models and of unsynced writes.
     fn apply_to_run(&mut self, body: &Body, now: SessionTime) {
         let pressure = if matches!(body, Body::ModelStarted(_)) { self.current_pressure() } else { None };
-        let calls = self.current.as_ref().map_or(&[][..], |run| run.calls());
+        let calls = self.current.as_ref().map_or(&[][..], |run| run.tool_calls());
         self.unsynced_writes.apply(body, now.at, calls, &self.boot);
         if let Some(run) = &mut self.current {
             if let Some(started) = run.ended_attempt(body) {

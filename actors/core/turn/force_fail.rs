@@ -69,12 +69,12 @@ impl ForcedEnds {
 /// What a run's own calls have reserved on its account: without the reservations of its subagents and their slots in
 /// `children`, which the ends of the subagents return.
 pub fn own_reservation(account: &BudgetAccount, subagents: &[BudgetAccount]) -> Amounts {
-    let mut own = account.reserved;
+    let mut remaining = account.reserved;
     for BudgetAccount { mut reserved, owns_iterations, .. } in subagents.iter().copied() {
         reserved.iterations = reserved.iterations.filter(|_| !owns_iterations);
-        own.reduce(&reserved);
+        remaining.reduce(&reserved);
     }
-    Amounts { children: None, ..own }
+    Amounts { children: None, ..remaining }
 }
 
 #[cfg(test)]

@@ -31,12 +31,13 @@ impl DecisionBuilder {
     /// Reacts to a reservation that does not fit. A summary is given up. Another call exhausts the run, so that the
     /// grace call follows. A run without an answer, or in its grace call, ends; started calls keep their results.
     pub(super) fn on_refused_reservation(&mut self, refused: &RefusedReservation) {
-        let wanted: Vec<_> = self.turn.due(self.now).iter().filter_map(DueAction::acquires).collect();
+        let acquired: Vec<_> =
+            self.turn.due(self.now).iter().filter_map(DueAction::acquired_attempt).collect();
         let another = self.is_of_another(refused);
-        let is_meant = |run: &&ActiveRun| !another && !wanted.is_empty() && refused.concerns(run.id);
+        let is_meant = |run: &&ActiveRun| !another && !acquired.is_empty() && refused.concerns(run.id);
         let Some(run) = self.run().filter(is_meant) else { return };
         let refusal = refused.refusal.clone();
-        if let Some(id) = wanted.iter().find(|id| id.call.is_summary()) {
+        if let Some(id) = acquired.iter().find(|id| id.call.is_summary()) {
             let failure = Failure::new(FailureClass::NotSent, refusal.to_string());
             self.give_up_summary(*id, failure);
             return self.compact_if_needed();
@@ -164,21 +165,22 @@ impl ActiveRun {
     /// text about context pressure.
     pub(super) fn transient_prompt(
         &self,
-        asking: &ModelCallState,
+        call: &ModelCallState,
         pressure: Option<Arc<str>>,
     ) -> Option<TransientPrompt> {
-        let ladder = self.answer_recovery.transient_prompt();
+        let recovery = self.answer_recovery.transient_prompt();
         let budget = match &self.budget.exhausted {
             Some(refusal) => Some(grace_prompt(refusal, self.id)),
-            None => match (&asking.warning, pressure) {
+            None => match (&call.warning, pressure) {
                 (Some(warning), Some(pressure)) => Some(format!("{warning}\n\n{pressure}").into()),
                 (warning, pressure) => warning.clone().or(pressure),
             },
         };
-        let Some(budget) = budget else { return ladder };
+        let Some(budget) = budget else { return recovery };
         // The grace call makes no tool calls and does not continue reasoning, but it continues a partial text.
-        let ladder = ladder.filter(|ladder| self.budget.exhausted.is_none() || ladder.partial.is_some());
-        Some(match ladder {
+        let recovery =
+            recovery.filter(|recovery| self.budget.exhausted.is_none() || recovery.partial.is_some());
+        Some(match recovery {
             Some(TransientPrompt { partial, prompt }) => {
                 TransientPrompt { partial, prompt: format!("{prompt}\n\n{budget}").into() }
             }
@@ -190,7 +192,7 @@ impl ActiveRun {
     /// 80 %.
     fn budget_warning(&self) -> Option<Arc<str>> {
         let near = OWN_DIMENSIONS.into_iter().filter_map(|dimension| {
-            let limit = self.limit(dimension)?;
+            let limit = self.budget_limit(dimension)?;
             let (used, is_near) = match dimension {
                 Dimension::Iterations => {
                     let used = u64::from(self.iteration);
@@ -204,14 +206,14 @@ impl ActiveRun {
             is_near.then(|| format!("{} of {}", dimension.display(used), format_amount(dimension, limit)))
         });
         let near: Vec<String> = near.collect();
-        let told = || {
+        let warning = || {
             format!(
                 "{RUNTIME_TEXT_PREFIX}little is left of this run's budget. Used, with this call: {}. Wrap up: finish what matters \
                  most, begin nothing new, and give your answer.]",
                 near.join(", ")
             )
         };
-        (!near.is_empty()).then(|| told().into())
+        (!near.is_empty()).then(|| warning().into())
     }
 }
 

@@ -84,18 +84,19 @@ impl HistoryRepair {
         }
         let open =
             self.open.get_or_insert_with(|| OpenRound { user: NO_QUESTION.into(), ..OpenRound::default() });
-        if open.answer.as_ref().is_some_and(|said| said.calls.iter().any(|(_, result)| result.is_some())) {
+        if open.answer.as_ref().is_some_and(|answer| answer.calls.iter().any(|(_, result)| result.is_some()))
+        {
             open.step(&mut self.ids);
         }
-        let said = open.answer.get_or_insert_default();
-        join(&mut said.text, &message.text);
-        join(&mut said.reasoning, &message.reasoning);
-        said.calls.extend(message.calls.iter().map(|call| (call.clone(), None)));
+        let answer = open.answer.get_or_insert_default();
+        join(&mut answer.text, &message.text);
+        join(&mut answer.reasoning, &message.reasoning);
+        answer.calls.extend(message.calls.iter().map(|call| (call.clone(), None)));
     }
 
     fn result(&mut self, id: &str, content: &str) {
-        let said = self.open.as_mut().and_then(|open| open.answer.as_mut());
-        let mut calls = said.into_iter().flat_map(|said| &mut said.calls);
+        let answer = self.open.as_mut().and_then(|open| open.answer.as_mut());
+        let mut calls = answer.into_iter().flat_map(|answer| &mut answer.calls);
         if let Some((_, result)) = calls.find(|(call, result)| call.id == id && result.is_none()) {
             *result = Some(content.to_owned());
         }
@@ -127,7 +128,7 @@ impl OpenRound {
     /// Turns the pending answer into a step if it has calls.
     fn step(&mut self, ids: &mut BTreeSet<String>) {
         let Some(PendingAnswer { text, reasoning, calls }) =
-            self.answer.take_if(|said| !said.calls.is_empty())
+            self.answer.take_if(|answer| !answer.calls.is_empty())
         else {
             return;
         };
@@ -166,7 +167,7 @@ mod tests {
         Message::User(text.into())
     }
 
-    fn said(text: &str, ids: &[&str]) -> Message {
+    fn answer(text: &str, ids: &[&str]) -> Message {
         let call = |id: &&str| ToolCall { id: (*id).into(), name: "look".into(), arguments: "{}".into() };
         let calls = ids.iter().map(call).collect();
         Message::Assistant(Arc::new(AssistantMessage {
@@ -187,10 +188,10 @@ mod tests {
         let line = |message: &Message| match message {
             Message::System(text) => format!("s {text}"),
             Message::User(content) => format!("u {}", content.text),
-            Message::Assistant(said) if said.calls.is_empty() => format!("a {}", said.text),
-            Message::Assistant(said) => {
-                let ids: Vec<_> = said.calls.iter().map(|call| call.id.as_str()).collect();
-                format!("c {} [{}]", said.text, ids.join(" "))
+            Message::Assistant(answer) if answer.calls.is_empty() => format!("a {}", answer.text),
+            Message::Assistant(answer) => {
+                let ids: Vec<_> = answer.calls.iter().map(|call| call.id.as_str()).collect();
+                format!("c {} [{}]", answer.text, ids.join(" "))
             }
             Message::Tool { call, content, .. } => format!("t {call} {}", content.text),
         };
@@ -210,59 +211,61 @@ mod tests {
     #[test]
     fn what_is_right_stays_as_it_is() {
         check(&[], &[]);
-        let whole = [user("a"), said("", &["1", "2"]), result("2", "y"), result("1", "x"), said("b", &[])];
+        let whole =
+            [user("a"), answer("", &["1", "2"]), result("2", "y"), result("1", "x"), answer("b", &[])];
         check(&whole, &["u a", "c  [1 2]", "t 1 x", "t 2 y", "a b"]);
     }
 
     #[test]
     fn consecutive_users_are_one() {
-        check(&[user("a"), user("b"), said("c", &[])], &["u a//b", "a c"]);
+        check(&[user("a"), user("b"), answer("c", &[])], &["u a//b", "a c"]);
     }
 
     #[test]
     fn consecutive_assistants_are_one() {
-        check(&[user("a"), said("b", &[]), said("c", &[])], &["u a", "a b//c"]);
-        let split = [user("a"), said("b", &["1"]), said("", &["2"]), result("1", "x"), result("2", "y")];
+        check(&[user("a"), answer("b", &[]), answer("c", &[])], &["u a", "a b//c"]);
+        let split = [user("a"), answer("b", &["1"]), answer("", &["2"]), result("1", "x"), result("2", "y")];
         check(&split, &["u a", "c b [1 2]", "t 1 x", "t 2 y", &format!("a {NO_ANSWER}")]);
     }
 
     #[test]
     fn a_result_without_its_call_directly_before_it_is_dropped() {
-        check(&[user("a"), result("1", "x"), said("b", &[]), result("1", "x")], &["u a", "a b"]);
-        let late = [user("a"), said("", &["1"]), result("1", "x"), said("b", &[]), result("1", "again")];
+        check(&[user("a"), result("1", "x"), answer("b", &[]), result("1", "x")], &["u a", "a b"]);
+        let late = [user("a"), answer("", &["1"]), result("1", "x"), answer("b", &[]), result("1", "again")];
         check(&late, &["u a", "c  [1]", "t 1 x", "a b"]);
-        let twice = [user("a"), said("", &["1"]), result("1", "x"), result("1", "y"), said("b", &[])];
+        let twice = [user("a"), answer("", &["1"]), result("1", "x"), result("1", "y"), answer("b", &[])];
         check(&twice, &["u a", "c  [1]", "t 1 x", "a b"]);
     }
 
     #[test]
     fn a_missing_result_says_so() {
-        let half = [user("a"), said("", &["1", "2"]), result("2", "y"), said("b", &[])];
+        let half = [user("a"), answer("", &["1", "2"]), result("2", "y"), answer("b", &[])];
         check(&half, &["u a", "c  [1 2]", &format!("t 1 {NO_RESULT}"), "t 2 y", "a b"]);
     }
 
     #[test]
     fn ids_become_unique() {
-        let twins = [user("a"), said("", &["1", "1"]), result("1", "x"), result("1", "y"), said("b", &[])];
+        let twins =
+            [user("a"), answer("", &["1", "1"]), result("1", "x"), result("1", "y"), answer("b", &[])];
         check(&twins, &["u a", "c  [1 1_2]", "t 1 x", "t 1_2 y", "a b"]);
-        let again = [user("a"), said("", &["1"]), result("1", "x"), said("", &["1"]), result("1", "y")];
+        let again = [user("a"), answer("", &["1"]), result("1", "x"), answer("", &["1"]), result("1", "y")];
         let closed = format!("a {NO_ANSWER}");
         check(&again, &["u a", "c  [1]", "t 1 x", "c  [1_2]", "t 1_2 y", &closed]);
-        let nameless = [user("a"), said("", &["", " "]), result("", "x"), said("b", &[])];
+        let nameless = [user("a"), answer("", &["", " "]), result("", "x"), answer("b", &[])];
         check(&nameless, &["u a", "c  [call call_2]", "t call x", &format!("t call_2 {NO_RESULT}"), "a b"]);
     }
 
     #[test]
     fn what_leads_without_a_question_is_kept_or_dropped() {
-        check(&[said("hello", &[]), user("a")], &[&format!("u {NO_QUESTION}"), "a hello", "u a"]);
+        check(&[answer("hello", &[]), user("a")], &[&format!("u {NO_QUESTION}"), "a hello", "u a"]);
         check(&[result("1", "x"), user("a")], &["u a"]);
     }
 
     #[test]
     fn empty_messages_are_dropped() {
-        check(&[user("a"), said(" ", &[]), user("\n"), user("b")], &["u a//b"]);
+        check(&[user("a"), answer(" ", &[]), user("\n"), user("b")], &["u a//b"]);
         check(
-            &[user("a"), said("", &["1"]), user(""), result("1", ""), said("b", &[])],
+            &[user("a"), answer("", &["1"]), user(""), result("1", ""), answer("b", &[])],
             &["u a", "c  [1]", "t 1 ", "a b"],
         );
     }
@@ -271,10 +274,10 @@ mod tests {
     fn an_unanswered_round_is_closed_and_an_unanswered_question_waits() {
         let closed = format!("a {NO_ANSWER}");
         check(
-            &[user("a"), said("", &["1"]), result("1", "x"), user("b")],
+            &[user("a"), answer("", &["1"]), result("1", "x"), user("b")],
             &["u a", "c  [1]", "t 1 x", &closed, "u b"],
         );
-        let repaired = repair(&[user("a"), said("b", &[]), user("c")]);
+        let repaired = repair(&[user("a"), answer("b", &[]), user("c")]);
         assert_eq!(repaired.past.unanswered.as_deref(), Some("c"));
     }
 

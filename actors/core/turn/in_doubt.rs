@@ -76,8 +76,8 @@ impl DecisionBuilder {
         let AttemptId { call, attempt } = id;
         let Some(run) = self.run() else { return };
         let policy = run.spec.in_doubt;
-        let then = if run.closing_reason().is_some() { InDoubtAction::Tell } else { policy.action };
-        match then {
+        let action = if run.closing_reason().is_some() { InDoubtAction::Tell } else { policy.action };
+        match action {
             InDoubtAction::Retry if self.lost_attempts(call) + 1 < MAX_ATTEMPTS => {
                 self.record_loss(id, RetryReason::InDoubt);
             }
@@ -104,7 +104,7 @@ impl DecisionBuilder {
         let doubtful = self.run().map(ActiveRun::in_doubt_calls).unwrap_or_default();
         doubtful
             .into_iter()
-            .find(|asked| asked.request.call == call && asked.request.expires_at > self.now.at)
+            .find(|doubtful| doubtful.request.call == call && doubtful.request.expires_at > self.now.at)
     }
 
     /// Attempts of a call that were lost for a reason that may lie in the call itself.
@@ -147,7 +147,7 @@ impl DecisionBuilder {
 
     /// The result that the model reads for a call in doubt that is not repeated.
     fn in_doubt_end(&self, call: CallId, since: Timestamp, by: Option<DecisionSource>) -> CallEnd {
-        let asked = match by {
+        let remark = match by {
             None => "",
             Some(DecisionSource::Person) => {
                 "; the operator was asked and has decided that it is not made again"
@@ -156,7 +156,7 @@ impl DecisionBuilder {
                 "; the operator was asked and has not answered, so it is not made again"
             }
         };
-        let error = format!("{}{asked}", self.format_in_doubt(call, since));
+        let error = format!("{}{remark}", self.format_in_doubt(call, since));
         CallEnd::error(CallStatus::InDoubt, &error, None, "look at what is there before you repeat anything")
     }
 

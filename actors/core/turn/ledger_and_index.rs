@@ -19,7 +19,7 @@ impl DecisionBuilder {
         if let Body::RunEnded(ended) = body {
             self.notify_parent(ended.run);
         }
-        let asking = self.run().and_then(|run| run.ended_attempt(body)).cloned();
+        let attempt = self.run().and_then(|run| run.ended_attempt(body)).cloned();
         let never_made = self.ends_call_started_here(body);
         let ledger = &mut self.append.ledger;
         match body {
@@ -33,15 +33,15 @@ impl DecisionBuilder {
             Body::SummaryStarted(started) => {
                 reserve(ledger, started.started.call.run.into(), started.started.reserved);
             }
-            Body::ModelAnswered(answered) => settle_answer(ledger, asking.as_deref(), answered.usage),
-            Body::SummaryAnswered(answered) => settle_answer(ledger, asking.as_deref(), answered.usage),
+            Body::ModelAnswered(answered) => settle_answer(ledger, attempt.as_deref(), answered.usage),
+            Body::SummaryAnswered(answered) => settle_answer(ledger, attempt.as_deref(), answered.usage),
             Body::ModelFailed(failed) | Body::SummaryFailed(failed) if never_made => {
-                let reserved = asking.map(|asking| asking.reserved).unwrap_or_default();
+                let reserved = attempt.map(|attempt| attempt.reserved).unwrap_or_default();
                 unreserve(ledger, failed.call.run.into(), &reserved);
             }
             Body::CallEnded(ended) if never_made => unreserve(ledger, ended.call.run.into(), &ONE_CALL),
             Body::ModelFailed(failed) | Body::SummaryFailed(failed) => {
-                settle_failure(ledger, asking.as_deref(), failed);
+                settle_failure(ledger, attempt.as_deref(), failed);
             }
             Body::ModelLate(late) => ledger.settlements.push(Settlement {
                 account: late.call.run.into(),
@@ -212,14 +212,14 @@ fn spend_call(ledger: &mut LedgerChange, account: AccountId) {
     settle(ledger, account, &ONE_CALL, &ONE_CALL);
 }
 
-fn settle_answer(ledger: &mut LedgerChange, asking: Option<&ModelStarted>, usage: Option<Usage>) {
-    let Some(asking) = asking else { return };
-    settle(ledger, asking.call.run.into(), &asking.reserved, &asking.spent(usage.as_ref()));
+fn settle_answer(ledger: &mut LedgerChange, attempt: Option<&ModelStarted>, usage: Option<Usage>) {
+    let Some(attempt) = attempt else { return };
+    settle(ledger, attempt.call.run.into(), &attempt.reserved, &attempt.spent(usage.as_ref()));
 }
 
-fn settle_failure(ledger: &mut LedgerChange, asking: Option<&ModelStarted>, failed: &ModelFailed) {
-    let Some(asking) = asking else { return };
+fn settle_failure(ledger: &mut LedgerChange, attempt: Option<&ModelStarted>, failed: &ModelFailed) {
+    let Some(attempt) = attempt else { return };
     let spent =
-        Amounts { iterations: asking.reserved.iterations, ..spent_by_failure(asking, &failed.failure) };
-    settle(ledger, failed.call.run.into(), &asking.reserved, &spent);
+        Amounts { iterations: attempt.reserved.iterations, ..spent_by_failure(attempt, &failed.failure) };
+    settle(ledger, failed.call.run.into(), &attempt.reserved, &spent);
 }

@@ -226,11 +226,11 @@ impl Turn {
     /// without a known price are left out.
     pub fn candidates(&self) -> Option<Vec<Candidate>> {
         let run = self.run()?;
-        let asking = run.model_call_state()?;
+        let call = run.model_call_state()?;
         let tokens = |model: &ModelRef| {
-            estimates::estimate(run, self, asking.attempt, model).reserved.tokens.unwrap_or(0)
+            estimates::estimate(run, self, call.attempt, model).reserved.tokens.unwrap_or(0)
         };
-        let mut candidates = asking.candidates(&run.spec.chain, tokens);
+        let mut candidates = call.candidates(&run.spec.chain, tokens);
         candidates.retain(|link| estimates::unpriced_above(run, self, &link.model).is_none());
         Some(candidates)
     }

@@ -180,24 +180,24 @@ impl ModelCallState {
     /// Failed attempts at this model with this failure class.
     pub(super) fn failure_count(&self, model: &ModelRef, class: &FailureClass) -> u32 {
         let failures = self.failures_of(model).map_or(&[][..], |tried| &tried.failures);
-        failures.iter().find(|(name, _)| *name == class.name()).map_or(0, |(_, times)| *times)
+        failures.iter().find(|(name, _)| *name == class.name()).map_or(0, |(_, count)| *count)
     }
 
     /// Counts one more failed attempt at this model.
-    pub(super) fn track_failure(&mut self, model: ModelRef, failure: &Failure, patience: RetryEligibility) {
+    pub(super) fn track_failure(
+        &mut self,
+        model: ModelRef,
+        failure: &Failure,
+        eligibility: RetryEligibility,
+    ) {
         let known = self.failed_models.iter().position(|tried| tried.model == model);
         let mut failures = known.map_or_else(Vec::new, |at| self.failed_models.remove(at).failures);
         let name = failure.class.name();
         match failures.iter_mut().find(|(other, _)| *other == name) {
-            Some((_, times)) => *times += 1,
+            Some((_, count)) => *count += 1,
             None => failures.push((name, 1)),
         }
-        self.failed_models.push(ModelFailures {
-            model,
-            failures,
-            last: failure.clone(),
-            eligibility: patience,
-        });
+        self.failed_models.push(ModelFailures { model, failures, last: failure.clone(), eligibility });
     }
 
     fn failures_of(&self, model: &ModelRef) -> Option<&ModelFailures> {
@@ -209,21 +209,21 @@ impl ModelCallState {
         &'a self,
         chain: &'a [ModelRef],
     ) -> impl Iterator<Item = (usize, &'a ModelRef)> {
-        let left = |model: &ModelRef| {
+        let is_eligible = |model: &ModelRef| {
             self.failures_of(model).is_none_or(|tried| tried.eligibility != RetryEligibility::Never)
         };
-        chain.iter().enumerate().skip(self.first_link).filter(move |(_, model)| left(model))
+        chain.iter().enumerate().skip(self.first_link).filter(move |(_, model)| is_eligible(model))
     }
 
     /// The models that this call may still use; those with `WhenNoOther` come last. `tokens` returns what an attempt at
     /// a model would reserve.
     pub(super) fn candidates(&self, chain: &[ModelRef], tokens: impl Fn(&ModelRef) -> u64) -> Vec<Candidate> {
-        let patience = |model: &ModelRef| self.failures_of(model).map(|tried| tried.eligibility);
+        let eligibility = |model: &ModelRef| self.failures_of(model).map(|tried| tried.eligibility);
         let mut links: Vec<&ModelRef> = self.remaining_links(chain).map(|(_, model)| model).collect();
-        links.sort_by_key(|model| patience(model) == Some(RetryEligibility::WhenNoOther));
+        links.sort_by_key(|model| eligibility(model) == Some(RetryEligibility::WhenNoOther));
         let candidate = |model: &ModelRef| Candidate {
             model: model.clone(),
-            visit: match patience(model) {
+            visit: match eligibility(model) {
                 Some(RetryEligibility::AfterPause) => LinkVisit::Return,
                 Some(RetryEligibility::WhenNoOther | RetryEligibility::Never) | None => LinkVisit::First,
             },
@@ -266,7 +266,7 @@ fn output_cap_of(class: &FailureClass, started: &ModelStarted) -> Option<u64> {
 
 impl ModelFailures {
     fn to_unanswered(&self) -> UnansweredModel {
-        let attempts = self.failures.iter().map(|(_, times)| times).sum();
+        let attempts = self.failures.iter().map(|(_, count)| count).sum();
         UnansweredModel {
             model: self.model.clone(),
             reason: UnansweredReason::Tried { attempts, failure: self.last.clone() },

@@ -27,7 +27,7 @@ impl DecisionBuilder {
     }
 
     /// Reacts to a failed attempt: another attempt at the same or another model, or the end of the run.
-    pub(super) fn on_model_failure(&mut self, id: AttemptId, failure: &Failure, outlook: &FailoverOptions) {
+    pub(super) fn on_model_failure(&mut self, id: AttemptId, failure: &Failure, failover: &FailoverOptions) {
         if !self.is_current_attempt(id) {
             return;
         }
@@ -39,28 +39,28 @@ impl DecisionBuilder {
         if self.is_too_long(failure) {
             return self.on_too_long(id, failure);
         }
-        let Some((asking, spec)) = self.model_call_state() else { return };
+        let Some((state, spec)) = self.model_call_state() else { return };
         let model = started.model.clone();
         let others = self.other_links(&model);
-        let own = spec.chain.iter().position(|link| *link == model);
-        let elsewhere = fallback_availability(&others, own, &outlook.links);
-        let past = AttemptHistory {
-            failures_of_class: asking.failure_count(&model, &failure.class) + 1,
-            elapsed_ms: asking.since.map_or(0, |since| self.now.active_ms.saturating_sub(since)),
-            waited_ms: asking.waited_ms,
+        let failed_link = spec.chain.iter().position(|link| *link == model);
+        let fallback = fallback_availability(&others, failed_link, &failover.links);
+        let history = AttemptHistory {
+            failures_of_class: state.failure_count(&model, &failure.class) + 1,
+            elapsed_ms: state.since.map_or(0, |since| self.now.active_ms.saturating_sub(since)),
+            waited_ms: state.waited_ms,
             contact: if id.call.iteration > 1 { ProviderContact::Made } else { ProviderContact::None },
             at: self.now.at,
         };
-        let alternatives = RetryAlternatives { elsewhere, otherwise: outlook.recovery };
+        let alternatives = RetryAlternatives { fallback, recovery: failover.recovery };
         let retry = &spec.limits.retry;
-        let after = retry.decide_retry(id, failure, past, alternatives);
-        let next = next_link(&others, |link| asking.has_tried(&spec.chain[link]), &outlook.links);
-        let (retry_at, fallback) = match after {
+        let decision = retry.decide_retry(id, failure, history, alternatives);
+        let next = next_link(&others, |link| state.has_tried(&spec.chain[link]), &failover.links);
+        let (retry_at, fallback) = match decision {
             RetryDecision::RetryAfterMs(ms) => (Some(self.now.at.plus_ms(ms)), None),
             RetryDecision::Fallback => match next {
                 // A return to a failed model needs a pause that ends before the deadline.
-                Some(link) if asking.has_tried(&spec.chain[link]) => {
-                    let pause = retry.pause_before_return(id, &failure.class, past);
+                Some(link) if state.has_tried(&spec.chain[link]) => {
+                    let pause = retry.pause_before_return(id, &failure.class, history);
                     (pause.map(|ms| self.now.at.plus_ms(ms)), next.filter(|_| pause.is_some()))
                 }
                 Some(_) | None => (next.map(|_| self.now.at), next),
@@ -71,13 +71,13 @@ impl DecisionBuilder {
         let failed = ModelFailed { fallback, ..ModelFailed::new(id, failure.clone(), retry_at) };
         self.record(Body::ModelFailed(failed));
         if retry_at.is_none() {
-            let ends = match self.model_call_state() {
-                Some((asking, spec)) if spec.chain.len() > 1 && after != RetryDecision::Fail => {
-                    asking.unanswered_models(&spec.chain, &skipped_unpriced(&self.unpriced_models()))
+            let unanswered = match self.model_call_state() {
+                Some((state, spec)) if spec.chain.len() > 1 && decision != RetryDecision::Fail => {
+                    state.unanswered_models(&spec.chain, &skipped_unpriced(&self.unpriced_models()))
                 }
                 Some(_) | None => Vec::new(),
             };
-            self.end_run(failed_end(failure, ends));
+            self.end_run(failed_end(failure, unanswered));
         }
     }
 
@@ -106,7 +106,7 @@ impl DecisionBuilder {
     pub(super) fn on_no_lease(&mut self, id: AttemptId, skipped: &Arc<[UnansweredModel]>) {
         let AttemptId { call, attempt } = id;
         let Some(run) = self.run().filter(|run| run.is_wanted(id) && self.may_start()) else { return };
-        let Some((asking, spec)) = self.model_call_state() else { return };
+        let Some((state, spec)) = self.model_call_state() else { return };
         if run.is_in_grace() {
             return self.end_exhausted();
         }
@@ -117,7 +117,7 @@ impl DecisionBuilder {
             return self.end_run(OutcomeDetail::with_cause(Outcome::BudgetExhausted, cause));
         }
         let (retry, now) = (run.spec.limits.retry, self.now);
-        let waited_ms = asking.waited_ms + asking.pause().map_or(0, |pause| pause.uncounted_ms(now));
+        let waited_ms = state.waited_ms + state.pause().map_or(0, |pause| pause.uncounted_ms(now));
         let until = skipped.iter().filter_map(skipped_until);
         let until = until.filter(|until| retry.may_wait(waited_ms, until.ms_since(now.at))).min();
         if let Some(until) = until {
@@ -125,36 +125,37 @@ impl DecisionBuilder {
             return self.record(Body::ModelWaiting(ModelWaiting { call, attempt, until, skipped }));
         }
         // A failure of this process (interrupted, not sent) does not explain why no model can be called.
-        let says = |class: &FailureClass| !matches!(class, FailureClass::Interrupted | FailureClass::NotSent);
-        let last = asking.last_failure().filter(|failure| says(&failure.class));
+        let counts =
+            |class: &FailureClass| !matches!(class, FailureClass::Interrupted | FailureClass::NotSent);
+        let last = state.last_failure().filter(|failure| counts(&failure.class));
         let failure = last.or_else(|| skipped.iter().map(link_failure).next()).cloned();
-        let none = || Failure::new(FailureClass::ModelNotFound, "there is no model to ask");
+        let no_model = || Failure::new(FailureClass::ModelNotFound, "there is no model to ask");
         let has_more = spec.chain.len() > 1 || skipped.iter().any(|link| skipped_until(link).is_some());
         let skipped = [skipped, &*skipped_unpriced(&unpriced)].concat();
-        let ends = if has_more { asking.unanswered_models(&spec.chain, &skipped) } else { Vec::new() };
-        self.end_run(failed_end(failure.unwrap_or_else(none), ends));
+        let unanswered = if has_more { state.unanswered_models(&spec.chain, &skipped) } else { Vec::new() };
+        self.end_run(failed_end(failure.unwrap_or_else(no_model), unanswered));
     }
 
     /// The links that the call may use instead of the failed model.
     fn other_links(&self, failed: &ModelRef) -> Vec<usize> {
-        let (Some(run), Some((asking, spec))) = (self.run(), self.model_call_state()) else {
+        let (Some(run), Some((state, spec))) = (self.run(), self.model_call_state()) else {
             return Vec::new();
         };
         let is_priced = |model: &ModelRef| estimates::unpriced_above(run, &self.turn, model).is_none();
         let others =
-            asking.remaining_links(&spec.chain).filter(|(_, model)| *model != failed && is_priced(model));
+            state.remaining_links(&spec.chain).filter(|(_, model)| *model != failed && is_priced(model));
         others.map(|(link, _)| link).collect()
     }
 
     /// The links without a known price while money is limited, each with the input tokens above which its price is
     /// unknown.
     fn unpriced_models(&self) -> Vec<(ModelRef, u64)> {
-        let (Some(run), Some((asking, spec))) = (self.run(), self.model_call_state()) else {
+        let (Some(run), Some((state, spec))) = (self.run(), self.model_call_state()) else {
             return Vec::new();
         };
         let above =
             |model| Some((ModelRef::clone(model), estimates::unpriced_above(run, &self.turn, model)?));
-        asking.remaining_links(&spec.chain).filter_map(|(_, model)| above(model)).collect()
+        state.remaining_links(&spec.chain).filter_map(|(_, model)| above(model)).collect()
     }
 }
 
@@ -173,28 +174,28 @@ const fn skipped_until(link: &UnansweredModel) -> Option<Timestamp> {
 
 /// Why the links without a known price are not called, as an entry for each.
 fn skipped_unpriced(unpriced: &[(ModelRef, u64)]) -> Vec<UnansweredModel> {
-    let left_out = |(model, above): &(ModelRef, u64)| {
+    let skipped_model = |(model, above): &(ModelRef, u64)| {
         let error = format!("its price is not known above {above} tokens of input, and money is limited");
         let failure = Failure::new(FailureClass::NotSent, error);
         UnansweredModel { model: model.clone(), reason: UnansweredReason::Skipped { until: None, failure } }
     };
-    unpriced.iter().map(left_out).collect()
+    unpriced.iter().map(skipped_model).collect()
 }
 
 /// Whether another link can take the call now or later. A link without an entry in `links` counts as available.
 fn fallback_availability(
     others: &[usize],
-    own: Option<usize>,
+    failed_link: Option<usize>,
     links: &[LinkAvailability],
 ) -> FallbackAvailability {
-    let standings: Vec<LinkAvailability> =
+    let availabilities: Vec<LinkAvailability> =
         others.iter().map(|link| links.get(*link).copied().unwrap_or(LinkAvailability::Available)).collect();
-    if standings.iter().copied().any(is_open) {
+    if availabilities.iter().copied().any(may_answer) {
         return FallbackAvailability::Available;
     }
     // The failed model's own link counts too: another credential may be usable before the time that the failure names.
-    let own = own.and_then(|link| links.get(link));
-    let earliest = standings.iter().chain(own).filter_map(|standing| available_from(*standing)).min();
+    let failed_link = failed_link.and_then(|link| links.get(link));
+    let earliest = availabilities.iter().chain(failed_link).filter_map(|link| available_from(*link)).min();
     earliest.map_or(FallbackAvailability::Unavailable, FallbackAvailability::AvailableFrom)
 }
 
@@ -205,15 +206,19 @@ fn next_link(
     has_tried: impl Fn(usize) -> bool,
     links: &[LinkAvailability],
 ) -> Option<usize> {
-    let open = |link: &usize| links.get(*link).copied().is_none_or(is_open);
-    let fresh = |link: &usize| open(link) && !has_tried(*link);
-    let mut of = others.iter().copied();
-    of.clone().find(fresh).or_else(|| of.clone().find(open)).or_else(|| of.next())
+    let is_usable = |link: &usize| links.get(*link).copied().is_none_or(may_answer);
+    let is_untried = |link: &usize| is_usable(link) && !has_tried(*link);
+    let mut remaining = others.iter().copied();
+    remaining
+        .clone()
+        .find(is_untried)
+        .or_else(|| remaining.clone().find(is_usable))
+        .or_else(|| remaining.next())
 }
 
 /// Whether the link is up: no breaker blocks it.
-const fn is_open(standing: LinkAvailability) -> bool {
-    standing.is_up() || matches!(standing, LinkAvailability::Probing)
+const fn may_answer(availability: LinkAvailability) -> bool {
+    availability.is_up() || matches!(availability, LinkAvailability::Probing)
 }
 
 /// The end of a run without an answer from any model.

@@ -48,18 +48,18 @@ impl ModelObservations {
     }
 
     fn of(&self, model: &ModelRef) -> Option<&ModelObservation> {
-        self.0.iter().find(|learned| learned.model == *model)
+        self.0.iter().find(|observation| observation.model == *model)
     }
 
     /// Token density of this model's requests: observed, else of the run's spec, else the default.
     pub(super) fn density(&self, spec: &RunSpec, model: &ModelRef) -> TokenDensity {
-        let own = self.of(model).and_then(|learned| learned.density);
-        own.or(spec.profile_of(model).density).unwrap_or_default()
+        let observed = self.of(model).and_then(|observation| observation.density);
+        observed.or(spec.profile_of(model).density).unwrap_or_default()
     }
 
     /// The window of a model: the smaller of the known and the observed one.
     pub(super) fn window(&self, spec: &RunSpec, model: &ModelRef) -> Option<u64> {
-        let found = self.of(model).and_then(|learned| learned.window).map(|window| match window {
+        let found = self.of(model).and_then(|observation| observation.window).map(|window| match window {
             ObservedWindow::Reported(tokens) | ObservedWindow::Exceeded(tokens) => tokens,
         });
         found.into_iter().chain(spec.profile_of(model).window).min()
@@ -68,16 +68,17 @@ impl ModelObservations {
     /// Folds a failure: if the request was too long, it tells the window, and perhaps a higher density.
     fn on_failed(&mut self, failed: &ModelFailed, started: &ModelStarted, spec: &RunSpec) {
         let FailureClass::ContextTooLong { limit } = &failed.failure.class else { return };
-        let taken = self.density(spec, &started.model).tokens(started.bytes);
-        let asked = started.reserved.tokens.unwrap_or(0).saturating_sub(started.max_tokens);
-        let named = limit.filter(|limit| *limit > 0);
-        self.update(&started.model, |learned| {
-            learned.window = Some(named.map_or(ObservedWindow::Exceeded(asked), ObservedWindow::Reported));
+        let estimated = self.density(spec, &started.model).tokens(started.bytes);
+        let input_tokens = started.reserved.tokens.unwrap_or(0).saturating_sub(started.max_tokens);
+        let reported = limit.filter(|limit| *limit > 0);
+        self.update(&started.model, |observation| {
+            observation.window =
+                Some(reported.map_or(ObservedWindow::Exceeded(input_tokens), ObservedWindow::Reported));
         });
         // The input has more tokens than this, or it would have fitted.
-        let least = named.unwrap_or(0).saturating_sub(started.max_tokens);
-        if least > taken {
-            self.correct_density(started, spec, least);
+        let minimum = reported.unwrap_or(0).saturating_sub(started.max_tokens);
+        if minimum > estimated {
+            self.correct_density(started, spec, minimum);
         }
     }
 
@@ -85,33 +86,33 @@ impl ModelObservations {
         let before = self.density(spec, &started.model);
         let density = before.corrected(started.bytes, tokens);
         if density != before {
-            self.update(&started.model, |learned| learned.density = Some(density));
+            self.update(&started.model, |observation| observation.density = Some(density));
         }
     }
 
     fn update(&mut self, model: &ModelRef, change: impl FnOnce(&mut ModelObservation)) {
-        let known = self.0.iter().position(|learned| learned.model == *model);
+        let known = self.0.iter().position(|observation| observation.model == *model);
         let new = || ModelObservation { model: model.clone(), density: None, window: None };
-        let mut learned = known.map_or_else(new, |at| self.0.remove(at));
-        change(&mut learned);
-        self.0.push_back(learned);
+        let mut observation = known.map_or_else(new, |at| self.0.remove(at));
+        change(&mut observation);
+        self.0.push_back(observation);
     }
 
     /// Observations about a run's models that the store did not have when the run was accepted.
     pub(super) fn new_rows(&self, spec: &RunSpec) -> Vec<ModelRow> {
-        let news = |model: ModelRef| {
-            let (learned, traits) = (self.of(&model), spec.profile_of(&model));
-            let named = match learned.and_then(|learned| learned.window) {
+        let row = |model: ModelRef| {
+            let (observation, profile) = (self.of(&model), spec.profile_of(&model));
+            let reported = match observation.and_then(|observation| observation.window) {
                 Some(ObservedWindow::Reported(tokens)) => Some(tokens),
                 Some(ObservedWindow::Exceeded(_)) | None => None,
             };
-            let density = learned.and_then(|learned| learned.density);
-            let density = density.filter(|density| traits.density != Some(*density));
-            let window = named.filter(|window| traits.window != Some(*window));
-            let listed = traits.listed_limits;
-            let has_news = density.is_some() || window.is_some() || listed.is_some();
-            has_news.then_some(ModelRow { model, density, window, listed })
+            let density = observation.and_then(|observation| observation.density);
+            let density = density.filter(|density| profile.density != Some(*density));
+            let window = reported.filter(|window| profile.window != Some(*window));
+            let listed = profile.listed_limits;
+            let is_new = density.is_some() || window.is_some() || listed.is_some();
+            is_new.then_some(ModelRow { model, density, window, listed })
         };
-        spec.models().into_iter().filter_map(news).collect()
+        spec.models().into_iter().filter_map(row).collect()
     }
 }

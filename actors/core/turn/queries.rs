@@ -21,7 +21,7 @@ pub enum DelegationMode {
 
 impl Turn {
     fn call(&self, id: CallId) -> Option<&ActiveToolCall> {
-        self.run()?.calls().iter().find(|call| call.id == id)
+        self.run()?.tool_calls().iter().find(|call| call.id == id)
     }
 
     /// The record of the start of this call, if it is started and has not ended.
@@ -76,7 +76,7 @@ impl Turn {
     /// The calls of the present answer that have subagents, each with their number.
     pub fn subagent_counts(&self) -> Vec<(CallId, usize)> {
         let Some(run) = self.run() else { return Vec::new() };
-        let counts = run.calls().iter().map(|call| (call.id, run.subagents.of_call(call.id).count()));
+        let counts = run.tool_calls().iter().map(|call| (call.id, run.subagents.of_call(call.id).count()));
         counts.filter(|(_, subagents)| *subagents > 0).collect()
     }
 

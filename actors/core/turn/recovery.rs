@@ -92,9 +92,9 @@ impl DecisionBuilder {
         if let Some(started) = run.model_started() {
             return self.on_model_failure(started.id(), &failure, &FailoverOptions::default());
         }
-        let open: Vec<(CallId, ToolCallState)> =
-            run.calls().iter().map(|call| (call.id, call.state.clone())).collect();
-        for (call, state) in open {
+        let calls: Vec<(CallId, ToolCallState)> =
+            run.tool_calls().iter().map(|call| (call.id, call.state.clone())).collect();
+        for (call, state) in calls {
             match state {
                 ToolCallState::Started(..) if self.call(call).is_some_and(ActiveToolCall::is_once) => {}
                 ToolCallState::Started(started, _) => self.on_interrupted(call.attempt(started.attempt)),

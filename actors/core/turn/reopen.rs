@@ -130,11 +130,11 @@ fn restrict_to_limits(by: &LimitIncrease, limits: &Limits) -> Result<LimitIncrea
     }
     limited.wall_ms = by.wall_ms.filter(|more| *more > 0 && limits.wall_ms.is_some());
     if limited == LimitIncrease::default() {
-        let has = Dimension::ALL.into_iter().filter(|dimension| limits.budget.get(*dimension).is_some());
+        let names = Dimension::ALL.into_iter().filter(|dimension| limits.budget.get(*dimension).is_some());
         let wall = limits.wall_ms.map(|_| "wall");
-        let has: Vec<&str> = has.map(Dimension::name).chain(wall).collect();
-        let has = if has.is_empty() { "it has none at all".to_owned() } else { has.join(", ") };
-        return Err(RaiseError::NoLimit(has));
+        let names: Vec<&str> = names.map(Dimension::name).chain(wall).collect();
+        let names = if names.is_empty() { "it has none at all".to_owned() } else { names.join(", ") };
+        return Err(RaiseError::NoLimit(names));
     }
     Ok(limited)
 }

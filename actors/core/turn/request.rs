@@ -20,9 +20,9 @@ pub(super) struct RequestPrefix {
 impl Turn {
     /// The system prompt of the run under way, with the run's own system message as its last layer.
     pub fn system_prompt(&self) -> String {
-        let own = self.current().and_then(|(_, spec)| spec.system.as_deref());
-        match own {
-            Some(own) => format!("{}\n\n{own}", self.header.prompt),
+        let system = self.current().and_then(|(_, spec)| spec.system.as_deref());
+        match system {
+            Some(system) => format!("{}\n\n{system}", self.header.prompt),
             None => self.header.prompt.to_string(),
         }
     }
@@ -75,9 +75,9 @@ impl Turn {
     /// The bytes of the view and of the transient prompt, without the overhead of the wire format.
     pub(super) fn request_bytes(&self) -> usize {
         let partial = |message: &AssistantMessage| message.text.len() + message.reasoning.len();
-        let postscript = self
+        let transient_bytes = self
             .transient_prompt()
-            .map_or(0, |post| post.prompt.len() + post.partial.as_deref().map_or(0, partial));
-        self.history.bytes() + postscript
+            .map_or(0, |transient| transient.prompt.len() + transient.partial.as_deref().map_or(0, partial));
+        self.history.bytes() + transient_bytes
     }
 }

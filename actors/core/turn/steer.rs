@@ -30,7 +30,7 @@ pub(super) struct Steering {
 impl Steering {
     /// Whether this message is recorded; false also for messages to runs that ended before the last one.
     pub(super) fn is_recorded(&self, next: RunId) -> bool {
-        self.recorded.iter().any(|(_, heard)| *heard == next)
+        self.recorded.iter().any(|(_, message)| *message == next)
     }
 
     /// Forgets the ids of messages to all runs except those that are `wanted`.
@@ -90,7 +90,8 @@ impl DecisionBuilder {
             return;
         }
         let never_started = |call: &&ActiveToolCall| !call.may_have_run && call.may_start();
-        let skipped: Vec<CallId> = run.calls().iter().filter(never_started).map(|call| call.id).collect();
+        let skipped: Vec<CallId> =
+            run.tool_calls().iter().filter(never_started).map(|call| call.id).collect();
         for call in skipped {
             let end = CallEnd::new(CallStatus::NotStarted, SKIPPED);
             self.end_call(call.attempt(0), end);

@@ -36,7 +36,7 @@ pub(super) struct Subagent {
 pub(super) struct FailedTask {
     signature: Hash,
     pub(super) outcome: Outcome,
-    pub(super) times: u32,
+    pub(super) count: u32,
 }
 
 impl Subagents {
@@ -61,8 +61,8 @@ impl Subagents {
         if !matches!(outcome, Outcome::Completed | Outcome::Stopped) {
             let same = |failed: &&mut FailedTask| failed.signature == signature && failed.outcome == outcome;
             match self.failed_tasks.iter_mut().find(same) {
-                Some(failed) => failed.times += 1,
-                None => self.failed_tasks.push(FailedTask { signature, outcome, times: 1 }),
+                Some(failed) => failed.count += 1,
+                None => self.failed_tasks.push(FailedTask { signature, outcome, count: 1 }),
             }
         }
     }
@@ -117,7 +117,7 @@ impl Subagents {
 
     /// The most frequent failure of this task.
     pub(super) fn failure_of(&self, task: Hash) -> Option<&FailedTask> {
-        self.failed_tasks.iter().filter(|failed| failed.signature == task).max_by_key(|failed| failed.times)
+        self.failed_tasks.iter().filter(|failed| failed.signature == task).max_by_key(|failed| failed.count)
     }
 
     /// The actions that await the live subagents; with `ends` the subagents must end.

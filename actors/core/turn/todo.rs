@@ -20,7 +20,7 @@ impl DecisionBuilder {
         let is_ready = |call: &&ActiveToolCall| *call.tool == *TODO && call.is_admitted();
         while let Some(run) =
             self.run().filter(|run| run.planned_end.is_none() && run.budget.exhausted.is_none())
-            && let Some(call) = run.calls().iter().find(is_ready).map(|call| call.id)
+            && let Some(call) = run.tool_calls().iter().find(is_ready).map(|call| call.id)
         {
             let end = self.change_todo(call).unwrap_or_else(|bad| {
                 CallEnd::error(CallStatus::Error, &bad.error, bad.field.as_deref(), &bad.hint)
@@ -31,10 +31,11 @@ impl DecisionBuilder {
 
     /// Applies a call to the list and returns the call's result.
     fn change_todo(&mut self, call: CallId) -> Result<CallEnd, ArgumentError> {
-        let given = parse_arguments(self.run().map_or("", |run| run.arguments(call))).map_err(|error| {
-            ArgumentError { field: None, error: error.to_string(), hint: "send JSON".into() }
-        })?;
-        let items = parse_todo(&given)?.apply(&self.turn.todo)?;
+        let arguments =
+            parse_arguments(self.run().map_or("", |run| run.arguments(call))).map_err(|error| {
+                ArgumentError { field: None, error: error.to_string(), hint: "send JSON".into() }
+            })?;
+        let items = parse_todo(&arguments)?.apply(&self.turn.todo)?;
         let end = CallEnd::ok(list_json(&items));
         if items != self.turn.todo {
             self.record(Body::TodoChanged(TodoChanged { call, items }));

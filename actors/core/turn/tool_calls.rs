@@ -195,15 +195,15 @@ impl ActiveStep {
         let is_busy = |(n, call): (usize, &ActiveToolCall)| {
             call.started().is_some() || (call.may_start() && !call.is_blocked_by(&self.calls[..n]))
         };
-        let asks = self.calls.iter().any(|call| matches!(call.state, ToolCallState::Parked(_)));
-        asks && !self.calls.iter().enumerate().any(is_busy)
+        let has_parked = self.calls.iter().any(|call| matches!(call.state, ToolCallState::Parked(_)));
+        has_parked && !self.calls.iter().enumerate().any(is_busy)
     }
 
     /// The results of all calls in order; `None` while one has none.
     pub(super) fn results(&self) -> Option<Vec<CallResult>> {
-        let result = |(written, call): (&crate::model::ToolCall, &ActiveToolCall)| {
+        let result = |(requested, call): (&crate::model::ToolCall, &ActiveToolCall)| {
             let ToolCallState::Ended(end) = &call.state else { return None };
-            let (id, tool) = (written.id.as_str().into(), portable_name(&call.tool));
+            let (id, tool) = (requested.id.as_str().into(), portable_name(&call.tool));
             Some(CallResult { id, tool, end: Arc::clone(end) })
         };
         self.answer.calls.iter().zip(&self.calls).map(result).collect()
@@ -212,7 +212,7 @@ impl ActiveStep {
     /// The arguments of a call as the model wrote them.
     pub(super) fn arguments(&self, id: CallId) -> Option<&str> {
         let mut calls = self.calls.iter().zip(&self.answer.calls);
-        calls.find(|(call, _)| call.id == id).map(|(_, written)| written.arguments.as_str())
+        calls.find(|(call, _)| call.id == id).map(|(_, requested)| requested.arguments.as_str())
     }
 
     fn open_call(&mut self, id: CallId) -> Option<&mut ActiveToolCall> {

@@ -116,12 +116,12 @@ impl WaitTracker {
         Some(self.last.active_ms.saturating_sub(last.counted_from(self.last)))
     }
 
-    /// Waits of a run of a live session at time `at`. `bounds` are the limits of its tasks.
-    pub fn waits_running(&self, run: RunId, at: Timestamp, bounds: &dyn TaskDeadlines) -> Vec<RunWait> {
+    /// Waits of a run of a live session at time `at`. `deadlines` are the limits of its tasks.
+    pub fn waits_running(&self, run: RunId, at: Timestamp, deadlines: &dyn TaskDeadlines) -> Vec<RunWait> {
         let now =
             SessionTime { at, active_ms: self.last.active_ms.saturating_add(at.ms_since(self.last.at)) };
         match &self.turn.current {
-            Some(current) if current.id == run => self.waits_of(current, now, bounds),
+            Some(current) if current.id == run => self.waits_of(current, now, deadlines),
             Some(_) => self.queue_wait(run).into_iter().collect(),
             None => Vec::new(),
         }
@@ -133,19 +133,19 @@ impl WaitTracker {
         Some(RunWait { kind: WaitKind::Queue { behind: current.id }, since: queued.at, until: None })
     }
 
-    fn waits_of(&self, run: &ActiveRun, now: SessionTime, bounds: &dyn TaskDeadlines) -> Vec<RunWait> {
+    fn waits_of(&self, run: &ActiveRun, now: SessionTime, deadlines: &dyn TaskDeadlines) -> Vec<RunWait> {
         let due = match self.turn.waits_for_compaction(run) {
             true => self.turn.due_with_summary(run, now),
             false => run.due(now),
         };
         let mut waits: Vec<RunWait> =
-            due.iter().filter_map(|effect| self.due_wait(run, *effect, now, bounds)).collect();
+            due.iter().filter_map(|action| self.due_wait(run, *action, now, deadlines)).collect();
         waits.extend(self.conflict_waits(run, &due));
         waits.extend(approval_waits(run));
         waits.extend(subagent_waits(run));
-        let ends_calls = waits.is_empty() && run.open_calls() > 0;
+        let ends_calls = waits.is_empty() && run.running_tool_calls() > 0;
         if run.planned_end.is_some() && ends_calls {
-            let until = self.stopping_since.max(self.alive_since).plus_ms(bounds.stop());
+            let until = self.stopping_since.max(self.alive_since).plus_ms(deadlines.stop());
             waits.push(RunWait { kind: WaitKind::Stop, since: self.stopping_since, until: Some(until) });
         } else if waits.is_empty() {
             // A run without an action of its own ends when its last subagent has.
@@ -159,22 +159,22 @@ impl WaitTracker {
     fn due_wait(
         &self,
         run: &ActiveRun,
-        effect: DueAction,
+        action: DueAction,
         now: SessionTime,
-        bounds: &dyn TaskDeadlines,
+        deadlines: &dyn TaskDeadlines,
     ) -> Option<RunWait> {
-        match effect {
+        match action {
             DueAction::CallModel(AttemptId { call, attempt }) => {
                 let model = run.started_of(call)?.model.clone();
                 let since = self.call_time(call);
-                let until = Some(since.plus_ms(bounds.model(&model, &run.spec)));
+                let until = Some(since.plus_ms(deadlines.model(&model, &run.spec)));
                 Some(RunWait { kind: WaitKind::Model { model, attempt }, since, until })
             }
             DueAction::RunTool(AttemptId { call, .. }) if run.subagents.wait_of(call).is_some() => None,
             DueAction::RunTool(id @ AttemptId { call, attempt }) => {
                 let (tool, ..) = self.turn.tool_call(call)?;
                 let since = self.call_time(call);
-                let until = since.max(self.alive_since).plus_ms(bounds.tool(id));
+                let until = since.max(self.alive_since).plus_ms(deadlines.tool(id));
                 let what = WaitKind::Tool { call, tool: tool.to_string(), attempt };
                 Some(RunWait { kind: what, since, until: Some(until) })
             }
@@ -185,10 +185,12 @@ impl WaitTracker {
                 Some(RunWait { kind: WaitKind::Lease { attempt }, since, until: None })
             }
             DueAction::Acquire(AttemptId { call, .. }) => {
-                let (at, own) = run.calls().iter().enumerate().find(|(_, own)| own.id == call)?;
-                let before = run.calls()[..at].iter().filter(|earlier| earlier.access.conflicts(&own.access));
+                let (at, active) =
+                    run.tool_calls().iter().enumerate().find(|(_, active)| active.id == call)?;
+                let before =
+                    run.tool_calls()[..at].iter().filter(|earlier| earlier.access.conflicts(&active.access));
                 let free = before.map(|earlier| self.call_time(earlier.id)).max().unwrap_or_default();
-                let what = WaitKind::Permit { call, tool: own.tool.to_string() };
+                let what = WaitKind::Permit { call, tool: active.tool.to_string() };
                 let since = self.call_time(call).max(free).max(self.alive_since);
                 Some(RunWait { kind: what, since, until: None })
             }
@@ -220,16 +222,16 @@ impl WaitTracker {
 
     /// The admitted calls that are not due, because an earlier call conflicts with them.
     fn conflict_waits(&self, run: &ActiveRun, due: &[DueAction]) -> Vec<RunWait> {
-        let calls = run.calls();
-        let waits = calls.iter().enumerate().filter_map(|(n, own)| {
-            let ToolCallState::Admitted(attempt) = own.state else { return None };
-            if due.contains(&DueAction::Acquire(AttemptId { call: own.id, attempt })) {
+        let calls = run.tool_calls();
+        let waits = calls.iter().enumerate().filter_map(|(n, active)| {
+            let ToolCallState::Admitted(attempt) = active.state else { return None };
+            if due.contains(&DueAction::Acquire(AttemptId { call: active.id, attempt })) {
                 return None;
             }
             let mut earlier = calls[..n].iter().filter(|call| !call.is_settled());
-            let behind = earlier.rfind(|call| call.access.conflicts(&own.access))?.id;
-            let what = WaitKind::Conflict { call: own.id, tool: own.tool.to_string(), behind };
-            Some(RunWait { kind: what, since: self.call_time(own.id), until: None })
+            let behind = earlier.rfind(|call| call.access.conflicts(&active.access))?.id;
+            let what = WaitKind::Conflict { call: active.id, tool: active.tool.to_string(), behind };
+            Some(RunWait { kind: what, since: self.call_time(active.id), until: None })
         });
         waits.collect()
     }
@@ -246,26 +248,26 @@ impl WaitTracker {
 /// The started calls that wait for subagents.
 fn subagent_waits(run: &ActiveRun) -> Vec<RunWait> {
     let is_started = |call: &&ActiveToolCall| call.started().is_some() && run.lets_calls_end();
-    let calls = run.calls().iter().filter(is_started);
+    let calls = run.tool_calls().iter().filter(is_started);
     calls.filter_map(|call| run.subagents.wait_of(call.id)).collect()
 }
 
 /// Waits for persons, one for each call in doubt.
 fn approval_waits(run: &ActiveRun) -> Vec<RunWait> {
-    let asked = run.in_doubt_calls().into_iter().map(|doubtful| RunWait {
+    let waits = run.in_doubt_calls().into_iter().map(|doubtful| RunWait {
         kind: WaitKind::Person { call: doubtful.request.call },
         since: doubtful.requested_at,
         until: Some(doubtful.request.expires_at),
     });
-    asked.collect()
+    waits.collect()
 }
 
 /// Ends of the run's time limits, as if no further pause came.
 fn time_limit_waits(run: &ActiveRun, now: SessionTime) -> impl Iterator<Item = RunWait> + use<> {
-    let still = run.pause().filter(|pause| pause.uncounted_since.is_some() && !pause.is_over(now.at));
-    let (from, began) = (still.map_or(now.at, |pause| pause.until), run.clock.started.at);
-    let goes_on = run.planned_end.is_none() && !run.is_parked();
-    let limits = goes_on.then(|| run.time_limits(now));
+    let pause = run.pause().filter(|pause| pause.uncounted_since.is_some() && !pause.is_over(now.at));
+    let (from, began) = (pause.map_or(now.at, |pause| pause.until), run.clock.started.at);
+    let is_counting = run.planned_end.is_none() && !run.is_parked();
+    let limits = is_counting.then(|| run.time_limits(now));
     limits.into_iter().flatten().map(move |(end, limit_ms, outcome)| {
         let until = Some(from.plus_ms(end.saturating_sub(now.active_ms)));
         RunWait { kind: WaitKind::Limit { limit_ms, outcome }, since: began, until }

@@ -26,14 +26,14 @@ pub(crate) fn subagent_spec(task: &DelegatedTask, parent: &RunSpec, run: RunId) 
     let tools = parent.tools.iter().filter(wanted).filter(allowed);
     let begin = task.model.as_ref().and_then(|model| parent.chain.iter().position(|link| link == model));
     let mut chain = parent.chain.clone();
-    let mut traits: Vec<_> = chain.iter().map(|model| parent.profile_of(model)).collect();
+    let mut profiles: Vec<_> = chain.iter().map(|model| parent.profile_of(model)).collect();
     if let Some(begin) = begin {
         chain[..=begin].rotate_right(1);
-        traits[..=begin].rotate_right(1);
+        profiles[..=begin].rotate_right(1);
     }
     Some(RunSpec {
         chain,
-        profiles: traits,
+        profiles,
         isolation_key: run.to_string(),
         tools: tools.cloned().collect(),
         limits: subagent_limits(task, parent, delegation),
@@ -51,12 +51,12 @@ fn subagent_limits(task: &DelegatedTask, parent: &RunSpec, delegation: Delegatio
     if !delegation.shares_iterations {
         budget.iterations = None;
     }
-    let own = [(Dimension::Iterations, delegation.iterations)];
-    let said =
+    let iterations = [(Dimension::Iterations, delegation.iterations)];
+    let limits =
         Dimension::ALL.into_iter().filter_map(|dimension| Some((dimension, task.budget.get(dimension)?)));
-    for (dimension, amount) in said.chain(own) {
-        let least = budget.get(dimension).map_or(amount, |limit| limit.min(amount));
-        budget.set(dimension, least);
+    for (dimension, amount) in limits.chain(iterations) {
+        let limit = budget.get(dimension).map_or(amount, |limit| limit.min(amount));
+        budget.set(dimension, limit);
     }
     Limits { budget, wall_ms: task.wall_ms, timeout_ms: None, ..parent.limits }
 }

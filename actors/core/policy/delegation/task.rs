@@ -141,16 +141,16 @@ fn parse_task(one: TaskArguments, parent: &RunSpec) -> Result<DelegatedTask, Arg
     }
     let model = one.model.map(|text| find_model(&text, parent)).transpose()?;
     let budget = one.budget.unwrap_or_default();
-    let usd = budget.usd.map(to_nano_usd).transpose()?;
+    let nano_usd = budget.usd.map(to_nano_usd).transpose()?;
     let amounts = Amounts {
         iterations: budget.iterations,
         tokens: budget.tokens,
-        usd,
+        usd: nano_usd,
         tool_calls: budget.tool_calls,
         children: None,
     };
-    let said = [amounts.iterations, amounts.tokens, amounts.usd, amounts.tool_calls, budget.wall_s];
-    if said.contains(&Some(0)) {
+    let limits = [amounts.iterations, amounts.tokens, amounts.usd, amounts.tool_calls, budget.wall_s];
+    if limits.contains(&Some(0)) {
         return Err(argument_error(
             Some("budget"),
             "a limit of 0 allows nothing".into(),
@@ -178,14 +178,14 @@ fn find_model(text: &str, parent: &RunSpec) -> Result<ModelRef, ArgumentError> {
 
 /// Dollars to nano-dollars.
 fn to_nano_usd(usd: f64) -> Result<u64, ArgumentError> {
-    let nano = (usd * NANO_PER_USD).round();
+    let nano_usd = (usd * NANO_PER_USD).round();
     // Every whole number below 2^53 is exact.
-    if !(1.0..9e15).contains(&nano) {
+    if !(1.0..9e15).contains(&nano_usd) {
         let hint = "say dollars between 0.000000001 and 9000000";
         return Err(argument_error(Some("budget.usd"), format!("{usd} is no amount of money"), hint));
     }
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // within the range above
-    Ok(nano as u64)
+    Ok(nano_usd as u64)
 }
 
 fn argument_error(field: Option<&str>, error: String, hint: &str) -> ArgumentError {

@@ -33,14 +33,16 @@ impl DecisionBuilder {
     }
 
     fn compact_once(&mut self) -> bool {
-        let Some(run) = self.run().filter(|run| run.is_at_boundary() && !run.is_over()) else { return false };
-        if let Some(PrefixSummary { end: upto, text, calls }) = self.turn.due_summary(run) {
-            let by = if *calls > 1 { CompactionMethod::Chunked } else { CompactionMethod::Summarised };
-            let (upto, text) = (*upto, Arc::clone(text));
-            self.compact(by, upto, Some(text));
+        let Some(run) = self.run().filter(|run| run.is_at_boundary() && !run.needs_no_compaction()) else {
+            return false;
+        };
+        if let Some(PrefixSummary { end, text, calls }) = self.turn.due_summary(run) {
+            let method = if *calls > 1 { CompactionMethod::Chunked } else { CompactionMethod::Summarised };
+            let (end, text) = (*end, Arc::clone(text));
+            self.compact(method, end, Some(text));
             return true;
         }
-        let room = self.turn.context_budget(run);
+        let limits = self.turn.context_budget(run);
         let size = estimates::request_bytes(run, &self.turn);
         let elided = |to: HistoryPosition| size.saturating_sub(self.turn.history.elidable(to));
         match self.turn.need(run) {
@@ -54,7 +56,8 @@ impl DecisionBuilder {
                 false
             }
             CompactionNeed::Now(to)
-                if run.compaction.may_elide() && elided(to) <= room.map_or(0, ContextBudget::target) =>
+                if run.compaction.may_elide()
+                    && elided(to) <= limits.map_or(0, ContextBudget::target_bytes) =>
             {
                 self.compact(CompactionMethod::Elided, to, None);
                 true
@@ -64,14 +67,14 @@ impl DecisionBuilder {
                 false
             }
             CompactionNeed::Drop(to)
-                if elided(to) < size && room.is_some_and(|room| elided(to) <= room.max_request) =>
+                if elided(to) < size && limits.is_some_and(|limits| elided(to) <= limits.max_request) =>
             {
                 self.compact(CompactionMethod::Elided, to, None);
                 true
             }
             CompactionNeed::Now(to) | CompactionNeed::Drop(to) => {
-                let notes = self.turn.drop_notice(run);
-                self.compact(CompactionMethod::Dropped, to, Some(notes));
+                let notice = self.turn.drop_notice(run);
+                self.compact(CompactionMethod::Dropped, to, Some(notice));
                 true
             }
         }
@@ -86,8 +89,8 @@ impl DecisionBuilder {
     /// Reacts to a request that was too long: the next attempt shows a shorter view, or the run fails.
     pub(in crate::turn) fn on_too_long(&mut self, id: AttemptId, failure: &Failure) {
         let Some(call) = self.run().and_then(ActiveRun::model_call_state) else { return };
-        let times = call.started().map_or(0, |started| call.failure_count(&started.model, &failure.class));
-        let retry_at = (times < MAX_COMPACTIONS_PER_CALL).then_some(self.now.at);
+        let failures = call.started().map_or(0, |started| call.failure_count(&started.model, &failure.class));
+        let retry_at = (failures < MAX_COMPACTIONS_PER_CALL).then_some(self.now.at);
         self.record(Body::ModelFailed(ModelFailed::new(id, failure.clone(), retry_at)));
         if retry_at.is_none()
             && let Some(parts) = self.run().map(|run| self.turn.context_breakdown(run))
@@ -97,7 +100,7 @@ impl DecisionBuilder {
     }
 
     /// Records `context.compacted`, with the size of the view before and after.
-    fn compact(&mut self, by: CompactionMethod, to: HistoryPosition, summary: Option<Arc<str>>) {
+    fn compact(&mut self, method: CompactionMethod, to: HistoryPosition, summary: Option<Arc<str>>) {
         let Some(run) = self.run() else { return };
         let density = self.turn.next_density(run);
         let tokens =
@@ -107,7 +110,7 @@ impl DecisionBuilder {
         let compacted = ContextCompacted {
             run: run.id,
             lineage: self.lineage(),
-            method: by,
+            method,
             end: to,
             summary,
             tokens_before: before,

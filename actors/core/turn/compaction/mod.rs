@@ -29,19 +29,19 @@ pub(super) struct ContextBudget {
     /// Above this size no request is sent.
     pub(super) max_request: usize,
     /// Maximum tokens of a summary.
-    pub(super) summary: u64,
+    pub(super) summary_tokens: u64,
     window: usize,
     density: TokenDensity,
 }
 
 impl ContextBudget {
     /// Maximum size of the view after a compaction.
-    pub(super) const fn target(self) -> usize {
+    pub(super) const fn target_bytes(self) -> usize {
         self.trigger / 2
     }
 
     /// Above this size a summary is made ahead, and requests carry the context pressure text (how full the view is).
-    const fn pressure(self) -> usize {
+    const fn pressure_bytes(self) -> usize {
         self.trigger / 10 * 7
     }
 }
@@ -72,12 +72,12 @@ impl ActiveRun {
 
     /// Whether a model may still be called for a summary.
     fn can_be_summarised(&self) -> bool {
-        let has_models = |compression: &Arc<CompactionPolicy>| !compression.chain.is_empty();
+        let has_models = |policy: &Arc<CompactionPolicy>| !policy.chain.is_empty();
         !self.compaction.given_up && self.spec.compaction.as_ref().is_some_and(has_models)
     }
 
     /// Whether the run sends no further view that could be compacted: it is ending, exhausted or answered.
-    pub(super) const fn is_over(&self) -> bool {
+    pub(super) const fn needs_no_compaction(&self) -> bool {
         self.planned_end.is_some()
             || self.budget.exhausted.is_some()
             || matches!(self.state, LoopState::Answered(_))

@@ -112,11 +112,11 @@ impl History {
                     tool: call.call.name.as_str().into(),
                     end: Arc::new(CallEnd::ok(&*call.result)),
                 });
-                let asked = calls.iter().map(|call| call.call.clone()).collect();
+                let tool_calls = calls.iter().map(|call| call.call.clone()).collect();
                 let answer = AssistantMessage {
                     text: text.clone(),
                     reasoning: reasoning.clone(),
-                    calls: asked,
+                    calls: tool_calls,
                     opaque: None,
                 };
                 self.add_step(Arc::new(answer), results.collect());

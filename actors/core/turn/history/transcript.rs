@@ -9,25 +9,25 @@ const MAX_TEXT_BYTES: usize = 6_000;
 const MAX_RESULT_BYTES: usize = 2_000;
 
 impl History {
-    /// The conversation from `from` to at most `to`, in at most `room` bytes, and the position where this text ends.
+    /// The conversation from `from` to at most `to`, in at most `max_bytes`, and the position where this text ends.
     /// The first part is included whatever its length.
     pub(in crate::turn) fn transcript(
         &self,
         from: HistoryPosition,
         to: HistoryPosition,
-        room: usize,
+        max_bytes: usize,
     ) -> (String, HistoryPosition) {
-        let (mut told, mut upto) = (String::new(), from);
-        for (behind, part) in self.parts_from(from).take_while(|(behind, _)| *behind <= to) {
+        let (mut transcript, mut end) = (String::new(), from);
+        for (next, part) in self.parts_from(from).take_while(|(next, _)| *next <= to) {
             let mut text = String::new();
             part.write_to(&mut text);
-            if upto != from && told.len() + text.len() > room {
+            if end != from && transcript.len() + text.len() > max_bytes {
                 break;
             }
-            told.push_str(&text);
-            upto = behind;
+            transcript.push_str(&text);
+            end = next;
         }
-        (told, upto)
+        (transcript, end)
     }
 }
 
@@ -64,15 +64,17 @@ fn write_step(step: &Step, to: &mut String) {
     }
 }
 
-fn write_section(to: &mut String, who: &str, what: &str, most: usize) {
-    let what = what.trim();
-    let whole = if what.len() <= most {
-        format!("## {who}\n{what}\n\n")
+fn write_section(to: &mut String, heading: &str, text: &str, max_bytes: usize) {
+    let text = text.trim();
+    let whole = if text.len() <= max_bytes {
+        format!("## {heading}\n{text}\n\n")
     } else {
-        let (head, tail) =
-            (what.floor_char_boundary(most * 2 / 3), what.ceil_char_boundary(what.len() - most / 3));
+        let (head, tail) = (
+            text.floor_char_boundary(max_bytes * 2 / 3),
+            text.ceil_char_boundary(text.len() - max_bytes / 3),
+        );
         let left_out = tail - head;
-        format!("## {who}\n{}\n[… {left_out} bytes …]\n{}\n\n", &what[..head], &what[tail..])
+        format!("## {heading}\n{}\n[… {left_out} bytes …]\n{}\n\n", &text[..head], &text[tail..])
     };
     to.push_str(&whole);
 }

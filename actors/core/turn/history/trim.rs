@@ -36,16 +36,17 @@ impl History {
         };
         let last = self.rounds.len().checked_sub(1)?;
         let round = &self.rounds[last];
-        let place = |round: usize, step: usize| HistoryPosition { round: to_u32(round), step: to_u32(step) };
+        let position =
+            |round: usize, step: usize| HistoryPosition { round: to_u32(round), step: to_u32(step) };
         for (n, step) in round.steps.iter().enumerate().rev() {
             let is_last = n + 1 == round.steps.len();
             if !fits(step.size()) && !is_last {
-                return Some(self.absolute(place(last, n + 1)));
+                return Some(self.absolute(position(last, n + 1)));
             }
         }
         for (n, round) in self.rounds.iter().enumerate().take(last).rev() {
             if !fits(round.size()) {
-                return Some(self.absolute(place(n + 1, 0)));
+                return Some(self.absolute(position(n + 1, 0)));
             }
         }
         None
@@ -164,7 +165,7 @@ impl History {
                 let end = round.end.as_ref().map(|end| (next, HistoryPart::End(end)));
                 user.into_iter().chain(steps).chain(end)
             })
-            .map(|(place, part)| (self.absolute(place), part))
+            .map(|(position, part)| (self.absolute(position), part))
     }
 
     fn recount(&mut self) {

@@ -49,18 +49,18 @@ impl DecisionBuilder {
         };
         let compacting = &run.compaction;
         let (CompactionNeed::Now(to) | CompactionNeed::Soon(to)) = self.turn.need(run) else { return };
-        let Some(room) = self.turn.context_budget(run) else { return };
+        let Some(limits) = self.turn.context_budget(run) else { return };
         let density = self.turn.observations.density(&run.spec, model);
-        let bytes = density.bytes(self.turn.chunk_tokens(run, model, room.summary));
+        let bytes = density.bytes(self.turn.chunk_tokens(run, model, limits.summary_tokens));
         let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
         let from = self.turn.summary_end(compacting);
-        let (told, upto) = self.turn.history.transcript(from, to, bytes);
-        let text = self.turn.summary_input(compacting, &told);
+        let (transcript, call_end) = self.turn.history.transcript(from, to, bytes);
+        let text = self.turn.summary_input(compacting, &transcript);
         let bytes = (PROMPT.len() + text.len()) as u64;
         let likely = density.tokens(bytes);
         let input = likely.saturating_add(likely / 4);
         let ModelProfile { max_output, price, .. } = run.spec.profile_of(model);
-        let output = max_output.unwrap_or(u64::MAX).min(room.summary);
+        let output = max_output.unwrap_or(u64::MAX).min(limits.summary_tokens);
         let known = price.filter(|price| price.holds_for(likely));
         let reserved = Amounts {
             tokens: Some(input.saturating_add(output)),
@@ -71,7 +71,7 @@ impl DecisionBuilder {
             let failure = Failure::new(FailureClass::NotSent, why);
             return self.give_up_summary(id, failure);
         }
-        let asked = ModelStarted {
+        let started = ModelStarted {
             call,
             attempt,
             model: model.clone(),
@@ -86,8 +86,8 @@ impl DecisionBuilder {
             incarnation: self.turn.incarnation,
         };
         self.record(Body::SummaryStarted(Box::new(SummaryStarted {
-            started: Arc::new(asked),
-            call_end: upto,
+            started: Arc::new(started),
+            call_end,
             summary_end: to,
         })));
     }
@@ -106,7 +106,7 @@ impl DecisionBuilder {
         };
         let text = answer.message.text.trim();
         let unusable = summary_defect(text, started);
-        let links = run.spec.compaction.as_deref().map_or(&[][..], |compression| &compression.chain);
+        let links = run.spec.compaction.as_deref().map_or(&[][..], |policy| &policy.chain);
         let link = links.iter().position(|link| *link == started.model).unwrap_or(0);
         let fallback = (unusable.is_some() && run.compaction.unusable_answers + 1 >= MAX_MODEL_TRIES)
             .then_some(link + 1);
@@ -126,21 +126,21 @@ impl DecisionBuilder {
     /// Reacts to a failed attempt at a summary: another attempt, the next model, or no summary.
     pub(in crate::turn) fn on_summary_failure(&mut self, id: AttemptId, failure: &Failure) {
         let Some(run) = self.run().filter(|_| self.is_summarising(id)) else { return };
-        let asking = &run.compaction.call;
-        let Some(started) = asking.started() else { return };
+        let call = &run.compaction.call;
+        let Some(started) = call.started() else { return };
         let model = &started.model;
-        let times = asking.failure_count(model, &failure.class) + 1;
-        let again = match &failure.class {
+        let failures = call.failure_count(model, &failure.class) + 1;
+        let retry_ms = match &failure.class {
             FailureClass::Interrupted => Some(0),
             FailureClass::Lost
             | FailureClass::NotSent
             | FailureClass::OutputCap { .. }
-            | FailureClass::ContextTooLong { .. } => (times < MAX_LOCAL_TRIES).then_some(0),
+            | FailureClass::ContextTooLong { .. } => (failures < MAX_LOCAL_TRIES).then_some(0),
             FailureClass::Overloaded
             | FailureClass::Server
             | FailureClass::Timeout { .. }
             | FailureClass::Network
-            | FailureClass::IncompleteStream => (times < MAX_MODEL_TRIES).then_some(RETRY_DELAY_MS),
+            | FailureClass::IncompleteStream => (failures < MAX_MODEL_TRIES).then_some(RETRY_DELAY_MS),
             FailureClass::RateLimited { .. }
             | FailureClass::NotAnApi
             | FailureClass::Auth
@@ -150,10 +150,10 @@ impl DecisionBuilder {
             | FailureClass::ModelNotFound
             | FailureClass::Cancelled => None,
         };
-        let chain = run.spec.compaction.as_deref().map_or(&[][..], |compression| &compression.chain);
-        let next = asking.remaining_links(chain).find(|(_, link)| *link != model).map(|(link, _)| link);
-        let fallback = next.filter(|_| again.is_none());
-        let retry_at = again.or(fallback.map(|_| 0)).map(|ms| self.now.at.plus_ms(ms));
+        let chain = run.spec.compaction.as_deref().map_or(&[][..], |policy| &policy.chain);
+        let next = call.remaining_links(chain).find(|(_, link)| *link != model).map(|(link, _)| link);
+        let fallback = next.filter(|_| retry_ms.is_none());
+        let retry_at = retry_ms.or(fallback.map(|_| 0)).map(|ms| self.now.at.plus_ms(ms));
         let failure = with_validated_usage(started, failure.clone());
         let failed = ModelFailed { fallback, ..ModelFailed::new(id, failure, retry_at) };
         self.record(Body::SummaryFailed(failed));
@@ -187,10 +187,10 @@ impl DecisionBuilder {
 /// Why the answer's text is unusable as a summary.
 pub fn summary_defect(text: &str, started: &ModelStarted) -> Option<SummaryDefect> {
     // The density of requests says nothing about what a model writes, so the default density applies.
-    let most = usize::try_from(TokenDensity::GUESS.bytes(started.max_tokens)).unwrap_or(usize::MAX);
+    let max_bytes = usize::try_from(TokenDensity::GUESS.bytes(started.max_tokens)).unwrap_or(usize::MAX);
     match text.trim().len() {
         0 => Some(SummaryDefect::Empty),
-        length if length > most.saturating_mul(2) => Some(SummaryDefect::TooLong),
+        length if length > max_bytes.saturating_mul(2) => Some(SummaryDefect::TooLong),
         _ => None,
     }
 }
@@ -199,7 +199,7 @@ pub fn summary_defect(text: &str, started: &ModelStarted) -> Option<SummaryDefec
 /// call that needs it and the grace call still fit.
 fn summary_refusal(run: &ActiveRun, reserved: &Amounts) -> Option<String> {
     let [tokens, usd] = [Dimension::Tokens, Dimension::Usd].map(|dimension| {
-        let left = run.left(dimension)?;
+        let left = run.budget_left(dimension)?;
         let needs = reserved.get(dimension).unwrap_or(0);
         (needs > left / 3).then(|| format!("the run's {} do not suffice for a summary", dimension.name()))
     });

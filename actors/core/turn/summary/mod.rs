@@ -38,29 +38,29 @@ impl Turn {
         let run = self.run()?;
         let started = Arc::clone(run.compaction.call.started()?);
         let from = self.summary_end(&run.compaction);
-        let (told, _) = self.history.transcript(from, run.compaction.call_end, usize::MAX);
-        Some(SummaryRequest { started, text: self.summary_input(&run.compaction, &told) })
+        let (transcript, _) = self.history.transcript(from, run.compaction.call_end, usize::MAX);
+        Some(SummaryRequest { started, text: self.summary_input(&run.compaction, &transcript) })
     }
 
     /// The models that may still be called for a summary. With a limit on money, models without a known price are left
     /// out.
     pub(crate) fn summary_candidates(&self) -> Option<Vec<Candidate>> {
         let run = self.run()?;
-        let compression = run.spec.compaction.as_deref()?;
+        let policy = run.spec.compaction.as_deref()?;
         let tokens = |model: &ModelRef| {
-            let most = self.context_budget(run).map_or(0, |room| room.summary);
-            self.chunk_tokens(run, model, most).saturating_add(most)
+            let max_tokens = self.context_budget(run).map_or(0, |limits| limits.summary_tokens);
+            self.chunk_tokens(run, model, max_tokens).saturating_add(max_tokens)
         };
-        let mut candidates = run.compaction.call.candidates(&compression.chain, tokens);
+        let mut candidates = run.compaction.call.candidates(&policy.chain, tokens);
         candidates.retain(|link| run.spec.limits.budget.usd.is_none() || self.is_priced(run, &link.model));
         Some(candidates)
     }
 
     /// Whether the price of a summary by this model is known, if the call reads no more than the view.
     fn is_priced(&self, run: &ActiveRun, model: &ModelRef) -> bool {
-        let most = self.context_budget(run).map_or(0, |room| room.summary);
+        let max_tokens = self.context_budget(run).map_or(0, |limits| limits.summary_tokens);
         let view = self.observations.density(&run.spec, model).tokens(self.history.bytes() as u64);
-        let likely = view.min(self.chunk_tokens(run, model, most));
+        let likely = view.min(self.chunk_tokens(run, model, max_tokens));
         run.spec.profile_of(model).price.is_some_and(|price| price.holds_for(likely))
     }
 
@@ -70,23 +70,28 @@ impl Turn {
     }
 
     /// The text of the latest summary, whether the view contains the summary or not.
-    pub(in crate::turn) fn notes<'a>(&'a self, compacting: &'a CompactionState) -> Option<&'a Arc<str>> {
+    pub(in crate::turn) fn summary_text<'a>(
+        &'a self,
+        compacting: &'a CompactionState,
+    ) -> Option<&'a Arc<str>> {
         compacting.summary.as_ref().map(|summary| &summary.text).or(self.summary.as_ref())
     }
 
-    /// The user message of a summary call: the summary so far and the new part, `told`.
-    fn summary_input(&self, compacting: &CompactionState, told: &str) -> String {
-        let notes = self.notes(compacting);
-        match notes {
-            Some(notes) => format!("# The notes so far\n{notes}\n\n# The conversation since\n{told}"),
-            None => format!("# The conversation\n{told}"),
+    /// The user message of a summary call: the summary so far and the new part, `transcript`.
+    fn summary_input(&self, compacting: &CompactionState, transcript: &str) -> String {
+        let summary = self.summary_text(compacting);
+        match summary {
+            Some(summary) => {
+                format!("# The notes so far\n{summary}\n\n# The conversation since\n{transcript}")
+            }
+            None => format!("# The conversation\n{transcript}"),
         }
     }
 
-    /// Tokens of conversation that this model can summarise in one call, if the summary has at most `most` tokens.
-    fn chunk_tokens(&self, run: &ActiveRun, model: &ModelRef, most: u64) -> u64 {
+    /// Tokens of conversation that this model can summarise in one call, if the summary has at most `max_tokens`.
+    fn chunk_tokens(&self, run: &ActiveRun, model: &ModelRef, max_tokens: u64) -> u64 {
         match self.observations.window(&run.spec, model) {
-            Some(window) => (window / 4 * 3).saturating_sub(most.saturating_mul(2)).max(most),
+            Some(window) => (window / 4 * 3).saturating_sub(max_tokens.saturating_mul(2)).max(max_tokens),
             None => self.observations.density(&run.spec, model).tokens(DEFAULT_CHUNK_BYTES as u64),
         }
     }

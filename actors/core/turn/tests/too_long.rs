@@ -140,7 +140,7 @@ fn ask_strictly(driver: &mut Driver) -> usize {
         assert!(refused <= 3, "it is refused again and again");
         let due = driver.turn.due(driver.now);
         let Some(crate::turn::DueAction::Acquire(AttemptId { call, attempt })) =
-            due.iter().find(|due| due.acquires().is_some())
+            due.iter().find(|due| due.acquired_attempt().is_some())
         else {
             panic!("{run} waits for {due:?}")
         };

@@ -334,7 +334,7 @@ impl World {
     }
 
     fn is_once(&self, id: CallId) -> bool {
-        matches!(&self.turn.current, Some(run) if run.calls().iter().any(|call| call.id == id && call.is_once()))
+        matches!(&self.turn.current, Some(run) if run.tool_calls().iter().any(|call| call.id == id && call.is_once()))
     }
 
     fn take_grant(&mut self, call: CallId, attempt: Attempt) -> bool {
