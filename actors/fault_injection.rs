@@ -65,73 +65,73 @@ enum Injection {
 
 /// Makes an actor fail; panics if the fault cannot be sent. Resolves when the fault is sent, which may be before the
 /// actor fails.
-pub async fn inject(runtime: &Runtime, part: ActorKind, how: ActorFault) {
-    let struck = try_inject(runtime, part, how).await;
-    assert_eq!(struck, Injection::Sent, "the actor that is to be struck is there");
+pub async fn inject(runtime: &Runtime, kind: ActorKind, fault: ActorFault) {
+    let injection = try_inject(runtime, kind, fault).await;
+    assert_eq!(injection, Injection::Sent, "the actor that is to be struck is there");
 }
 
 /// Makes an actor fail if it is there to receive the fault; returns whether it was.
-pub async fn inject_if_alive(runtime: &Runtime, part: ActorKind, how: ActorFault) -> bool {
-    try_inject(runtime, part, how).await == Injection::Sent
+pub async fn inject_if_alive(runtime: &Runtime, kind: ActorKind, fault: ActorFault) -> bool {
+    try_inject(runtime, kind, fault).await == Injection::Sent
 }
 
 /// Sends a fault to an actor. A fault for a provider, or for a session that is not killed, goes through its supervisor:
 /// only the supervisor's presence is checked then.
-async fn try_inject(runtime: &Runtime, part: ActorKind, how: ActorFault) -> Injection {
-    let (root, doors) = runtime.handles_for_tests();
-    let wiring = &doors.wiring;
-    match part {
+async fn try_inject(runtime: &Runtime, kind: ActorKind, fault: ActorFault) -> Injection {
+    let (root, handles) = runtime.handles_for_tests();
+    let wiring = &handles.wiring;
+    match kind {
         ActorKind::Root => {
-            inject_into(how, Some(root.clone()), |actor| send(actor, RootMsg::Inspect(how.inspection())))
+            inject_into(fault, Some(root.clone()), |actor| send(actor, RootMsg::Inspect(fault.inspection())))
         }
         ActorKind::Persistence => {
             wiring.persistence.kill();
             Injection::Sent
         }
-        ActorKind::ProviderSupervisor => inject_into(how, wiring.providers.actor(), |actor| {
-            send(actor, ProvidersMsg::Inspect(how.inspection()))
+        ActorKind::ProviderSupervisor => inject_into(fault, wiring.providers.actor(), |actor| {
+            send(actor, ProvidersMsg::Inspect(fault.inspection()))
         }),
         ActorKind::Provider => {
-            let message = ProvidersMsg::Deliver("test".into(), ProviderMsg::Inspect(how.inspection()));
+            let message = ProvidersMsg::Deliver("test".into(), ProviderMsg::Inspect(fault.inspection()));
             inject_into(ActorFault::Panic, wiring.providers.actor(), |actor| send(actor, message))
         }
-        ActorKind::ToolExecutor => inject_into(how, wiring.executor.actor.actor(), |actor| {
-            send(actor, ToolExecutorMsg::Inspect(how.inspection()))
+        ActorKind::ToolExecutor => inject_into(fault, wiring.executor.actor.actor(), |actor| {
+            send(actor, ToolExecutorMsg::Inspect(fault.inspection()))
         }),
-        ActorKind::Compressor => inject_into(how, wiring.compressor.actor.actor(), |actor| {
-            send(actor, CompressorMsg::Inspect(how.inspection()))
+        ActorKind::Compressor => inject_into(fault, wiring.compressor.actor.actor(), |actor| {
+            send(actor, CompressorMsg::Inspect(fault.inspection()))
         }),
-        ActorKind::SessionSupervisor => inject_into(how, doors.sessions.actor(), |actor| {
-            send(actor, SessionsMsg::Inspect(how.inspection()))
+        ActorKind::SessionSupervisor => inject_into(fault, handles.sessions.actor(), |actor| {
+            send(actor, SessionsMsg::Inspect(fault.inspection()))
         }),
-        ActorKind::Session(session) if how == ActorFault::Kill => {
-            let (look, actor) = Inspect::read(move |directory: &Directory| directory.actor(session));
-            inject_into(ActorFault::Panic, doors.sessions.actor(), |actor| {
-                send(actor, SessionsMsg::Inspect(look))
+        ActorKind::Session(session) if fault == ActorFault::Kill => {
+            let (inspection, actor) = Inspect::read(move |directory: &Directory| directory.actor(session));
+            inject_into(ActorFault::Panic, handles.sessions.actor(), |actor| {
+                send(actor, SessionsMsg::Inspect(inspection))
             });
             let Ok(Some(actor)) = actor.await else { return Injection::Absent };
             actor.kill();
             Injection::Sent
         }
         ActorKind::Session(session) => {
-            let message = SessionsMsg::Deliver(session, None, SessionMsg::Inspect(how.inspection()));
-            inject_into(ActorFault::Error, doors.sessions.actor(), |actor| send(actor, message))
+            let message = SessionsMsg::Deliver(session, None, SessionMsg::Inspect(fault.inspection()));
+            inject_into(ActorFault::Error, handles.sessions.actor(), |actor| send(actor, message))
         }
     }
 }
 
 fn inject_into<M: Message>(
-    how: ActorFault,
+    fault: ActorFault,
     actor: Option<ActorRef<M>>,
-    say: impl FnOnce(ActorRef<M>) -> Injection,
+    deliver: impl FnOnce(ActorRef<M>) -> Injection,
 ) -> Injection {
     let Some(actor) = actor else { return Injection::Absent };
-    match how {
+    match fault {
         ActorFault::Kill => {
             actor.kill();
             Injection::Sent
         }
-        ActorFault::Panic | ActorFault::Error => say(actor),
+        ActorFault::Panic | ActorFault::Error => deliver(actor),
     }
 }
 

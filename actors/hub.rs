@@ -68,11 +68,11 @@ impl Hub {
     }
 
     /// Sends an event to the watchers of the session.
-    pub(crate) fn publish(&self, session: SessionId, live: &HubEvent) {
+    pub(crate) fn publish(&self, session: SessionId, event: &HubEvent) {
         if !self.is_watched() {
             return;
         }
-        self.retain_watchers(session, |watcher| watcher.try_send(live.clone()).is_ok());
+        self.retain_watchers(session, |watcher| watcher.try_send(event.clone()).is_ok());
     }
 
     /// Publishes durable records of a session, the first with sequence number `first`; ends of runs wake their waiters.

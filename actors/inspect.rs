@@ -19,8 +19,10 @@ impl<S> fmt::Debug for Inspect<S> {
 
 impl<S> Inspect<S> {
     /// An inspection with this function.
-    pub(crate) fn new(look: impl FnOnce(&S) -> Result<(), ActorProcessingErr> + Send + 'static) -> Self {
-        Self(Box::new(look))
+    pub(crate) fn new(
+        inspection: impl FnOnce(&S) -> Result<(), ActorProcessingErr> + Send + 'static,
+    ) -> Self {
+        Self(Box::new(inspection))
     }
 
     /// Reads a value of the state. The receiver resolves with it, or with an error if the actor crashes first.
@@ -28,13 +30,13 @@ impl<S> Inspect<S> {
         read: impl FnOnce(&S) -> T + Send + 'static,
     ) -> (Self, oneshot::Receiver<T>) {
         let (sender, receiver) = oneshot::channel();
-        let look = Self::new(move |state| {
+        let inspection = Self::new(move |state| {
             if sender.send(read(state)).is_err() {
                 tracing::debug!("the reply to an inspection was dropped by its caller");
             }
             Ok(())
         });
-        (look, receiver)
+        (inspection, receiver)
     }
 
     /// Calls the function.

@@ -3,7 +3,7 @@
 
 use crate::{
     model::{ApprovalDecision, CallId, PendingApproval, RunRow, RunState},
-    runtime::{AfterOrder, RunError, Runtime, submit::MAX_TRIES},
+    runtime::{AfterCommand, RunError, Runtime, submit::MAX_TRIES},
     session::{InputReply, SubmitError},
     turn::{Input, open_approvals},
 };
@@ -27,7 +27,7 @@ impl Runtime {
     /// Decides about a call in doubt; resolves when that is durable, and the run continues. A call without a pending
     /// approval is [`RunError::NoPendingApproval`].
     pub async fn decide(&self, call: CallId, decision: ApprovalDecision) -> Result<RunRow, RunError> {
-        self.decide_and(call, decision, AfterOrder::Resume).await
+        self.decide_and(call, decision, AfterCommand::Resume).await
     }
 
     /// Decides as [`Runtime::decide`] does, without resuming the session: unless its runs are carried out here already,
@@ -37,19 +37,19 @@ impl Runtime {
         call: CallId,
         decision: ApprovalDecision,
     ) -> Result<RunRow, RunError> {
-        self.decide_and(call, decision, AfterOrder::Rest).await
+        self.decide_and(call, decision, AfterCommand::Rest).await
     }
 
     async fn decide_and(
         &self,
         call: CallId,
         decision: ApprovalDecision,
-        then: AfterOrder,
+        then: AfterCommand,
     ) -> Result<RunRow, RunError> {
         let session = self.row(call.run).await?.session;
         let reply = |reply| InputReply::Decide(reply, false);
         for _ in 0..MAX_TRIES {
-            match self.order(session, Input::Approval { call, decision }, reply, then).await? {
+            match self.send_command(session, Input::Approval { call, decision }, reply, then).await? {
                 Some((true, _)) => return self.row(call.run).await,
                 Some((false, _)) => return Err(RunError::NoPendingApproval(call)),
                 None => self.check_running()?,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::{
     model::{RunId, RunState, SessionId, StopReason},
-    runtime::{AfterOrder, RunError, Runtime, submit::MAX_TRIES},
+    runtime::{AfterCommand, RunError, Runtime, submit::MAX_TRIES},
     session::{InputReply, SubmitError},
     supervisor::SessionsMsg,
     turn::Input,
@@ -45,7 +45,7 @@ impl Runtime {
         for _ in 0..MAX_TRIES {
             // A repeat to a session that crashed meanwhile is recognized by its id, even if the run has ended.
             let input = Input::Steer { run, text: Arc::clone(&text), next };
-            match self.order(session, input, InputReply::Steer, AfterOrder::Resume).await? {
+            match self.send_command(session, input, InputReply::Steer, AfterCommand::Resume).await? {
                 Some((true, _)) => return Ok(SteerReceipt { run, session, next }),
                 Some((false, _)) => return Err(RunError::Ended(run)),
                 None => self.check_running()?,
@@ -78,14 +78,14 @@ impl Runtime {
     /// queued, and neither a provider nor a tool is needed. If the session's runs are carried out here already, this is
     /// [`Runtime::stop`].
     pub async fn stop_without_resume(&self, run: RunId, reason: StopReason) -> Result<(), RunError> {
-        self.stop_and(run, reason, AfterOrder::Rest).await
+        self.stop_and(run, reason, AfterCommand::Rest).await
     }
 
     pub(super) async fn stop_and(
         &self,
         run: RunId,
         reason: StopReason,
-        then: AfterOrder,
+        then: AfterCommand,
     ) -> Result<(), RunError> {
         let mut session = self.row(run).await?.session;
         for _ in 0..MAX_TRIES {
@@ -95,10 +95,10 @@ impl Runtime {
             }
             session = row.session;
             let input = Input::Stop { run: Some(run), reason };
-            match self.order(session, input, InputReply::Stop, then).await? {
+            match self.send_command(session, input, InputReply::Stop, then).await? {
                 Some(((), true)) => return Ok(()),
-                // A session that crashed before the run's end is not revived for a write-only order, so the order is
-                // sent again.
+                // A session that crashed before the run's end is not revived for a write-only command, so the command
+                // is sent again.
                 Some(((), false)) | None => self.check_running()?,
             }
         }

@@ -63,8 +63,8 @@ impl EventProjection {
                 vec![(waiting.call.run, EventBody::Status(waiting_status(waiting)))]
             }
             Body::CallAdmitted(admitted) => {
-                if let Some(called) = self.open_calls.get_mut(&admitted.call) {
-                    called.tool = Arc::clone(&admitted.tool);
+                if let Some(open_call) = self.open_calls.get_mut(&admitted.call) {
+                    open_call.tool = Arc::clone(&admitted.tool);
                 }
                 Vec::new()
             }
@@ -89,15 +89,14 @@ impl EventProjection {
         let HubDelta { call, attempt, body: piece } = delta;
         let (call, attempt) = (*call, *attempt);
         let is_wanted = self.is_waiting_for(call);
-        let asking =
-            self.streaming.as_mut().filter(|asking| (asking.call, asking.attempt) == (call, attempt));
-        let body = match (piece, asking) {
-            (DeltaBody::Text { at, delta }, Some(asking)) if *at == asking.text => {
-                asking.text += byte_length(delta);
+        let streaming = self.streaming.as_mut().filter(|live| (live.call, live.attempt) == (call, attempt));
+        let body = match (piece, streaming) {
+            (DeltaBody::Text { at, delta }, Some(streaming)) if *at == streaming.text => {
+                streaming.text += byte_length(delta);
                 EventBody::TextDelta { call, attempt, delta: Arc::clone(delta) }
             }
-            (DeltaBody::Reasoning { at, delta }, Some(asking)) if *at == asking.reasoning => {
-                asking.reasoning += byte_length(delta);
+            (DeltaBody::Reasoning { at, delta }, Some(streaming)) if *at == streaming.reasoning => {
+                streaming.reasoning += byte_length(delta);
                 EventBody::ReasoningDelta { call, attempt, delta: Arc::clone(delta) }
             }
             (DeltaBody::ToolCall { n, tool, arguments }, Some(_)) => EventBody::ToolCallStreamed {
@@ -153,28 +152,28 @@ impl EventProjection {
         let (call, attempt) = (answered.call, answered.attempt);
         self.streaming = None;
         self.open_calls.clear();
-        let mut told = vec![EventBody::ThinkingEnd { call, attempt }];
+        let mut events = vec![EventBody::ThinkingEnd { call, attempt }];
         if answered.is_discarded() {
-            told.extend([
+            events.extend([
                 EventBody::Retry { call, attempt: attempt + 1 },
                 EventBody::IterationEnd { iteration: call.iteration },
             ]);
-            return told.into_iter().map(|body| (call.run, body)).collect();
+            return events.into_iter().map(|body| (call.run, body)).collect();
         }
-        for (asked, n) in answered.message.calls.iter().zip(1..) {
+        for (request, n) in answered.message.calls.iter().zip(1..) {
             let call = CallId { n, ..call };
             let (tool, arguments): (Arc<str>, Arc<str>) =
-                (asked.name.as_str().into(), asked.arguments.as_str().into());
-            let called =
+                (request.name.as_str().into(), request.arguments.as_str().into());
+            let open_call =
                 OpenToolCall { tool: Arc::clone(&tool), arguments: Arc::clone(&arguments), attempt: 0 };
-            self.open_calls.insert(call, called);
-            told.push(EventBody::ToolCallParsed { call, tool, arguments });
+            self.open_calls.insert(call, open_call);
+            events.push(EventBody::ToolCallParsed { call, tool, arguments });
         }
-        told.push(match self.open_calls.is_empty() {
+        events.push(match self.open_calls.is_empty() {
             true => EventBody::IterationEnd { iteration: call.iteration },
             false => EventBody::Status(RunStatus::Executing),
         });
-        told.into_iter().map(|body| (call.run, body)).collect()
+        events.into_iter().map(|body| (call.run, body)).collect()
     }
 
     fn on_model_failed(&mut self, failed: &ModelFailed) -> Vec<RunEvent> {
@@ -184,18 +183,18 @@ impl EventProjection {
             let (reason, until) = (failed.failure.class.name().into(), Some(at));
             EventBody::Status(RunStatus::Waiting { reason, until })
         });
-        let told = std::iter::once(EventBody::ThinkingEnd { call, attempt }).chain(waiting);
-        told.map(|body| (call.run, body)).collect()
+        let events = std::iter::once(EventBody::ThinkingEnd { call, attempt }).chain(waiting);
+        events.map(|body| (call.run, body)).collect()
     }
 
     fn on_call_started(&mut self, started: &CallStarted) -> Vec<RunEvent> {
         let (call, attempt) = (started.call, started.attempt);
-        let Some(called) = self.open_calls.get_mut(&call) else { return Vec::new() };
-        called.attempt = attempt;
-        let (tool, arguments) = (Arc::clone(&called.tool), Arc::clone(&called.arguments));
+        let Some(open_call) = self.open_calls.get_mut(&call) else { return Vec::new() };
+        open_call.attempt = attempt;
+        let (tool, arguments) = (Arc::clone(&open_call.tool), Arc::clone(&open_call.arguments));
         let retry = (attempt > 1).then_some(EventBody::Retry { call, attempt });
-        let told = retry.into_iter().chain([EventBody::ToolStart { call, attempt, tool, arguments }]);
-        told.map(|body| (call.run, body)).collect()
+        let events = retry.into_iter().chain([EventBody::ToolStart { call, attempt, tool, arguments }]);
+        events.map(|body| (call.run, body)).collect()
     }
 
     fn on_call_ended(&mut self, ended: &CallEnded) -> Vec<RunEvent> {
@@ -203,13 +202,13 @@ impl EventProjection {
         let Some(OpenToolCall { tool, .. }) = self.open_calls.remove(&call) else { return Vec::new() };
         let iteration =
             self.open_calls.is_empty().then_some(EventBody::IterationEnd { iteration: call.iteration });
-        let told = std::iter::once(EventBody::ToolEnd { call, attempt, tool, status }).chain(iteration);
-        told.map(|body| (call.run, body)).collect()
+        let events = std::iter::once(EventBody::ToolEnd { call, attempt, tool, status }).chain(iteration);
+        events.map(|body| (call.run, body)).collect()
     }
 
     fn on_run_ended(&mut self, ended: &RunEnded) -> Vec<RunEvent> {
         let run = ended.run;
-        let mut told = Vec::new();
+        let mut events = Vec::new();
         let is_current = self.current == Some(run);
         if is_current {
             // A run whose session was force-failed may have an open model call.
@@ -217,19 +216,19 @@ impl EventProjection {
                 .streaming
                 .take()
                 .map(|StreamingAttempt { call, attempt, .. }| EventBody::ThinkingEnd { call, attempt });
-            told.extend(open.map(|body| (run, body)));
+            events.extend(open.map(|body| (run, body)));
             self.open_calls.clear();
         }
-        told.push((run, EventBody::Status(RunStatus::Ended(ended.ended.clone()))));
+        events.push((run, EventBody::Status(RunStatus::Ended(ended.ended.clone()))));
         let is_completed = ended.ended.outcome == Outcome::Completed;
         let stage = if is_completed { Lifecycle::End } else { Lifecycle::Error };
-        told.push((run, EventBody::Lifecycle(stage)));
+        events.push((run, EventBody::Lifecycle(stage)));
         self.queue.retain(|queued| *queued != run);
         if is_current {
             self.current = self.queue.pop_front();
-            told.extend(self.current.map(|next| (next, EventBody::Lifecycle(Lifecycle::Start))));
+            events.extend(self.current.map(|next| (next, EventBody::Lifecycle(Lifecycle::Start))));
         }
-        told
+        events
     }
 }
 
@@ -239,5 +238,5 @@ fn waiting_status(waiting: &ModelWaiting) -> RunStatus {
 }
 
 #[cfg(test)]
-#[path = "narration_tests.rs"]
+#[path = "event_projection_tests.rs"]
 mod tests;

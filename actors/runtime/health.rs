@@ -19,8 +19,8 @@ pub struct HealthProbe(RuntimeHandles);
 impl HealthProbe {
     /// Whether this runtime carries out the runs of this session.
     pub async fn runs(&self, session: SessionId) -> bool {
-        let (look, runs) = Inspect::read(move |directory: &Directory| directory.is_active(session));
-        self.0.sessions.cast(SessionsMsg::Inspect(look)).is_ok() && runs.await.unwrap_or(false)
+        let (inspection, runs) = Inspect::read(move |directory: &Directory| directory.is_active(session));
+        self.0.sessions.cast(SessionsMsg::Inspect(inspection)).is_ok() && runs.await.unwrap_or(false)
     }
 
     /// Start of the commit that is under way; `None` if there is none. A time that does not change means a disk that
@@ -49,8 +49,8 @@ impl HealthProbe {
         }
         let mut all = waits.waits_running(run, at, &**wiring);
         let full = self.disk_full();
-        let long = |since: &Timestamp| full.is_some() || at.ms_since(*since) >= SLOW_COMMIT_MS;
-        if let Some(since) = self.writing_since().filter(long) {
+        let is_long = |since: &Timestamp| full.is_some() || at.ms_since(*since) >= SLOW_COMMIT_MS;
+        if let Some(since) = self.writing_since().filter(is_long) {
             all.push(RunWait { kind: WaitKind::Disk { full }, since, until: None });
         }
         all

@@ -17,11 +17,11 @@ pub const MAX_IMAGE_BYTES: usize = 20 << 20;
 pub const MAX_IMAGES: usize = 20;
 
 /// The descriptions of the images for the run's record.
-pub(super) fn describe_all(run: RunId, pictures: &[Bytes]) -> Result<Arc<[Image]>, RunError> {
-    if pictures.len() > MAX_IMAGES {
-        return Err(invalid(format!("are {}; at most {MAX_IMAGES} can come with a task", pictures.len())));
+pub(super) fn describe_all(run: RunId, images: &[Bytes]) -> Result<Arc<[Image]>, RunError> {
+    if images.len() > MAX_IMAGES {
+        return Err(invalid(format!("are {}; at most {MAX_IMAGES} can come with a task", images.len())));
     }
-    (0..).zip(pictures).map(|(n, bytes)| describe(run, n, bytes)).collect()
+    (0..).zip(images).map(|(n, bytes)| describe(run, n, bytes)).collect()
 }
 
 fn describe(run: RunId, n: u32, bytes: &Bytes) -> Result<Image, RunError> {
@@ -44,15 +44,15 @@ pub(super) async fn write_all(
     artifacts: &dyn Artifacts,
     session: SessionId,
     run: RunId,
-    pictures: &[Bytes],
+    images: &[Bytes],
 ) -> Result<(), RunError> {
-    for (n, bytes) in (0..).zip(pictures) {
-        let kept = async {
-            let mut keeper = artifacts.create(image_name(session, run, n)).await?;
-            keeper.write(bytes.clone()).await?;
-            keeper.finish().await
+    for (n, bytes) in (0..).zip(images) {
+        let stored = async {
+            let mut writer = artifacts.create(image_name(session, run, n)).await?;
+            writer.write(bytes.clone()).await?;
+            writer.finish().await
         };
-        kept.await.map_err(|error| invalid(format!("cannot be kept: {error}")))?;
+        stored.await.map_err(|error| invalid(format!("cannot be kept: {error}")))?;
     }
     Ok(())
 }
@@ -72,9 +72,9 @@ mod tests {
 
     #[test]
     fn what_is_no_picture_is_refused() {
-        let check = |pictures: &[&'static [u8]], expect: &str| {
-            let pictures: Vec<Bytes> = pictures.iter().map(|bytes| Bytes::from_static(bytes)).collect();
-            let error = describe_all(RunId::from_bits(7), &pictures).unwrap_err().to_string();
+        let check = |images: &[&'static [u8]], expect: &str| {
+            let images: Vec<Bytes> = images.iter().map(|bytes| Bytes::from_static(bytes)).collect();
+            let error = describe_all(RunId::from_bits(7), &images).unwrap_err().to_string();
             assert_eq!(error, expect);
         };
         check(&[b"GIF89a", b"%PDF"], "images: picture 2 is neither PNG, JPEG, GIF nor WebP; convert it");

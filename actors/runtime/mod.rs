@@ -41,9 +41,9 @@ pub use repeat::{FirstTask, KeyConflict, TaskPart};
 pub use request::{Defaults, RunError, RunRequest, RunResult, RuntimeDependencies, SessionChoice};
 pub use watch::Watch;
 
-/// What a session does after an order.
+/// What a session does after a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum AfterOrder {
+enum AfterCommand {
     /// Its runs resume.
     Resume,
     /// Nothing is started, unless its runs are carried out here already.
@@ -64,31 +64,32 @@ pub struct Runtime {
 
 impl Runtime {
     /// Starts the actors. No session is revived by itself: see [`Runtime::revive`] and [`Runtime::revive_all`].
-    pub async fn start(world: RuntimeDependencies) -> Result<Self, RuntimeEnd> {
-        let executor = ToolExecutorHandle::new(world.tools, world.tool_calls, world.artifacts)
-            .map_err(|error| RuntimeEnd::Actor { name: "ToolExecutor", error })?;
-        let (terminated, watched) = channel(None);
-        let (doors, opened) = oneshot::channel();
-        let parts = RootArguments {
-            journal: Arc::clone(&world.journal),
-            clock: world.clock,
-            boot: world.boot,
-            providers: world.providers,
-            breakers: world.breakers,
+    pub async fn start(dependencies: RuntimeDependencies) -> Result<Self, RuntimeEnd> {
+        let executor =
+            ToolExecutorHandle::new(dependencies.tools, dependencies.tool_calls, dependencies.artifacts)
+                .map_err(|error| RuntimeEnd::Actor { name: "ToolExecutor", error })?;
+        let (terminated, on_end) = channel(None);
+        let (handles, on_handles) = oneshot::channel();
+        let arguments = RootArguments {
+            journal: Arc::clone(&dependencies.journal),
+            clock: dependencies.clock,
+            boot: dependencies.boot,
+            providers: dependencies.providers,
+            breakers: dependencies.breakers,
             executor,
-            summaries: world.summaries,
-            submissions: world.submissions,
-            idle: world.idle,
+            summaries: dependencies.summaries,
+            submissions: dependencies.submissions,
+            idle: dependencies.idle,
             terminated,
-            handles: doors,
+            handles,
         };
         let failed = |error: String| RuntimeEnd::Actor { name: "Root", error };
-        let (root, _) = Actor::spawn(None, Root, parts).await.map_err(|error| failed(error.to_string()))?;
-        let doors = opened.await.map_err(|error| failed(error.to_string()))?;
-        let (journal, defaults) = (world.journal, world.defaults);
-        let (submissions, space) = (world.submissions, world.space);
-        let runtime =
-            Self { root, handles: doors, journal, defaults, submissions, space, terminated: watched };
+        let (root, _) =
+            Actor::spawn(None, Root, arguments).await.map_err(|error| failed(error.to_string()))?;
+        let handles = on_handles.await.map_err(|error| failed(error.to_string()))?;
+        let (journal, defaults) = (dependencies.journal, dependencies.defaults);
+        let (submissions, space) = (dependencies.submissions, dependencies.space);
+        let runtime = Self { root, handles, journal, defaults, submissions, space, terminated: on_end };
         runtime.request_default_limits().await;
         Ok(runtime)
     }
@@ -142,7 +143,7 @@ impl Runtime {
         if result.ended.outcome != Outcome::Completed {
             return Err(RunError::NotCompleted(Box::new(result)));
         }
-        Ok(result.answer.map_or_else(String::new, |said| said.text))
+        Ok(result.answer.map_or_else(String::new, |answer| answer.text))
     }
 
     /// Runs a task and waits for its outcome, whatever that is.
@@ -167,15 +168,15 @@ impl Runtime {
         self.wait_until(run, |state| matches!(state, RunState::Parked | RunState::Ended)).await
     }
 
-    async fn wait_until(&self, run: RunId, is_so: impl Fn(RunState) -> bool) -> Result<RunRow, RunError> {
+    async fn wait_until(&self, run: RunId, until: impl Fn(RunState) -> bool) -> Result<RunRow, RunError> {
         loop {
-            let settling = self.hub().watch_run_end(run);
+            let waiter = self.hub().watch_run_end(run);
             let row = self.row(run).await?;
-            if is_so(row.state) {
+            if until(row.state) {
                 return Ok(row);
             }
             self.check_running()?;
-            settling.wait().await;
+            waiter.wait().await;
         }
     }
 
@@ -187,7 +188,7 @@ impl Runtime {
 
     /// Stops a run; resolves when the stop is durable. The outcome follows.
     pub async fn stop(&self, run: RunId, reason: StopReason) -> Result<(), RunError> {
-        self.stop_and(run, reason, AfterOrder::Resume).await
+        self.stop_and(run, reason, AfterCommand::Resume).await
     }
 
     /// Opens a session, so that its unfinished runs resume.
@@ -272,19 +273,19 @@ impl Runtime {
 
     /// Sends an input to a session. Returns its answer, and whether the session does what comes `then`; `None` if the
     /// session crashed before it answered.
-    async fn order<T>(
+    async fn send_command<T>(
         &self,
         session: SessionId,
         input: Input,
         reply: impl FnOnce(RpcReplyPort<T>) -> InputReply,
-        then: AfterOrder,
+        then: AfterCommand,
     ) -> Result<Option<(T, bool)>, RunError> {
-        let ((answer, on_answer), (rested, on_rest)) = (oneshot::channel(), oneshot::channel());
-        let rested = (then == AfterOrder::Rest).then(|| rested.into());
-        let order = SessionMsg::Order { input, reply: reply(answer.into()), rested };
-        self.cast(SessionsMsg::Deliver(session, None, order))?;
+        let ((answer, on_answer), (suspended, on_suspension)) = (oneshot::channel(), oneshot::channel());
+        let suspended = (then == AfterCommand::Rest).then(|| suspended.into());
+        let command = SessionMsg::Command { input, reply: reply(answer.into()), suspended };
+        self.cast(SessionsMsg::Deliver(session, None, command))?;
         let answer = on_answer.await.ok();
-        let is_done = then == AfterOrder::Resume || on_rest.await.is_ok();
+        let is_done = then == AfterCommand::Resume || on_suspension.await.is_ok();
         Ok(answer.map(|answer| (answer, is_done)))
     }
 

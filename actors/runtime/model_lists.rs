@@ -31,7 +31,7 @@ impl Runtime {
     pub(super) fn models_to_list(&self, spec: &RunSpec, rows: &[ModelRow]) -> Vec<ModelRef> {
         let wiring = &self.handles.wiring;
         let now = wiring.clock.at();
-        let is_asked = |model: &ModelRef| {
+        let is_needed = |model: &ModelRef| {
             let row = rows.iter().find(|row| row.model == *model);
             let is_named =
                 spec.profile_of(model).window.is_some() || row.is_some_and(|row| row.window.is_some());
@@ -41,7 +41,7 @@ impl Runtime {
             let endpoint = wiring.leases.endpoint(model);
             !is_named && !is_fresh && endpoint.is_some_and(|it| it.model_limits(model.model()).is_some())
         };
-        spec.models().into_iter().filter(is_asked).collect()
+        spec.models().into_iter().filter(is_needed).collect()
     }
 
     /// The listed limits of these models. Models whose list does not answer in time are left out.

@@ -18,11 +18,11 @@ const PROMPT_TIMEOUT: Duration = Duration::from_secs(5);
 impl Runtime {
     /// Builds the prompt for a first run with this spec.
     pub(super) async fn build_prompt(&self, spec: &RunSpec) -> Result<Arc<str>, RunError> {
-        let occasion = PromptRequest::for_run(spec, self.handles.wiring.clock.at());
-        let engine = &self.defaults().prompt;
-        let building = AssertUnwindSafe(async { engine.build(occasion).await }).catch_unwind();
-        let built = match ActiveDeadline::after(PROMPT_TIMEOUT).bound(building).await {
-            Some(Ok(built)) => built,
+        let request = PromptRequest::for_run(spec, self.handles.wiring.clock.at());
+        let builder = &self.defaults().prompt;
+        let build = AssertUnwindSafe(async { builder.build(request).await }).catch_unwind();
+        let result = match ActiveDeadline::after(PROMPT_TIMEOUT).bound(build).await {
+            Some(Ok(result)) => result,
             Some(Err(_)) => {
                 Err(SystemPromptError("what builds it panicked; this is a fault of the program".into()))
             }
@@ -34,7 +34,7 @@ impl Runtime {
                 Err(SystemPromptError(error))
             }
         };
-        let prompt = built.map_err(|error| RunError::NotAccepted(SubmitError::NoPrompt(error)))?;
+        let prompt = result.map_err(|error| RunError::NotAccepted(SubmitError::NoPrompt(error)))?;
         Ok(prompt.text().into())
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::{
     model::{LimitIncrease, Outcome, RunId, RunRow},
-    runtime::{AfterOrder, RunError, Runtime},
+    runtime::{AfterCommand, RunError, Runtime},
     session::InputReply,
     turn::{Input, RaiseError},
 };
@@ -13,23 +13,23 @@ impl Runtime {
     /// A run that has not ended continues with the new limits at once. The last run of its session, if it ended as
     /// `budget_exhausted`, begins its next leg. Any other run is [`RunError::NotRaised`].
     pub async fn raise(&self, run: RunId, by: LimitIncrease) -> Result<RunRow, RunError> {
-        self.raise_and(run, by, AfterOrder::Resume).await
+        self.raise_and(run, by, AfterCommand::Resume).await
     }
 
     /// Raises limits as [`Runtime::raise`] does, without resuming the session: unless its runs are carried out here
     /// already, the run waits for its next revival.
     pub async fn raise_without_resume(&self, run: RunId, by: LimitIncrease) -> Result<RunRow, RunError> {
-        self.raise_and(run, by, AfterOrder::Rest).await
+        self.raise_and(run, by, AfterCommand::Rest).await
     }
 
-    async fn raise_and(&self, run: RunId, by: LimitIncrease, then: AfterOrder) -> Result<RunRow, RunError> {
+    async fn raise_and(&self, run: RunId, by: LimitIncrease, then: AfterCommand) -> Result<RunRow, RunError> {
         let row = self.row(run).await?;
         if let Some(why) = final_outcome(&row) {
             return Err(RunError::NotRaised(run, why));
         }
         let reply = |reply| InputReply::Raise(reply, Ok(()));
         // Not repeated if the session crashed meanwhile: the limits could be raised twice.
-        let raised = self.order(row.session, Input::Raise { run, by }, reply, then).await?;
+        let raised = self.send_command(row.session, Input::Raise { run, by }, reply, then).await?;
         if raised.is_none() {
             self.check_running()?;
         }

@@ -155,7 +155,7 @@ pub struct RunResult {
 impl RunResult {
     /// The last text, whatever its source.
     pub fn text(&self) -> Option<&str> {
-        self.answer.as_ref().map(|said| said.text.as_str())
+        self.answer.as_ref().map(|answer| answer.text.as_str())
     }
 }
 

@@ -64,27 +64,27 @@ impl Runtime {
         input: Input,
         permit: Arc<OwnedSemaphorePermit>,
     ) -> Result<AcceptedRun, RunError> {
-        let mut place = self.resolve(&request.session).await?;
+        let mut target = self.resolve(&request.session).await?;
         let mut prompt = request.prompt.clone();
         for _ in 0..MAX_TRIES {
-            let session = place.session;
-            let new = match &place.new_key {
+            let session = target.session;
+            let new = match &target.new_key {
                 Some(key) => Some(self.session_seed(key, spec, &mut prompt).await?),
                 None => None,
             };
             images::write_all(&*self.handles.wiring.executor.artifacts, session, run, &request.images)
                 .await?;
             let (input, permit) = (input.clone(), Arc::clone(&permit));
-            let order = |reply| {
+            let command = |reply| {
                 let reply = InputReply::Submit(SubmitReply::new(reply, permit));
-                SessionsMsg::Deliver(session, new, SessionMsg::Order { input, reply, rested: None })
+                SessionsMsg::Deliver(session, new, SessionMsg::Command { input, reply, suspended: None })
             };
-            let answer = self.request(order).await;
+            let answer = self.request(command).await;
             match answer {
                 Some(Ok(accepted)) => return Ok(accepted),
                 Some(Err(SubmitError::Duplicate(first))) => return self.check_repeat(request, first).await,
                 // Another submission opened a session with this key first: this one belongs there.
-                Some(Err(SubmitError::KeyTaken(_))) => place = self.resolve(&request.session).await?,
+                Some(Err(SubmitError::KeyTaken(_))) => target = self.resolve(&request.session).await?,
                 // The session's history may come from this very request, submitted twice at the same time.
                 Some(Err(error @ SubmitError::HasHistory(_))) => {
                     let first = self.find_first(request).await?;
@@ -92,12 +92,12 @@ impl Runtime {
                 }
                 Some(Err(error)) => return Err(RunError::NotAccepted(error)),
                 // The session crashed before it answered, or was removed: it is resolved again.
-                None if place.new_key.is_none() => place = self.resolve(&request.session).await?,
+                None if target.new_key.is_none() => target = self.resolve(&request.session).await?,
                 // The session crashed before it answered. A repeat is recognized if the run is durable.
                 None => self.check_running()?,
             }
         }
-        Err(RunError::NotAccepted(SubmitError::CrashLooping(place.session)))
+        Err(RunError::NotAccepted(SubmitError::CrashLooping(target.session)))
     }
 
     /// The initial data of a new session. Its prompt is built once, however often the request is tried.
@@ -147,7 +147,7 @@ impl Runtime {
 
     async fn resolve(&self, choice: &SessionChoice) -> Result<SessionTarget, RunError> {
         self.check_running()?;
-        let there = |row: &SessionRow| SessionTarget { session: row.id, new_key: None };
+        let existing = |row: &SessionRow| SessionTarget { session: row.id, new_key: None };
         let new = || SessionId::from_bits(self.new_ulid());
         match choice {
             SessionChoice::New => {
@@ -156,10 +156,10 @@ impl Runtime {
             }
             SessionChoice::Key(key) => {
                 let known = self.session_of_key(key).await?;
-                let begin = || SessionTarget { session: new(), new_key: Some(Arc::clone(key)) };
-                Ok(known.as_ref().map_or_else(begin, there))
+                let create = || SessionTarget { session: new(), new_key: Some(Arc::clone(key)) };
+                Ok(known.as_ref().map_or_else(create, existing))
             }
-            SessionChoice::Id(id) => self.session(*id).await.map(|row| there(&row)),
+            SessionChoice::Id(id) => self.session(*id).await.map(|row| existing(&row)),
         }
     }
 

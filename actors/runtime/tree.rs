@@ -15,29 +15,29 @@ impl Runtime {
     /// The tree as its supervisors see it: restarts, open sessions, and quarantined sessions with the reason.
     /// Inspections of crashed actors are repeated; an error means that the runtime has ended, or is about to.
     pub async fn supervision_tree(&self) -> Result<SupervisionTree, RunError> {
-        let mut parts = self
-            .inspect("Root", RootState::child_statuses, |look| self.root.cast(RootMsg::Inspect(look)).is_ok())
+        let mut children = self
+            .inspect("Root", RootState::child_statuses, |it| self.root.cast(RootMsg::Inspect(it)).is_ok())
             .await?;
         let providers = &self.handles.wiring.providers;
-        let ask = |look| providers.cast(ProvidersMsg::Inspect(look)).is_ok();
-        parts.extend(self.inspect("ProviderSupervisor", Providers::child_statuses, ask).await?);
-        let ask = |look| self.handles.sessions.cast(SessionsMsg::Inspect(look)).is_ok();
-        let sessions = self.inspect("SessionSupervisor", Directory::statuses, ask).await?;
-        Ok(SupervisionTree { children: parts, sessions })
+        let send = |inspection| providers.cast(ProvidersMsg::Inspect(inspection)).is_ok();
+        children.extend(self.inspect("ProviderSupervisor", Providers::child_statuses, send).await?);
+        let send = |inspection| self.handles.sessions.cast(SessionsMsg::Inspect(inspection)).is_ok();
+        let sessions = self.inspect("SessionSupervisor", Directory::statuses, send).await?;
+        Ok(SupervisionTree { children, sessions })
     }
 
     async fn inspect<S: 'static, T: Send + 'static>(
         &self,
         name: &'static str,
         read: fn(&S) -> T,
-        ask: impl Fn(Inspect<S>) -> bool,
+        send: impl Fn(Inspect<S>) -> bool,
     ) -> Result<T, RunError> {
         for _ in 0..MAX_TRIES {
-            let (look, seen) = Inspect::read(read);
-            if ask(look)
-                && let Ok(seen) = seen.await
+            let (inspection, value) = Inspect::read(read);
+            if send(inspection)
+                && let Ok(value) = value.await
             {
-                return Ok(seen);
+                return Ok(value);
             }
             self.check_running()?;
         }
@@ -58,8 +58,8 @@ impl Runtime {
         let mut statuses = Vec::new();
         let now = self.handles.wiring.clock.at();
         for name in self.handles.wiring.leases.gates().into_keys() {
-            let (look, status) = Inspect::read(move |state: &ProviderState| state.status(now));
-            let message = ProvidersMsg::Deliver(name, ProviderMsg::Inspect(look));
+            let (inspection, status) = Inspect::read(move |state: &ProviderState| state.status(now));
+            let message = ProvidersMsg::Deliver(name, ProviderMsg::Inspect(inspection));
             if self.handles.wiring.providers.cast(message).is_ok()
                 && let Ok(status) = status.await
             {
@@ -77,15 +77,15 @@ impl Runtime {
 
     /// The status of the ToolExecutor; `None` if it is gone.
     pub async fn tool_status(&self) -> Option<ToolStatus> {
-        let (look, status) = Inspect::read(ToolExecutorState::status);
-        self.handles.wiring.executor.actor.cast(ToolExecutorMsg::Inspect(look)).ok()?;
+        let (inspection, status) = Inspect::read(ToolExecutorState::status);
+        self.handles.wiring.executor.actor.cast(ToolExecutorMsg::Inspect(inspection)).ok()?;
         status.await.ok()
     }
 
     /// The status of the Compressor; `None` if it is gone.
     pub async fn compressor_status(&self) -> Option<CompressorStatus> {
-        let (look, status) = Inspect::read(CompressorState::status);
-        self.handles.wiring.compressor.actor.cast(CompressorMsg::Inspect(look)).ok()?;
+        let (inspection, status) = Inspect::read(CompressorState::status);
+        self.handles.wiring.compressor.actor.cast(CompressorMsg::Inspect(inspection)).ok()?;
         status.await.ok()
     }
 }

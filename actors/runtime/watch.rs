@@ -20,7 +20,7 @@ pub struct Watch {
     from: Seq,
     /// The next record to project; `None` until the first needed record is known.
     next: Option<Seq>,
-    narration: EventProjection,
+    projection: EventProjection,
     /// Events that are returned first.
     ready: VecDeque<SessionEvent>,
     /// Records to project before the live ones. Empty: the next page is to be read. `None`: there are no more, so live
@@ -39,7 +39,7 @@ impl Watch {
             session,
             from: from.max(1),
             next: None,
-            narration: EventProjection::default(),
+            projection: EventProjection::default(),
             ready: VecDeque::new(),
             replayed: Some(VecDeque::new()),
             live,
@@ -72,8 +72,8 @@ impl Watch {
                 Some(HubEvent::Recorded(seq, record)) => self.push_record(seq, record),
                 Some(HubEvent::Delta(delta)) => {
                     let (session, seq) = (self.session, next - 1);
-                    let told = self.narration.project_delta(&delta).filter(|_| next >= self.from);
-                    self.ready.extend(told.map(|(run, body)| SessionEvent {
+                    let events = self.projection.project_delta(&delta).filter(|_| next >= self.from);
+                    self.ready.extend(events.map(|(run, body)| SessionEvent {
                         session,
                         run: Some(run),
                         seq,
@@ -92,12 +92,12 @@ impl Watch {
     /// Queues the record's events; the last of them is the record itself.
     fn push_record(&mut self, seq: Seq, record: Durable<Arc<Record>>) {
         self.next = Some(seq + 1);
-        let told = self.narration.project(&record);
+        let events = self.projection.project(&record);
         if seq < self.from {
             return;
         }
         let (session, run) = (self.session, record.body.run());
-        self.ready.extend(told.into_iter().map(|(run, body)| SessionEvent {
+        self.ready.extend(events.into_iter().map(|(run, body)| SessionEvent {
             session,
             run: Some(run),
             seq: seq - 1,

@@ -27,8 +27,10 @@ impl SessionActorState {
         let now = self.now();
         let mut draft = match &self.phase {
             // A new session without inputs leaves no trace.
-            StartPhase::Replayed(dormant, _) if dormant.is_new() && self.waiting.is_empty() => return false,
-            StartPhase::Replayed(dormant, first) => dormant.start_decision(now, first),
+            StartPhase::Replayed(replayed, _) if replayed.is_new() && self.waiting.is_empty() => {
+                return false;
+            }
+            StartPhase::Replayed(replayed, first) => replayed.start_decision(now, first),
             StartPhase::Awake(_) if self.waiting.is_empty() => return false,
             StartPhase::Awake(turn) => turn.start_decision(now),
             StartPhase::Switching => return false,
@@ -51,50 +53,50 @@ impl SessionActorState {
 
     /// Applies the waiting inputs to the draft and returns those that it took.
     fn apply_inputs(&mut self, draft: &mut DecisionBuilder) -> Vec<QueuedInput> {
-        let mut taken = Vec::new();
-        for waiting in self.take_waiting() {
-            match (draft.has_history_conflict(&waiting.input), waiting.reply) {
+        let mut applied = Vec::new();
+        for queued in self.take_waiting() {
+            match (draft.has_history_conflict(&queued.input), queued.reply) {
                 (true, Some(InputReply::Submit(caller))) => {
                     caller.send(Err(SubmitError::HasHistory(self.id)));
                 }
                 (_, mut reply) => {
-                    if let (Some(InputReply::Decide(_, open)), Input::Approval { call, .. }) =
-                        (&mut reply, &waiting.input)
+                    if let (Some(InputReply::Decide(_, was_needed)), Input::Approval { call, .. }) =
+                        (&mut reply, &queued.input)
                     {
-                        *open = draft.needs_approval(*call);
+                        *was_needed = draft.needs_approval(*call);
                     }
-                    if let (Some(InputReply::Raise(_, can)), Input::Raise { run, by }) =
-                        (&mut reply, &waiting.input)
+                    if let (Some(InputReply::Raise(_, result)), Input::Raise { run, by }) =
+                        (&mut reply, &queued.input)
                     {
-                        *can = draft.can_raise(*run, by);
+                        *result = draft.can_raise(*run, by);
                     }
-                    draft.apply_input(&waiting.input);
-                    taken.push(QueuedInput { reply, ..waiting });
+                    draft.apply_input(&queued.input);
+                    applied.push(QueuedInput { reply, ..queued });
                 }
             }
         }
-        taken
+        applied
     }
 
     /// The inputs to decide together: all that wait, up to a second idempotency key (an append carries one).
     fn take_waiting(&mut self) -> Vec<QueuedInput> {
-        let keyed = |waiting: &QueuedInput| matches!(waiting.input, Input::Submitted { key: Some(_), .. });
-        let second = self.waiting.iter().enumerate().filter(|(_, waiting)| keyed(waiting)).nth(1);
+        let has_key = |queued: &QueuedInput| matches!(queued.input, Input::Submitted { key: Some(_), .. });
+        let second = self.waiting.iter().enumerate().filter(|(_, queued)| has_key(queued)).nth(1);
         let count = second.map_or(self.waiting.len(), |(index, _)| index);
         let mut inputs: Vec<QueuedInput> = self.waiting.drain(..count).collect();
-        for waiting in &mut inputs {
-            if let Input::Leased { id, .. } | Input::Permitted(id) = waiting.input {
-                self.granted.extend(waiting.grant.take().map(|grant| (id, grant)));
+        for queued in &mut inputs {
+            if let Input::Leased { id, .. } | Input::Permitted(id) = queued.input {
+                self.granted.extend(queued.grant.take().map(|grant| (id, grant)));
             }
-            TaskSpawner::forget_acquire(&mut self.running, &waiting.input);
+            TaskSpawner::forget_acquire(&mut self.running, &queued.input);
         }
         inputs
     }
 
     /// Takes free leases and permits that the draft requests: starts are then written together with their cause.
     fn grant_available(&mut self, draft: &mut DecisionBuilder) {
-        for want in draft.grant_requests() {
-            match want {
+        for request in draft.grant_requests() {
+            match request {
                 // The Compressor admits a summary call before it gets a lease.
                 GrantRequest::Lease(id) if id.call.is_summary() => {}
                 GrantRequest::Lease(id) => {
@@ -122,7 +124,7 @@ impl SessionActorState {
 
     fn append(&mut self, append: Append, inputs: Vec<QueuedInput>) {
         let first = append.expected;
-        let rings: Vec<_> = append.deliver.iter().map(|(session, _)| *session).collect();
+        let notified: Vec<_> = append.deliver.iter().map(|(session, _)| *session).collect();
         self.appends += 1;
         let (number, session, me, wiring) =
             (self.appends, self.id, self.me.clone(), Arc::clone(&self.wiring));
@@ -131,7 +133,7 @@ impl SessionActorState {
             // Watchers receive the records even if the session crashes before it does.
             if let Ok(Ok(records)) = &stored {
                 wiring.hub.publish_records(session, first, records);
-                rings.into_iter().for_each(|session| wiring.notify_inbox(session));
+                notified.into_iter().for_each(|session| wiring.notify_inbox(session));
             }
             if me.cast(SessionMsg::Inner(SessionInternalMsg::AppendDone(number, stored))).is_err() {
                 tracing::debug!("an append was stored after its session had gone");

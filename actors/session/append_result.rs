@@ -59,7 +59,7 @@ impl SessionActorState {
 
     fn on_durable(&mut self, records: &[Durable<Arc<Record>>], inputs: Vec<QueuedInput>) {
         match std::mem::replace(&mut self.phase, StartPhase::Switching) {
-            StartPhase::Replayed(dormant, _) => self.phase = StartPhase::Awake(dormant.into_turn(records)),
+            StartPhase::Replayed(replayed, _) => self.phase = StartPhase::Awake(replayed.into_turn(records)),
             StartPhase::Awake(mut turn) => {
                 records.iter().for_each(|record| turn.apply(record));
                 self.phase = StartPhase::Awake(turn);
@@ -89,7 +89,7 @@ impl SessionActorState {
 
     pub(super) fn reply_to(&self, inputs: Vec<QueuedInput>, at: Timestamp) {
         for QueuedInput { input, reply, grant: _ } in inputs {
-            let gone = match (input, reply) {
+            let is_dropped = match (input, reply) {
                 (Input::Submitted { run, .. }, Some(InputReply::Submit(caller))) => {
                     caller.send(Ok(AcceptedRun { run, session: self.id, at }));
                     false
@@ -98,11 +98,11 @@ impl SessionActorState {
                 (Input::Steer { next, .. }, Some(InputReply::Steer(reply))) => {
                     reply.send(self.is_message_recorded(next)).is_err()
                 }
-                (_, Some(InputReply::Decide(reply, open))) => reply.send(open).is_err(),
-                (_, Some(InputReply::Raise(reply, can))) => reply.send(can).is_err(),
+                (_, Some(InputReply::Decide(reply, was_needed))) => reply.send(was_needed).is_err(),
+                (_, Some(InputReply::Raise(reply, result))) => reply.send(result).is_err(),
                 (_, Some(InputReply::Submit(_) | InputReply::Steer(_)) | None) => false,
             };
-            if gone {
+            if is_dropped {
                 tracing::debug!(session = %self.id, "the reply to an input was dropped by its caller");
             }
         }
@@ -118,12 +118,13 @@ impl SessionActorState {
     /// Rejects submissions that were refused. Other inputs of the same append are decided again without them.
     fn reject(&mut self, inputs: Vec<QueuedInput>, why: &SubmitError) {
         let mut rest = Vec::new();
-        for waiting in inputs {
-            let all = matches!(why, SubmitError::KeyTaken(_) | SubmitError::Unreadable(_));
-            let refused = matches!(&waiting.input, Input::Submitted { key, .. } if all || key.is_some());
-            match waiting.reply {
-                Some(InputReply::Submit(caller)) if refused => caller.send(Err(why.clone())),
-                reply => rest.push(QueuedInput { reply, ..waiting }),
+        for queued in inputs {
+            let rejects_all = matches!(why, SubmitError::KeyTaken(_) | SubmitError::Unreadable(_));
+            let rejects =
+                matches!(&queued.input, Input::Submitted { key, .. } if rejects_all || key.is_some());
+            match queued.reply {
+                Some(InputReply::Submit(caller)) if rejects => caller.send(Err(why.clone())),
+                reply => rest.push(QueuedInput { reply, ..queued }),
             }
         }
         self.put_back(rest);
@@ -136,11 +137,11 @@ impl SessionActorState {
 
     /// Puts inputs back in front, with the grants that came with them; other grants are returned.
     fn put_back(&mut self, inputs: Vec<QueuedInput>) {
-        for mut waiting in inputs.into_iter().rev() {
-            if let Input::Leased { id, .. } | Input::Permitted(id) = waiting.input {
-                waiting.grant = self.granted.remove(&id);
+        for mut queued in inputs.into_iter().rev() {
+            if let Input::Leased { id, .. } | Input::Permitted(id) = queued.input {
+                queued.grant = self.granted.remove(&id);
             }
-            self.waiting.push_front(waiting);
+            self.waiting.push_front(queued);
         }
         self.granted.clear();
     }
@@ -148,5 +149,5 @@ impl SessionActorState {
 
 /// Whether one of the inputs is a submission whose caller can receive a rejection.
 fn has_submission(inputs: &[QueuedInput]) -> bool {
-    inputs.iter().any(|waiting| matches!(waiting.reply, Some(InputReply::Submit(_))))
+    inputs.iter().any(|queued| matches!(queued.reply, Some(InputReply::Submit(_))))
 }

@@ -54,9 +54,9 @@ impl SessionActorState {
     }
 
     /// Enqueues the new rows, and reads again if a notification arrived meanwhile.
-    pub(super) fn on_inbox_read(&mut self, heard: InboxInputs) {
+    pub(super) fn on_inbox_read(&mut self, inputs: InboxInputs) {
         self.inbox.is_reading = false;
-        for (row, input) in heard {
+        for (row, input) in inputs {
             if row > self.inbox.last {
                 self.inbox.last = row;
                 self.enqueue(Input::FromInbox { row, input: Box::new(input) }, None, None);
@@ -73,18 +73,18 @@ impl TaskSpawner {
     /// in bytes.
     fn read_inbox(&self, last: u64, window: Option<u64>, batch: Vec<(CallId, usize)>) {
         let (wiring, session, id) = (Arc::clone(&self.wiring), self.session.clone(), self.id);
-        let vigil = self.report_panic();
+        let panic_guard = self.report_panic();
         self.tasks.spawn(async move {
-            let _vigil = vigil;
-            let room = InboxContext { wiring, session: id, window, batch };
-            let said = match room.read(last).await {
-                Ok(heard) => SessionInternalMsg::InboxRead(heard),
+            let _panic_guard = panic_guard;
+            let context = InboxContext { wiring, session: id, window, batch };
+            let message = match context.read(last).await {
+                Ok(inputs) => SessionInternalMsg::InboxRead(inputs),
                 Err(error) => {
                     tracing::warn!(session = %id, %error, "the inbox cannot be read");
                     SessionInternalMsg::WaitPanicked
                 }
             };
-            send(&session, said);
+            send(&session, message);
         });
     }
 }
@@ -112,11 +112,11 @@ struct InboxContext {
 impl InboxContext {
     async fn read(&self, last: u64) -> Result<InboxInputs, ReadError> {
         let rows = self.wiring.journal.rows().inbox(self.session).await?;
-        let mut heard = Vec::new();
+        let mut inputs = Vec::new();
         for InboxRow { id, item } in rows.into_iter().filter(|row| row.id > last) {
-            heard.push((id, self.to_input(&item).await?));
+            inputs.push((id, self.to_input(&item).await?));
         }
-        Ok(heard)
+        Ok(inputs)
     }
 
     async fn to_input(&self, item: &str) -> Result<Input, ReadError> {
@@ -155,9 +155,9 @@ impl InboxContext {
 
     async fn write_answer(&self, call: CallId, row: &RunRow, answer: &str) -> Option<Artifact> {
         let attempt = row.parent.map_or(1, |parent| parent.n + 1);
-        let own = ArtifactName { session: self.session, call, attempt };
-        let shelf = AttemptArtifacts::new(Arc::clone(&self.wiring.executor.artifacts), own);
-        match shelf.write(Bytes::from(answer.to_owned())).await {
+        let name = ArtifactName { session: self.session, call, attempt };
+        let artifacts = AttemptArtifacts::new(Arc::clone(&self.wiring.executor.artifacts), name);
+        match artifacts.write(Bytes::from(answer.to_owned())).await {
             Ok(artifact) => Some(artifact),
             Err(error) => {
                 tracing::warn!(%call, %error, "a subagent's answer is not kept whole");

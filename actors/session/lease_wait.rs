@@ -22,38 +22,38 @@ const AT_CAPACITY_REASON: &str = "as many calls as may be are under way";
 const WARMING_UP_REASON: &str = "others find out whether it can be asked";
 
 /// Waits until one of the candidates can be called. Fails if none is available before a time that a provider reported,
-/// or within `most_ms` milliseconds, if given.
+/// or within `max_ms` milliseconds, if given.
 pub(super) async fn wait_for_lease(
     wiring: &SessionDependencies,
     candidates: &[Candidate],
-    published: &StreamPublisher,
-    most_ms: Option<u64>,
+    publisher: &StreamPublisher,
+    max_ms: Option<u64>,
 ) -> Result<Lease, Arc<[UnansweredModel]>> {
-    let by = most_ms.map(|most_ms| wiring.clock.at().plus_ms(most_ms));
+    let deadline = max_ms.map(|max_ms| wiring.clock.at().plus_ms(max_ms));
     let (mut permit, mut queued) = (None, None);
-    let (mut long, mut is_long) = (pin!(sleep(REPORT_WAIT_AFTER)), false);
+    let (mut report_timer, mut is_reported) = (pin!(sleep(REPORT_WAIT_AFTER)), false);
     loop {
         // Subscribes before it checks, so that it misses no change.
         let mut changed = pin!(wiring.leases.changes().notified());
         changed.as_mut().enable();
         let now = wiring.clock.at();
-        match wiring.leases.try_lease(candidates, (now, by), permit.take()) {
+        match wiring.leases.try_lease(candidates, (now, deadline), permit.take()) {
             Ok(lease) => return Ok(lease),
             Err(LeaseUnavailable::NoneAvailable(skipped)) => return Err(skipped.into()),
             Err(LeaseUnavailable::Queue(permits)) => {
                 // Keeps its place in the queue during other checks.
-                let mut place = match queued.take() {
-                    Some((queue, place)) if Arc::ptr_eq(&queue, &permits) => place,
+                let mut acquisition = match queued.take() {
+                    Some((queue, acquisition)) if Arc::ptr_eq(&queue, &permits) => acquisition,
                     Some(_) | None => Box::pin(Arc::clone(&permits).acquire_owned()),
                 };
                 let until = wiring.leases.next_opening(candidates, now);
                 tokio::select! {
                     biased;
-                    got = &mut place => permit = got.ok(),
-                    () = wait_for_change(changed, until, now) => queued = Some((permits, place)),
-                    () = &mut long, if !is_long => {
-                        (is_long, queued) = (true, Some((permits, place)));
-                        published.publish(|| DeltaBody::Waiting { reason: AT_CAPACITY_REASON, until: None });
+                    got = &mut acquisition => permit = got.ok(),
+                    () = wait_for_change(changed, until, now) => queued = Some((permits, acquisition)),
+                    () = &mut report_timer, if !is_reported => {
+                        (is_reported, queued) = (true, Some((permits, acquisition)));
+                        publisher.publish(|| DeltaBody::Waiting { reason: AT_CAPACITY_REASON, until: None });
                     }
                 }
             }
@@ -61,14 +61,14 @@ pub(super) async fn wait_for_lease(
                 // A queued permit would occupy a place that this wait does not need.
                 queued = None;
                 if let Some(WaitHint { until, reason }) = pause {
-                    published.publish(|| DeltaBody::Waiting { reason, until: Some(until) });
+                    publisher.publish(|| DeltaBody::Waiting { reason, until: Some(until) });
                 }
                 tokio::select! {
                     biased;
                     () = wait_for_change(changed, pause.map(|pause| pause.until), now) => {}
-                    () = &mut long, if !is_long && pause.is_none() => {
-                        is_long = true;
-                        published.publish(|| DeltaBody::Waiting { reason: WARMING_UP_REASON, until: None });
+                    () = &mut report_timer, if !is_reported && pause.is_none() => {
+                        is_reported = true;
+                        publisher.publish(|| DeltaBody::Waiting { reason: WARMING_UP_REASON, until: None });
                     }
                 }
             }

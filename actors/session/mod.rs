@@ -64,15 +64,15 @@ pub(crate) type RaiseResult = Result<(), RaiseError>;
 /// The messages of [`SessionActor`].
 #[derive(Debug)]
 pub(crate) enum SessionMsg {
-    /// An input from outside, answered when it is durable. With `rested` it is recorded without resuming the session's
-    /// work; `rested` is answered when the session then stops, as for `Suspend`.
-    Order {
+    /// An input from outside, answered when it is durable. With `suspended` it is recorded without resuming the
+    /// session's work; `suspended` is answered when the session then stops, as for `Suspend`.
+    Command {
         /// A submission, a stop, a steering message, an approval or a raise.
         input: Input,
         /// The reply port.
         reply: InputReply,
-        /// Whether and to whom the rest is reported.
-        rested: Option<RpcReplyPort<()>>,
+        /// Answered when the session has stopped; `None`: it goes on with its work.
+        suspended: Option<RpcReplyPort<()>>,
     },
     /// Start only what ends stopped runs. Stop and answer when no input waits, no append is in flight and nothing is
     /// being ended.
@@ -89,16 +89,16 @@ pub(crate) enum SessionMsg {
 }
 
 impl SessionMsg {
-    /// Whether it is a write-only order: it is recorded without resuming the session's work.
+    /// Whether it is a write-only command: it is recorded without resuming the session's work.
     pub(crate) const fn is_without_resume(&self) -> bool {
-        matches!(self, Self::Order { rested: Some(_), .. })
+        matches!(self, Self::Command { suspended: Some(_), .. })
     }
 
-    /// The same order for a session that keeps running. The port that waits for the suspension is answered at once.
+    /// The same command for a session that keeps running. The port that waits for the suspension is answered at once.
     pub(crate) fn with_resume(mut self) -> Self {
-        if let Self::Order { rested, .. } = &mut self
-            && let Some(rested) = rested.take()
-            && rested.send(()).is_err()
+        if let Self::Command { suspended, .. } = &mut self
+            && let Some(suspended) = suspended.take()
+            && suspended.send(()).is_err()
         {
             tracing::debug!("the reply to a command without resume was dropped by its caller");
         }
@@ -255,14 +255,14 @@ impl Actor for SessionActor {
                 state.on_append_done(number, stored)?;
             }
             SessionMsg::Inner(SessionInternalMsg::BatchReady) => state.on_batch_ready(),
-            SessionMsg::Passivate(stays) => state.prepare_passivation(stays),
-            SessionMsg::Inner(SessionInternalMsg::Passivate(stays)) => state.passivate(stays),
+            SessionMsg::Passivate(declined) => state.prepare_passivation(declined),
+            SessionMsg::Inner(SessionInternalMsg::Passivate(declined)) => state.passivate(declined),
             SessionMsg::Inner(SessionInternalMsg::WaitPanicked) => {
                 return Err("what it waited for has panicked".into());
             }
             #[cfg(feature = "testkit")]
-            SessionMsg::Inspect(look) => return look.run(state),
-            message @ (SessionMsg::Order { .. }
+            SessionMsg::Inspect(inspection) => return inspection.run(state),
+            message @ (SessionMsg::Command { .. }
             | SessionMsg::Suspend(_)
             | SessionMsg::InboxReady
             | SessionMsg::Inner(_)) => {

@@ -29,9 +29,9 @@ pub(super) const RENEW_TIMEOUT: Duration = Duration::from_secs(30);
 /// Makes the attempt. The gate knows its end before the session does.
 pub(super) async fn run(
     wiring: &SessionDependencies,
-    (lease, chain, started): (Lease, &RunSpec, &ModelStarted),
+    (lease, spec, started): (Lease, &RunSpec, &ModelStarted),
     mut request: Box<ModelRequest>,
-    (published, cancel): (&StreamPublisher, &CancellationToken),
+    (publisher, cancel): (&StreamPublisher, &CancellationToken),
 ) -> Result<ModelAnswer, (Failure, FailoverOptions)> {
     let Lease { admission, permit } = lease;
     let (model, endpoint) = (admission.model().clone(), Arc::clone(admission.endpoint()));
@@ -39,19 +39,19 @@ pub(super) async fn run(
     // Boxed, as the other rare steps: each session with a model call under way has the memory of its task.
     let images = load_images(&*wiring.executor.artifacts, &request);
     match Box::pin(watchdog::read_images(images, cancel)).await {
-        Ok(pictures) => request.images = pictures,
+        Ok(images) => request.images = images,
         // The provider was not called, so its breakers and statistics learn nothing.
         Err(failure) => {
             tracing::warn!(%failure, "not asked");
             drop((admission, permit));
-            let links = link_availabilities(wiring, &chain.chain);
+            let links = link_availabilities(wiring, &spec.chain);
             return Err((failure, FailoverOptions { links, recovery: CredentialRecovery::No }));
         }
     }
     let begun_ms = wiring.clock.monotonic_ms();
-    let heard = FirstDeltaObserver::new(published, &admission, &*wiring.clock);
+    let observer = FirstDeltaObserver::new(publisher, &admission, &*wiring.clock);
     let limit = watchdog::call_limit(&*endpoint, request.deadlines.call_ms);
-    let answer = watchdog::run_model(endpoint.call(*request, &heard), limit, cancel).await;
+    let answer = watchdog::run_model(endpoint.call(*request, &observer), limit, cancel).await;
     match &answer {
         Ok(_) => tracing::debug!("answered"),
         Err(failure) => tracing::warn!(%failure, "failed"),
@@ -61,12 +61,12 @@ pub(super) async fn run(
         Ok(answer) => validate_usage(started, &answer.message, answer.usage),
         Err(_) => (None, None),
     };
-    let counted = |_: &ModelAnswer| AnswerReport {
-        first_delta_ms: heard.started_ms().map(|at_ms| at_ms.saturating_sub(begun_ms)),
+    let answer_report = |_: &ModelAnswer| AnswerReport {
+        first_delta_ms: observer.started_ms().map(|at_ms| at_ms.saturating_sub(begun_ms)),
         output_tokens: usage.map(|usage| usage.output_tokens),
         anomaly,
     };
-    let end = answer.as_ref().map(counted).map_err(Clone::clone);
+    let end = answer.as_ref().map(answer_report).map_err(Clone::clone);
     let duration_ms = wiring.clock.monotonic_ms().saturating_sub(begun_ms);
     let report = Box::new(AttemptReport { model, credential, duration_ms, end });
     match answer {
@@ -80,7 +80,7 @@ pub(super) async fn run(
             let recovery = Box::pin(reported).await;
             send_report(wiring, report);
             drop(permit);
-            Err((failure, FailoverOptions { links: link_availabilities(wiring, &chain.chain), recovery }))
+            Err((failure, FailoverOptions { links: link_availabilities(wiring, &spec.chain), recovery }))
         }
     }
 }
@@ -96,16 +96,16 @@ fn send_report(wiring: &SessionDependencies, report: Box<AttemptReport>) {
 
 /// Loads the images of a request by their handles.
 async fn load_images(
-    kept: &dyn Artifacts,
+    artifacts: &dyn Artifacts,
     request: &ModelRequest,
 ) -> Result<BTreeMap<String, Bytes>, Failure> {
-    let mut pictures = BTreeMap::new();
+    let mut images = BTreeMap::new();
     for image in request.messages.images() {
         let handle = &image.artifact.handle;
-        if pictures.contains_key(handle) {
+        if images.contains_key(handle) {
             continue;
         }
-        let unread = |error: ArtifactError| {
+        let unreadable = |error: ArtifactError| {
             let class = match error {
                 ArtifactError::NotFound(_) | ArtifactError::Removed { .. } | ArtifactError::Altered(_) => {
                     FailureClass::InvalidRequest
@@ -116,14 +116,14 @@ async fn load_images(
             Failure::new(class, message)
         };
         let name = ArtifactName::from_handle(request.session, handle)
-            .ok_or_else(|| unread(ArtifactError::NotFound(handle.clone())))?;
+            .ok_or_else(|| unreadable(ArtifactError::NotFound(handle.clone())))?;
         if let Some(sha256) = &image.artifact.sha256 {
-            kept.verify(name, **sha256).await.map_err(unread)?;
+            artifacts.verify(name, **sha256).await.map_err(unreadable)?;
         }
-        let read = kept.read(name, 0, MAX_IMAGE_READ_BYTES).await.map_err(unread)?;
-        pictures.insert(handle.clone(), read.bytes);
+        let read = artifacts.read(name, 0, MAX_IMAGE_READ_BYTES).await.map_err(unreadable)?;
+        images.insert(handle.clone(), read.bytes);
     }
-    Ok(pictures)
+    Ok(images)
 }
 
 /// Reports a failure to the gate. A refused credential is renewed first; if that succeeds, the refusal does not count.

@@ -125,13 +125,13 @@ impl TaskSpawner {
         );
         let guard = LostGuard::new(self.session.clone(), id);
         let wiring = Arc::clone(&self.wiring);
-        let published = StreamPublisher::new(&self.wiring.hub, self.id, id);
+        let publisher = StreamPublisher::new(&self.wiring.hub, self.id, id);
         let cancel = CancellationToken::new();
         let cancelled = cancel.clone();
         let task = async move {
             let from_ms = wiring.clock.monotonic_ms();
             let answer =
-                model_attempt::run(&wiring, (lease, &spec, &started), request, (&published, &cancelled))
+                model_attempt::run(&wiring, (lease, &spec, &started), request, (&publisher, &cancelled))
                     .await;
             let tools = match purpose {
                 CallPurpose::Answer(tools) => Some(tools),
@@ -145,11 +145,11 @@ impl TaskSpawner {
             guard.complete(match answer {
                 Ok(answer) => {
                     let answer = Arc::new(answer);
-                    let judged = match tools {
+                    let admissions = match tools {
                         Some(tools) => Box::pin(tools.admit_calls(&answer, &spec, &cancelled)).await,
                         None => Vec::new(),
                     };
-                    answered_message(started, answer, judged)
+                    answered_message(started, answer, admissions)
                 }
                 Err((failure, failover)) => {
                     let failure = Box::new(failure);
@@ -166,9 +166,9 @@ impl TaskSpawner {
 fn answered_message(
     started: Arc<ModelStarted>,
     answer: Arc<ModelAnswer>,
-    judged: Vec<Admission>,
+    admissions: Vec<Admission>,
 ) -> SessionInternalMsg {
-    let (admissions, calls): (Vec<_>, Vec<_>) = judged.into_iter().unzip();
+    let (admissions, calls): (Vec<_>, Vec<_>) = admissions.into_iter().unzip();
     let calls = calls.into_iter().zip(1..);
     let admitted = calls.filter_map(|(call, n)| Some((CallId { n, ..started.call }, call?))).collect();
     SessionInternalMsg::Answered(Input::Answered { admissions: admissions.into(), answer, started }, admitted)
@@ -177,10 +177,10 @@ fn answered_message(
 /// What the Compressor learns from an attempt at a summary that took `ms` milliseconds.
 fn summary_report(
     started: &ModelStarted,
-    made: Result<&ModelAnswer, &Failure>,
+    answer: Result<&ModelAnswer, &Failure>,
     ms: u64,
 ) -> Option<SummaryReport> {
-    let result = match made {
+    let result = match answer {
         Ok(answer) => match summary_defect(&answer.message.text, started) {
             None => {
                 let written = answer.message.text.trim().len() as u64;

@@ -21,7 +21,7 @@ const TAIL_BYTES: usize = MAX_RESULT_BYTES * 3 / 10;
 /// Makes the end of a call fit the view. Output that does not fit is on disk before this resolves.
 pub(super) async fn fit_for_view(
     mut end: CallEnd,
-    shelf: &AttemptArtifacts,
+    artifacts: &AttemptArtifacts,
     cancel: &CancellationToken,
 ) -> CallEnd {
     if end.content.len() <= MAX_RESULT_BYTES {
@@ -35,13 +35,13 @@ pub(super) async fn fit_for_view(
     }
     let whole = Bytes::from_owner(Arc::<[u8]>::from(end.content));
     // A tool that wrote an artifact itself has named it in its output.
-    let kept = match end.artifact {
+    let remark = match end.artifact {
         Some(_) => String::new(),
-        None => match watchdog::write_artifact(shelf.write(whole.clone()), cancel).await {
+        None => match watchdog::write_artifact(artifacts.write(whole.clone()), cancel).await {
             Ok(artifact) => {
-                let told = format!("; all {} are artifact {}: ", artifact.bytes, artifact.handle);
+                let pointer = format!("; all {} are artifact {}: ", artifact.bytes, artifact.handle);
                 end.artifact = Some(artifact);
-                told + "`read_artifact` pages it"
+                pointer + "`read_artifact` pages it"
             }
             Err(error) => format!("; they could not be kept: {error}"),
         },
@@ -50,7 +50,7 @@ pub(super) async fn fit_for_view(
     let (head, tail) = (head(text), tail(text));
     let left_out = text.len() - head.len() - tail.len();
     let (head, tail) = (SanitizedText::sanitize(head), SanitizedText::sanitize(tail));
-    end.content = format!("{head}\n[… {left_out} bytes left out{kept} …]\n{tail}").into();
+    end.content = format!("{head}\n[… {left_out} bytes left out{remark} …]\n{tail}").into();
     end
 }
 
@@ -84,11 +84,11 @@ mod tests {
     /// The outcome for a result: the text for the view, and the artifact.
     fn of(content: &str, artifacts: &MemoryArtifacts) -> (CallEnd, Vec<Bytes>) {
         let call = CallId { run: RunId::from_bits(7), iteration: 1, n: 1 };
-        let own = ArtifactName { session: SessionId::from_bits(1), call, attempt: 2 };
-        let shelf = AttemptArtifacts::new(Arc::new(artifacts.clone()), own);
+        let name = ArtifactName { session: SessionId::from_bits(1), call, attempt: 2 };
+        let attempt = AttemptArtifacts::new(Arc::new(artifacts.clone()), name);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         let cancel = CancellationToken::new();
-        let end = runtime.block_on(fit_for_view(CallEnd::ok(content), &shelf, &cancel));
+        let end = runtime.block_on(fit_for_view(CallEnd::ok(content), &attempt, &cancel));
         (end, artifacts.all().into_values().collect())
     }
 

@@ -104,15 +104,14 @@ impl fmt::Debug for SessionActorState {
 impl SessionActorState {
     /// A session at the beginning of an incarnation.
     pub(super) fn start(me: ActorRef<SessionMsg>, arguments: SessionArguments) -> Self {
-        let SessionArguments { id, wiring, replayed: dormant, first, tasks, has_inbox: is_rung, waiting } =
-            arguments;
+        let SessionArguments { id, wiring, replayed, first, tasks, has_inbox, waiting } = arguments;
         let mut state = Self {
             id,
-            clock_origin: (wiring.clock.monotonic_ms(), dormant.active_ms()),
+            clock_origin: (wiring.clock.monotonic_ms(), replayed.active_ms()),
             tasks: TaskSpawner::new(tasks, me.clone(), Arc::clone(&wiring), id),
             me,
             wiring,
-            phase: StartPhase::Replayed(dormant, first),
+            phase: StartPhase::Replayed(replayed, first),
             waiting: VecDeque::new(),
             in_flight: None,
             is_batching: false,
@@ -125,7 +124,7 @@ impl SessionActorState {
             suspending: None,
         };
         waiting.into_iter().for_each(|message| state.enqueue_message(message));
-        if is_rung {
+        if has_inbox {
             state.on_inbox_ready();
         }
         state.advance();
@@ -135,9 +134,9 @@ impl SessionActorState {
     /// Enqueues the message's input behind the waiting ones, or handles a message without an input.
     pub(super) fn enqueue_message(&mut self, message: SessionMsg) {
         match message {
-            SessionMsg::Order { input, reply, rested } => {
-                if rested.is_some() {
-                    self.suspending = rested;
+            SessionMsg::Command { input, reply, suspended } => {
+                if suspended.is_some() {
+                    self.suspending = suspended;
                 } else if matches!(input, Input::Stop { .. }) {
                     self.expedite();
                 }
@@ -163,7 +162,7 @@ impl SessionActorState {
                 self.enqueue(input, None, Some(Grant::Permit(permit)));
             }
             SessionMsg::InboxReady => self.on_inbox_ready(),
-            SessionMsg::Inner(SessionInternalMsg::InboxRead(heard)) => self.on_inbox_read(heard),
+            SessionMsg::Inner(SessionInternalMsg::InboxRead(inputs)) => self.on_inbox_read(inputs),
             SessionMsg::Suspend(reply) => self.suspending = Some(reply),
             #[cfg(feature = "testkit")]
             SessionMsg::Inspect(_) => {}
@@ -202,19 +201,19 @@ impl SessionActorState {
 
     pub(super) fn now(&self) -> SessionTime {
         let clock = &self.wiring.clock;
-        let alive = clock.monotonic_ms().saturating_sub(self.clock_origin.0);
-        SessionTime { at: clock.at(), active_ms: self.clock_origin.1 + alive }
+        let alive_ms = clock.monotonic_ms().saturating_sub(self.clock_origin.0);
+        SessionTime { at: clock.at(), active_ms: self.clock_origin.1 + alive_ms }
     }
 
     /// Decides the waiting inputs. If only tool results wait and more may follow, it first yields to the tasks that are
     /// ready: results that arrive together are written together.
     pub(super) fn defer_for_group_commit(&mut self) {
-        let is_end = |waiting: &&QueuedInput| matches!(waiting.input, Input::ToolEnded { .. });
-        let is_call = |effect: &&DueAction| matches!(effect, DueAction::RunTool { .. });
+        let is_end = |queued: &&QueuedInput| matches!(queued.input, Input::ToolEnded { .. });
+        let is_call = |action: &&DueAction| matches!(action, DueAction::RunTool { .. });
         let ended = self.waiting.iter().filter(is_end).count();
-        let more =
+        let has_more =
             ended > 0 && ended == self.waiting.len() && ended < self.running.keys().filter(is_call).count();
-        if !more {
+        if !has_more {
             self.advance();
         } else if self.in_flight.is_none() && !self.is_batching {
             self.is_batching = true;
@@ -258,7 +257,7 @@ impl SessionActorState {
         let has_work = match &self.phase {
             StartPhase::Awake(turn) => turn.has_work(),
             // Opened by a message that led to no record.
-            StartPhase::Replayed(dormant, _) => !dormant.is_new(),
+            StartPhase::Replayed(replayed, _) => !replayed.is_new(),
             StartPhase::Switching => true,
         };
         !has_work
@@ -276,25 +275,25 @@ impl SessionActorState {
 
     /// Queues the passivation behind all messages that the session's tasks have sent. Declines while a task runs: it
     /// may still report, such as the cost of a call of a stopped run.
-    pub(super) fn prepare_passivation(&self, stays: RpcReplyPort<()>) {
+    pub(super) fn prepare_passivation(&self, declined: RpcReplyPort<()>) {
         if !self.may_passivate() {
-            self.decline_passivation(stays);
-        } else if self.me.cast(SessionMsg::Inner(SessionInternalMsg::Passivate(stays))).is_err() {
+            self.decline_passivation(declined);
+        } else if self.me.cast(SessionMsg::Inner(SessionInternalMsg::Passivate(declined))).is_err() {
             tracing::debug!(session = %self.id, "it ends already");
         }
     }
 
     /// Stops if the session is idle, because all of its state is on disk; otherwise declines.
-    pub(super) fn passivate(&self, stays: RpcReplyPort<()>) {
-        if self.may_passivate() { self.me.stop(None) } else { self.decline_passivation(stays) }
+    pub(super) fn passivate(&self, declined: RpcReplyPort<()>) {
+        if self.may_passivate() { self.me.stop(None) } else { self.decline_passivation(declined) }
     }
 
     fn may_passivate(&self) -> bool {
         self.is_idle() && self.tasks.tasks.is_empty()
     }
 
-    fn decline_passivation(&self, stays: RpcReplyPort<()>) {
-        if stays.send(()).is_err() {
+    fn decline_passivation(&self, declined: RpcReplyPort<()>) {
+        if declined.send(()).is_err() {
             tracing::debug!(session = %self.id, "the reply to a passivation was dropped by its caller");
         }
     }
@@ -303,9 +302,9 @@ impl SessionActorState {
     pub(super) fn reconcile(&mut self) {
         let now = self.now();
         let StartPhase::Awake(turn) = &self.phase else { return };
-        let (due, rests) = (turn.due(now), self.suspending.is_some());
+        let (due, is_suspending) = (turn.due(now), self.suspending.is_some());
         let mut never_started = Vec::new();
-        if rests {
+        if is_suspending {
             // A suspension cancels no running action, because the next incarnation continues it. Only end actions that
             // are no longer due are dropped.
             self.running.retain(|action, _| !action.is_end() || due.contains(action));
@@ -318,7 +317,7 @@ impl SessionActorState {
                 running.update_urgency(|| turn.summary_urgency(now));
                 continue;
             }
-            if rests && !action.is_end() {
+            if is_suspending && !action.is_end() {
                 // Its start became durable too late to be carried out.
                 if let DueAction::CallModel(id) | DueAction::RunTool(id) = action
                     && self.granted.remove(&id).is_some()

@@ -57,7 +57,7 @@ impl DeltaSink for StreamPublisher {
 /// Passes the deltas of a model call on. Reports to the gate when the answer begins to arrive, and the limits that the
 /// provider reports.
 pub(super) struct FirstDeltaObserver<'a> {
-    published: &'a StreamPublisher,
+    publisher: &'a StreamPublisher,
     admission: &'a GateAdmission,
     clock: &'a dyn Clock,
     /// Monotonic milliseconds of the first delta.
@@ -66,11 +66,11 @@ pub(super) struct FirstDeltaObserver<'a> {
 
 impl<'a> FirstDeltaObserver<'a> {
     pub(super) const fn new(
-        published: &'a StreamPublisher,
+        publisher: &'a StreamPublisher,
         admission: &'a GateAdmission,
         clock: &'a dyn Clock,
     ) -> Self {
-        Self { published, admission, clock, started_ms: OnceLock::new() }
+        Self { publisher, admission, clock, started_ms: OnceLock::new() }
     }
 
     fn mark_responded(&self) {
@@ -88,17 +88,17 @@ impl<'a> FirstDeltaObserver<'a> {
 impl DeltaSink for FirstDeltaObserver<'_> {
     fn text(&self, delta: &str) {
         self.mark_responded();
-        self.published.text(delta);
+        self.publisher.text(delta);
     }
 
     fn reasoning(&self, delta: &str) {
         self.mark_responded();
-        self.published.reasoning(delta);
+        self.publisher.reasoning(delta);
     }
 
     fn tool_call(&self, n: u32, tool: &str, arguments: &str) {
         self.mark_responded();
-        self.published.tool_call(n, tool, arguments);
+        self.publisher.tool_call(n, tool, arguments);
     }
 
     fn limits(&self, info: RateInfo) {

@@ -39,14 +39,14 @@ impl TaskSpawner {
     ) -> InFlightTask {
         let (urgency, mut updates) = watch::channel(urgency);
         let (wiring, session, session_id) = (Arc::clone(&self.wiring), self.session.clone(), self.id);
-        let published = StreamPublisher::new(&self.wiring.hub, self.id, id);
+        let publisher = StreamPublisher::new(&self.wiring.hub, self.id, id);
         let on_panic = self.report_panic();
         let wait = self.tasks.spawn(async move {
             let _on_panic = on_panic;
             let admission = wiring.compressor.admit(session_id, id.call, &candidates, &mut updates).await;
             let Some(SummaryAdmission { candidates, permit }) = admission else { return };
             let lease =
-                lease_wait::wait_for_lease(&wiring, &candidates, &published, Some(MAX_SUMMARY_WAIT_MS)).await;
+                lease_wait::wait_for_lease(&wiring, &candidates, &publisher, Some(MAX_SUMMARY_WAIT_MS)).await;
             let message = match lease {
                 Ok(lease) => {
                     let model = lease.admission.model().clone();

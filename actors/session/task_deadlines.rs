@@ -16,8 +16,9 @@ use crate::{
 impl TaskDeadlines for SessionDependencies {
     /// Reading the images, the call itself, and renewing a refused credential.
     fn model(&self, model: &ModelRef, spec: &RunSpec) -> u64 {
-        let own = spec.profile_of(model).deadlines.call_ms;
-        let call = self.leases.endpoint(model).map_or(Duration::ZERO, |endpoint| call_limit(&*endpoint, own));
+        let limit_ms = spec.profile_of(model).deadlines.call_ms;
+        let call =
+            self.leases.endpoint(model).map_or(Duration::ZERO, |endpoint| call_limit(&*endpoint, limit_ms));
         ms(ARTIFACT_LIMIT + call + RENEW_TIMEOUT)
     }
 

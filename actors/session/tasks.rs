@@ -142,15 +142,15 @@ impl TaskSpawner {
 
     /// Cancels running actions that are not due and forgets them. A tool call with a due end action is kept under that
     /// action until it has ended.
-    pub(crate) fn cancel_undue(begun: &mut BTreeMap<DueAction, InFlightTask>, due: &[DueAction]) {
+    pub(crate) fn cancel_undue(running: &mut BTreeMap<DueAction, InFlightTask>, due: &[DueAction]) {
         let mut ending = Vec::new();
-        begun.retain(|effect, begun| {
-            let keep = due.contains(effect);
+        running.retain(|action, task| {
+            let keep = due.contains(action);
             if !keep {
-                match begun {
+                match task {
                     InFlightTask::Call(cancel) => {
                         cancel.cancel();
-                        let end = effect.end_action().filter(|end| due.contains(end));
+                        let end = action.end_action().filter(|end| due.contains(end));
                         ending.extend(end.map(|end| (end, InFlightTask::Call(cancel.clone()))));
                     }
                     InFlightTask::Wait(handle) | InFlightTask::SummaryWait(handle, _) => handle.abort(),
@@ -158,19 +158,19 @@ impl TaskSpawner {
             }
             keep
         });
-        begun.extend(ending);
+        running.extend(ending);
     }
 
     /// Forgets all timers after one has fired: times that are still in the future become due again.
-    pub(crate) fn forget_timers(begun: &mut BTreeMap<DueAction, InFlightTask>) {
-        let calls: Vec<DueAction> = begun.keys().filter(|effect| !effect.is_timer()).copied().collect();
-        Self::cancel_undue(begun, &calls);
+    pub(crate) fn forget_timers(running: &mut BTreeMap<DueAction, InFlightTask>) {
+        let calls: Vec<DueAction> = running.keys().filter(|action| !action.is_timer()).copied().collect();
+        Self::cancel_undue(running, &calls);
     }
 
     /// Forgets the task that waited for this input's call: a wait that is still needed becomes due again.
-    pub(crate) fn forget_acquire(begun: &mut BTreeMap<DueAction, InFlightTask>, input: &Input) {
+    pub(crate) fn forget_acquire(running: &mut BTreeMap<DueAction, InFlightTask>, input: &Input) {
         if let Input::Leased { id, .. } | Input::NoLease { id, .. } | Input::Permitted(id) = *input
-            && let Some(InFlightTask::Wait(handle)) = begun.remove(&DueAction::Acquire(id))
+            && let Some(InFlightTask::Wait(handle)) = running.remove(&DueAction::Acquire(id))
         {
             handle.abort();
         }
@@ -179,14 +179,10 @@ impl TaskSpawner {
     /// Reports that an attempt of a model call failed because it was not sent to any provider.
     pub(crate) fn fail_unsent(&self, id: AttemptId, why: &str) -> InFlightTask {
         let failure = Failure::new(FailureClass::NotSent, why);
-        let outlook = FailoverOptions::default();
+        let failover = FailoverOptions::default();
         send(
             &self.session,
-            SessionInternalMsg::Input(Input::ModelFailed {
-                id,
-                failure: Box::new(failure),
-                failover: outlook,
-            }),
+            SessionInternalMsg::Input(Input::ModelFailed { id, failure: Box::new(failure), failover }),
         );
         InFlightTask::Call(CancellationToken::new())
     }
@@ -209,12 +205,12 @@ impl TaskSpawner {
         }
         let class = turn.tool_class(id.call).unwrap_or(ToolClass::Files);
         let (wiring, session) = (Arc::clone(&self.wiring), self.session.clone());
-        let published = StreamPublisher::new(&self.wiring.hub, self.id, id);
+        let publisher = StreamPublisher::new(&self.wiring.hub, self.id, id);
         let panic_guard = self.report_panic();
         InFlightTask::Wait(self.tasks.spawn(async move {
             let _panic_guard = panic_guard;
             let message = if id.call.is_model_call() {
-                match lease_wait::wait_for_lease(&wiring, &candidates, &published, None).await {
+                match lease_wait::wait_for_lease(&wiring, &candidates, &publisher, None).await {
                     Ok(lease) => SessionInternalMsg::Leased(
                         Input::Leased { id, model: lease.admission.model().clone() },
                         lease,
@@ -244,9 +240,9 @@ impl TaskSpawner {
         // On one thread, the ready tasks run during one yield. On several threads they run elsewhere, so more yields
         // give them time.
         let is_alone = Handle::current().runtime_flavor() == RuntimeFlavor::CurrentThread;
-        let turns = if is_alone { 1 } else { YIELDS_WITH_OTHER_THREADS };
+        let yields = if is_alone { 1 } else { YIELDS_WITH_OTHER_THREADS };
         self.tasks.spawn(async move {
-            for _ in 0..turns {
+            for _ in 0..yields {
                 tokio::task::yield_now().await;
             }
             send(&session, SessionInternalMsg::BatchReady);

@@ -82,22 +82,22 @@ impl TaskSpawner {
     ) -> InFlightTask {
         let cancel = CancellationToken::new();
         let guard = LostGuard::new(self.session.clone(), id);
-        let Some(mut called) = self.tool_call_task(turn, tools, id, cancel.clone()) else {
+        let Some(mut call_task) = self.tool_call_task(turn, tools, id, cancel.clone()) else {
             return InFlightTask::Call(cancel);
         };
-        let span = called.span.clone();
-        let permit = permit.begin(Arc::clone(&called.name));
+        let span = call_task.span.clone();
+        let permit = permit.begin(Arc::clone(&call_task.name));
         let task = async move {
-            let made = AssertUnwindSafe(called.execute()).catch_unwind().await;
-            let found = if let Ok(end) = made {
+            let result = AssertUnwindSafe(call_task.execute()).catch_unwind().await;
+            let outcome = if let Ok(end) = result {
                 permit.finish();
                 AttachOutcome::Ended(end)
             } else {
                 // After a panic the work that it began may continue without it.
                 drop(permit);
-                called.attach(Boot::Same).await
+                call_task.attach(Boot::Same).await
             };
-            guard.complete(SessionInternalMsg::Input(called.into_input(found).await));
+            guard.complete(SessionInternalMsg::Input(call_task.into_input(outcome).await));
         };
         self.tasks.spawn(task.instrument(span));
         InFlightTask::Call(cancel)
@@ -112,19 +112,20 @@ impl TaskSpawner {
         cancel: CancellationToken,
     ) -> InFlightTask {
         let guard = LostGuard::new(self.session.clone(), id);
-        let Some(mut called) = self.tool_call_task(turn, tools, id, cancel.clone()) else {
+        let Some(mut call_task) = self.tool_call_task(turn, tools, id, cancel.clone()) else {
             return InFlightTask::Call(cancel);
         };
         let executor = Arc::clone(&self.wiring.executor);
         let class = turn.tool_class(id.call).unwrap_or(ToolClass::Processes);
-        let (boot, detached, span) = (turn.boot_of(id.call), turn.is_detached(id.call), called.span.clone());
+        let (boot, detached, span) =
+            (turn.boot_of(id.call), turn.is_detached(id.call), call_task.span.clone());
         let task = async move {
             tracing::debug!(?boot, "taken up again");
-            let found = match detached {
-                true => with_permit(&executor, (id.call.run, class), called.attach(boot)).await,
+            let outcome = match detached {
+                true => with_permit(&executor, (id.call.run, class), call_task.attach(boot)).await,
                 false => AttachOutcome::Unknown,
             };
-            guard.complete(SessionInternalMsg::Input(called.into_input(found).await));
+            guard.complete(SessionInternalMsg::Input(call_task.into_input(outcome).await));
         };
         self.tasks.spawn(task.instrument(span));
         InFlightTask::Call(cancel)
@@ -134,9 +135,9 @@ impl TaskSpawner {
     pub(super) fn delegate(
         &self,
         AttemptId { call, attempt }: AttemptId,
-        ground: DelegationMode,
+        mode: DelegationMode,
     ) -> InFlightTask {
-        if let DelegationMode::Background(end) = ground {
+        if let DelegationMode::Background(end) = mode {
             send(
                 &self.session,
                 SessionInternalMsg::Input(Input::ToolEnded { id: AttemptId { call, attempt }, end }),
@@ -153,10 +154,10 @@ impl TaskSpawner {
         cancel: CancellationToken,
     ) -> Option<ToolCallTask> {
         let (name, text, spec) = turn.tool_call(call)?;
-        let own = ArtifactName { session: self.id, call, attempt };
+        let artifact_name = ArtifactName { session: self.id, call, attempt };
         let executor = Arc::clone(&self.wiring.executor);
-        let artifacts =
-            AttemptArtifacts::new(Arc::clone(&executor.artifacts), own).with_hashes(turn.artifact_hashes());
+        let artifacts = AttemptArtifacts::new(Arc::clone(&executor.artifacts), artifact_name)
+            .with_hashes(turn.artifact_hashes());
         let invocation = Invocation {
             call,
             attempt,
@@ -193,8 +194,8 @@ impl TaskSpawner {
     }
 
     fn progress_reporter(&self, call: CallId, attempt: Attempt) -> ProgressReporter {
-        let published = StreamPublisher::new(&self.wiring.hub, self.id, AttemptId { call, attempt });
-        ProgressReporter::new(move |note| published.publish(|| DeltaBody::Progress(note.into())))
+        let publisher = StreamPublisher::new(&self.wiring.hub, self.id, AttemptId { call, attempt });
+        ProgressReporter::new(move |note| publisher.publish(|| DeltaBody::Progress(note.into())))
     }
 }
 
@@ -224,20 +225,20 @@ impl ToolCallTask {
     /// Asks the tool how an earlier attempt ended. `Unknown` if the tool panics or is missing, or if it does not accept
     /// the arguments any more: an earlier version did, so the call may have begun.
     async fn attach(&mut self, boot: Boot) -> AttachOutcome {
-        let found = async {
+        let outcome = async {
             let call = self.prepare().await.ok()?;
             let limit = call.limit;
-            let found = watchdog::attach(call, self.invocation.clone(), boot);
-            Some(self.executor.with_limit(self.id, limit, found).await)
+            let outcome = watchdog::attach(call, self.invocation.clone(), boot);
+            Some(self.executor.with_limit(self.id, limit, outcome).await)
         };
-        let found = AssertUnwindSafe(found).catch_unwind().await;
-        found.ok().flatten().unwrap_or(AttachOutcome::Unknown)
+        let outcome = AssertUnwindSafe(outcome).catch_unwind().await;
+        outcome.ok().flatten().unwrap_or(AttachOutcome::Unknown)
     }
 
     /// The input for the session.
-    async fn into_input(self, found: AttachOutcome) -> Input {
+    async fn into_input(self, outcome: AttachOutcome) -> Input {
         let AttemptId { call, attempt } = self.id;
-        match found {
+        match outcome {
             // The tool does not know whether the call took effect.
             AttachOutcome::Ended(end) if end.status == CallStatus::InDoubt => {
                 Input::Lost(AttemptId { call, attempt })

@@ -22,7 +22,7 @@ pub(crate) struct EncodedView {
     cursor: RenderCursor,
     /// The buffer before the last group, and that group: messages that must be encoded together. A transient prompt is
     /// added to it.
-    last: (MessageBuffer, Vec<Message>),
+    tail: (MessageBuffer, Vec<Message>),
 }
 
 impl EncodedView {
@@ -54,12 +54,12 @@ impl EncodedView {
             let last = messages.split_off(last_group(&messages));
             encoder.messages(&messages, &mut self.messages);
             self.messages.close();
-            self.last = (self.messages.clone(), last);
-            encoder.messages(&self.last.1, &mut self.messages);
+            self.tail = (self.messages.clone(), last);
+            encoder.messages(&self.tail.1, &mut self.messages);
             self.messages.close();
         }
         let messages = match turn.transient_prompt() {
-            Some(postscript) => self.with_transient_prompt(&postscript, &**encoder),
+            Some(transient) => self.with_transient_prompt(&transient, &**encoder),
             None => self.messages.clone(),
         };
         (head, messages)
@@ -73,11 +73,12 @@ impl EncodedView {
     ) -> MessageBuffer {
         if let Some(partial) = partial {
             let mut messages = self.messages.clone();
-            let behind = [Message::Assistant(Arc::clone(partial)), Message::User(Arc::clone(prompt).into())];
-            encoder.messages(&behind, &mut messages);
+            let appended =
+                [Message::Assistant(Arc::clone(partial)), Message::User(Arc::clone(prompt).into())];
+            encoder.messages(&appended, &mut messages);
             return messages;
         }
-        let (mut messages, mut last) = self.last.clone();
+        let (mut messages, mut last) = self.tail.clone();
         if let Some(Message::User(content) | Message::Tool { content, .. }) = last.last_mut() {
             let note = content.note.as_deref().unwrap_or_default();
             *content = MessageContent { note: Some(format!("{note}\n\n{prompt}").into()), ..content.clone() };

@@ -54,22 +54,15 @@ pub(crate) struct Directory {
 impl Directory {
     /// A directory with the sessions that the checkpoint names. Once their tasks have ended, those whose runs are to be
     /// carried out here are revived.
-    pub(super) fn start(me: ActorRef<SessionsMsg>, foundation: Arc<DirectoryDependencies>) -> Self {
-        let known = foundation.checkpoint.restore();
+    pub(super) fn start(me: ActorRef<SessionsMsg>, dependencies: Arc<DirectoryDependencies>) -> Self {
+        let known = dependencies.checkpoint.restore();
         let (entries, actors) = (BTreeMap::new(), HashMap::new());
-        let mut directory =
-            Self { me, dependencies: foundation, entries, actors, is_suspended: false, scan_timer: None };
-        for (session, (tasks, goes_on, incarnation)) in known {
-            let place = EntryPhase::Ending(Vec::new(), AfterTasksEnd::Revive);
+        let mut directory = Self { me, dependencies, entries, actors, is_suspended: false, scan_timer: None };
+        for (session, (tasks, is_wanted, incarnation)) in known {
+            let phase = EntryPhase::Ending(Vec::new(), AfterTasksEnd::Revive);
             directory.entries.insert(
                 session,
-                SessionEntry {
-                    phase: place,
-                    tasks,
-                    is_wanted: goes_on,
-                    incarnation,
-                    ..SessionEntry::new(None)
-                },
+                SessionEntry { phase, tasks, is_wanted, incarnation, ..SessionEntry::new(None) },
             );
             directory.end_tasks(session, AfterTasksEnd::Revive);
         }
@@ -112,7 +105,7 @@ impl Directory {
     }
 
     /// Delivers a message to a session, and opens it if it is not live. Its runs resume, unless the message is a
-    /// write-only order (`is_without_resume`).
+    /// write-only command (`is_without_resume`).
     pub(super) fn deliver(
         &mut self,
         session: SessionId,
@@ -122,24 +115,24 @@ impl Directory {
         if self.is_suspended {
             return;
         }
-        let goes_on = message.as_ref().is_none_or(|message| !message.is_without_resume());
+        let resumes = message.as_ref().is_none_or(|message| !message.is_without_resume());
         if message.is_none() {
             // The checkpoint kept this request for the case of a crash. From here on the session's own entry there says
             // the same.
             self.dependencies.checkpoint.remove_wanted(session);
         }
         let Some(entry) = self.entries.get_mut(&session) else {
-            let place = EntryPhase::Opening(message.into_iter().collect());
-            let entry = SessionEntry { phase: place, is_wanted: goes_on, ..SessionEntry::new(new) };
+            let phase = EntryPhase::Opening(message.into_iter().collect());
+            let entry = SessionEntry { phase, is_wanted: resumes, ..SessionEntry::new(new) };
             self.entries.insert(session, entry);
             return self.open(session);
         };
         entry.seed = entry.seed.take().or(new);
-        if goes_on && !entry.is_wanted {
+        if resumes && !entry.is_wanted {
             entry.is_wanted = true;
             self.dependencies.checkpoint.record(session, entry);
         }
-        // For a session whose runs are carried out here, a write-only order becomes an ordinary one. Messages for a
+        // For a session whose runs are carried out here, a write-only command becomes an ordinary one. Messages for a
         // session that is not live are converted at its start.
         let is_live = matches!(entry.phase, EntryPhase::Live(_));
         let message = if is_live { message.map(|message| entry.prepare_message(message)) } else { message };
@@ -165,7 +158,7 @@ impl Directory {
             }
             EntryPhase::Quarantined(why) => {
                 let refusal = SubmitError::Quarantined { session, error: why.clone() };
-                refuse(message, &refusal);
+                reject_submission(message, &refusal);
             }
         }
     }
@@ -194,14 +187,14 @@ impl Directory {
 }
 
 /// Sends the reason to a submission; other callers retry when their reply is dropped.
-pub(super) fn refuse(message: Option<SessionMsg>, why: &SubmitError) {
-    if let Some(SessionMsg::Order { reply: InputReply::Submit(caller), .. }) = message {
+pub(super) fn reject_submission(message: Option<SessionMsg>, why: &SubmitError) {
+    if let Some(SessionMsg::Command { reply: InputReply::Submit(caller), .. }) = message {
         caller.send(Err(why.clone()));
     }
 }
 
-pub(super) fn send(supervisor: &ActorRef<SessionsMsg>, said: SessionsInternalMsg) {
-    if supervisor.cast(SessionsMsg::Inner(said)).is_err() {
+pub(super) fn send(supervisor: &ActorRef<SessionsMsg>, message: SessionsInternalMsg) {
+    if supervisor.cast(SessionsMsg::Inner(message)).is_err() {
         tracing::debug!("said to a supervisor of sessions that has gone");
     }
 }

@@ -66,24 +66,25 @@ mod tests {
 
     #[test]
     fn what_is_wanted_stays_wanted_until_a_directory_hears_of_it() {
-        let (roster, session) = (DirectoryCheckpoint::default(), SessionId::from_bits(1));
-        let wanted =
-            |roster: &DirectoryCheckpoint| roster.restore().get(&session).map(|(_, goes_on, _)| *goes_on);
-        let forgotten = |entry: &SessionEntry| {
-            roster.record(session, entry);
-            roster.forget(session);
+        let (checkpoint, session) = (DirectoryCheckpoint::default(), SessionId::from_bits(1));
+        let wanted = |checkpoint: &DirectoryCheckpoint| {
+            checkpoint.restore().get(&session).map(|(_, is_wanted, _)| *is_wanted)
         };
-        roster.add_wanted(session);
-        roster.record(session, &SessionEntry::new(None));
-        assert_eq!(wanted(&roster), Some(true), "noted by a directory that has not heard of it");
+        let forgotten = |entry: &SessionEntry| {
+            checkpoint.record(session, entry);
+            checkpoint.forget(session);
+        };
+        checkpoint.add_wanted(session);
+        checkpoint.record(session, &SessionEntry::new(None));
+        assert_eq!(wanted(&checkpoint), Some(true), "noted by a directory that has not heard of it");
         forgotten(&SessionEntry::new(None));
-        assert_eq!(wanted(&roster), None, "it was heard of with the beginning");
-        roster.add_wanted(session);
+        assert_eq!(wanted(&checkpoint), None, "it was heard of with the beginning");
+        checkpoint.add_wanted(session);
         forgotten(&SessionEntry::new(None));
-        assert_eq!(wanted(&roster), Some(true), "forgotten by a directory that has not heard of it");
+        assert_eq!(wanted(&checkpoint), Some(true), "forgotten by a directory that has not heard of it");
         forgotten(&SessionEntry::new(None));
-        roster.add_wanted(session);
-        roster.remove_wanted(session);
-        assert_eq!(wanted(&roster), None);
+        checkpoint.add_wanted(session);
+        checkpoint.remove_wanted(session);
+        assert_eq!(wanted(&checkpoint), None);
     }
 }

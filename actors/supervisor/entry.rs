@@ -25,9 +25,9 @@ pub(super) struct SessionEntry {
     pub(super) crashes: ConsecutiveCrashes<Option<CrashPoint>>,
     pub(super) failed_reads: u32,
     pub(super) seed: Option<Arc<SessionSeed>>,
-    /// Whether its runs are to be carried out here; never reset. Otherwise it is open only for write-only orders.
+    /// Whether its runs are to be carried out here; never reset. Otherwise it is open only for write-only commands.
     pub(super) is_wanted: bool,
-    /// Its actor has a write-only order, and stops after it.
+    /// Its actor has a write-only command, and stops after it.
     pub(super) is_write_only: bool,
     /// The incarnation as which it is open; `None` while it is being opened.
     pub(super) incarnation: Option<Incarnation>,
@@ -58,7 +58,7 @@ pub(super) enum EntryPhase {
 pub(super) enum AfterTasksEnd {
     /// Open it again if it is wanted or messages wait.
     Revive,
-    /// Open it again only if messages wait, or if it became wanted during a write-only order.
+    /// Open it again only if messages wait, or if it became wanted during a write-only command.
     ReviveIfWanted,
     /// Force-fail its runs: it keeps crashing.
     ForceFail,
@@ -122,7 +122,7 @@ impl SessionEntry {
         }
     }
 
-    /// The message for its actor: a write-only order to a wanted session does not suspend it.
+    /// The message for its actor: a write-only command to a wanted session does not suspend it.
     pub(super) fn prepare_message(&mut self, message: SessionMsg) -> SessionMsg {
         if self.is_wanted {
             return message.with_resume();
@@ -135,7 +135,7 @@ impl SessionEntry {
     pub(super) const fn is_done(&self) -> bool {
         let EntryPhase::Ending(waiting, next) = &self.phase else { return false };
         let is_finished = match next {
-            // A session that became wanted during a write-only order is kept.
+            // A session that became wanted during a write-only command is kept.
             AfterTasksEnd::ReviveIfWanted => !(self.is_wanted && self.is_write_only),
             AfterTasksEnd::Revive => !self.is_wanted,
             AfterTasksEnd::ForceFail => false,

@@ -22,13 +22,13 @@ const RECORDS_PER_READ: usize = 64;
 pub(super) async fn force_fail_runs(
     journal: &dyn Journal,
     wiring: &SessionDependencies,
-    (session, only): (SessionId, Option<RunId>),
+    (session, only_run): (SessionId, Option<RunId>),
     cause: OutcomeCause,
     opening: impl Future<Output = WriteResult<OpenedSession>> + Send,
 ) -> Result<Incarnation, OpenSessionError> {
     // Fenced before anything is read: pending writes of the old incarnation are durable by then, or never will be.
     let OpenedSession { incarnation, last, .. } = opening.await??;
-    let runs = open_runs(journal, session, last, only).await.map_err(OpenSessionError::Read)?;
+    let runs = open_runs(journal, session, last, only_run).await.map_err(OpenSessionError::Read)?;
     if runs.is_empty() {
         return Ok(incarnation);
     }
@@ -39,12 +39,12 @@ pub(super) async fn force_fail_runs(
     let ends = ForcedEnds { session, fence: incarnation, last, now, ended };
     let append = ends.decide(runs);
     let notified: Vec<SessionId> = append.deliver.iter().map(|(session, _)| *session).collect();
-    let bare = Append { ledger: LedgerChange::default(), ..append.clone() };
+    let without_ledger = Append { ledger: LedgerChange::default(), ..append.clone() };
     let mut stored = persistence::append(&wiring.persistence, append).await?;
     // An unreadable account, its own or an ancestor's, must not keep the runs from ending.
     if let Err(WriteRefusal::Malformed(error)) = &stored {
         tracing::error!(%session, error, "the accounts of its runs are left as they are");
-        stored = persistence::append(&wiring.persistence, bare).await?;
+        stored = persistence::append(&wiring.persistence, without_ledger).await?;
     }
     wiring.hub.publish_records(session, last + 1, &stored?);
     ids.into_iter().for_each(|run| wiring.executor.abandon(run));
@@ -58,16 +58,16 @@ async fn open_runs(
     journal: &dyn Journal,
     session: SessionId,
     last: Seq,
-    only: Option<RunId>,
+    only_run: Option<RunId>,
 ) -> Result<Vec<OpenRun>, ReadError> {
     let all = journal.rows().open_runs().await?;
     let mut runs = Vec::new();
-    for row in all.iter().filter(|row| row.session == session && only.is_none_or(|only| row.id == only)) {
+    for row in all.iter().filter(|row| row.session == session && only_run.is_none_or(|run| row.id == run)) {
         let is_subagent = |other: &&RunRow| other.parent.is_some_and(|parent| parent.call.run == row.id);
         let subagents: Vec<&RunRow> = all.iter().filter(is_subagent).collect();
         let accounts: Vec<AccountId> = subagents.iter().map(|subagent| subagent.account).collect();
         let reserved = match read_accounts(journal, row.account, &accounts).await? {
-            Some((own, subagents)) => own_reservation(&own, &subagents),
+            Some((account, subagents)) => own_reservation(&account, &subagents),
             None => Amounts::default(),
         };
         let child = |row: &&RunRow| SubagentRef { session: row.session, run: row.id };
@@ -88,11 +88,11 @@ async fn counts(journal: &dyn Journal, row: &RunRow, last: Seq) -> Result<RunCou
         match journal.records(row.session, from, max).await {
             Ok(records) if records.is_empty() => break,
             Ok(records) => {
-                let own = records
+                let bodies = records
                     .iter()
                     .map(|stored| &stored.record.body)
                     .filter(|body| body.run() == Some(row.id));
-                own.for_each(|body| counts.take(body));
+                bodies.for_each(|body| counts.take(body));
                 (from, max) = (from + records.len() as u64, RECORDS_PER_READ);
             }
             Err(ReadError::Record { seq, .. }) if seq > from => {
@@ -119,16 +119,16 @@ async fn active_ms(journal: &dyn Journal, session: SessionId, last: Seq) -> Resu
 /// own cannot be read.
 async fn read_accounts(
     journal: &dyn Journal,
-    own: AccountId,
+    account: AccountId,
     subagents: &[AccountId],
 ) -> Result<Option<(BudgetAccount, Vec<BudgetAccount>)>, ReadError> {
-    let mut before = read_account(journal, own).await?;
+    let mut before = read_account(journal, account).await?;
     while let Some(known) = before {
         let mut accounts = Vec::new();
         for subagent in subagents {
             accounts.extend(read_account(journal, *subagent).await?);
         }
-        before = read_account(journal, own).await?;
+        before = read_account(journal, account).await?;
         if before == Some(known) {
             return Ok(Some((known, accounts)));
         }

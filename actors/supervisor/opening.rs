@@ -61,10 +61,10 @@ pub(crate) type RecoveredSession = (ReplayedSession, Incarnation, bool);
 impl Directory {
     /// Takes the session over and reads its journal in a task, which reports `Opened`.
     pub(super) fn open(&mut self, session: SessionId) {
-        let (foundation, me) = (Arc::clone(&self.dependencies), self.me.clone());
+        let (dependencies, me) = (Arc::clone(&self.dependencies), self.me.clone());
         let opening = self.take_over(session);
         tokio::spawn(async move {
-            let opened = open_session(&*foundation.journal, session, opening).await;
+            let opened = open_session(&*dependencies.journal, session, opening).await;
             send(&me, SessionsInternalMsg::Opened(session, Box::new(opened)));
         });
     }
@@ -120,19 +120,23 @@ impl Directory {
     }
 
     /// Starts the session's next actor, unless it crashed too often at its current step.
-    async fn start_actor(&mut self, session: SessionId, (dormant, incarnation, is_rung): RecoveredSession) {
+    async fn start_actor(
+        &mut self,
+        session: SessionId,
+        (replayed, incarnation, has_inbox): RecoveredSession,
+    ) {
         let Some(entry) = self.entries.get_mut(&session) else { return };
         entry.failed_reads = 0;
         entry.incarnation = Some(incarnation);
-        let is_nowhere = dormant.is_new() && entry.seed.is_none();
+        let is_nowhere = replayed.is_new() && entry.seed.is_none();
         // The session was removed after the lookup: dropped replies make the callers look it up again.
         if is_nowhere && !entry.phase.take_waiting().is_empty() {
             return self.forget(session);
         }
         if let Some(error) = entry.last_crash.take() {
-            let standing = dormant.crash_point();
-            if entry.crashes.count(standing) >= MAX_CRASHES_AT_ONE_STEP {
-                let run = standing.map(|standing| standing.run);
+            let crash_point = replayed.crash_point();
+            if entry.crashes.count(crash_point) >= MAX_CRASHES_AT_ONE_STEP {
+                let run = crash_point.map(|crash_point| crash_point.run);
                 let then = if run.is_some() { AfterForceFail::Resume } else { AfterForceFail::Forget };
                 return self.force_fail(session, run, OutcomeCause::CrashLoop { error }, then);
             }
@@ -142,7 +146,7 @@ impl Directory {
             entry.phase.take_waiting().into_iter().map(|message| entry.prepare_message(message)).collect();
         let boot = self.dependencies.boot.clone();
         let first = match &entry.seed {
-            Some(new) if dormant.is_new() => Input::Opened(SessionOpened {
+            Some(new) if replayed.is_new() => Input::Opened(SessionOpened {
                 key: Arc::clone(&new.key),
                 prompt: Arc::clone(&new.prompt),
                 incarnation,
@@ -153,15 +157,7 @@ impl Directory {
         entry.tasks = CallTasks::default();
         self.dependencies.checkpoint.record(session, entry);
         let (wiring, tasks) = (Arc::clone(&self.dependencies.wiring), entry.tasks.clone());
-        let arguments = SessionArguments {
-            id: session,
-            wiring,
-            replayed: dormant,
-            first,
-            tasks,
-            has_inbox: is_rung,
-            waiting,
-        };
+        let arguments = SessionArguments { id: session, wiring, replayed, first, tasks, has_inbox, waiting };
         match Actor::spawn_linked(None, SessionActor, arguments, self.me.get_cell()).await {
             Ok((actor, _)) => {
                 self.actors.insert(actor.get_id(), session);
@@ -187,30 +183,30 @@ pub(super) async fn open_session(
         return Err(OpenSessionError::Unreadable(why));
     }
     let folded = AssertUnwindSafe(fold(journal, session)).catch_unwind().await;
-    let dormant = folded.unwrap_or_else(|_| {
+    let replayed = folded.unwrap_or_else(|_| {
         Err(OpenSessionError::Unreadable("reading its journal makes this program panic".into()))
     })?;
-    if dormant.last_seq() != opened.last {
-        let (read, last) = (dormant.last_seq(), opened.last);
+    if replayed.last_seq() != opened.last {
+        let (read, last) = (replayed.last_seq(), opened.last);
         return Err(OpenSessionError::Unreadable(format!("its journal has {read} records of {last}")));
     }
-    check_account(journal, &dormant).await?;
-    Ok((dormant, opened.incarnation, !opened.inbox.is_empty()))
+    check_account(journal, &replayed).await?;
+    Ok((replayed, opened.incarnation, !opened.inbox.is_empty()))
 }
 
 /// Checks that the account of the current run can be read: without it no spend could be booked.
-async fn check_account(journal: &dyn Journal, dormant: &ReplayedSession) -> Result<(), OpenSessionError> {
-    let Some(standing) = dormant.crash_point() else { return Ok(()) };
-    match journal.rows().account(standing.run.into()).await {
+async fn check_account(journal: &dyn Journal, replayed: &ReplayedSession) -> Result<(), OpenSessionError> {
+    let Some(crash_point) = replayed.crash_point() else { return Ok(()) };
+    match journal.rows().account(crash_point.run.into()).await {
         Err(error @ ReadError::Row { .. }) => Err(OpenSessionError::Unreadable(error.to_string())),
         Err(error @ (ReadError::Unavailable(_) | ReadError::Record { .. })) => Err(error.into()),
-        Ok(None) => Err(OpenSessionError::Unreadable(format!("run {} has no account", standing.run))),
+        Ok(None) => Err(OpenSessionError::Unreadable(format!("run {} has no account", crash_point.run))),
         Ok(Some(_)) => Ok(()),
     }
 }
 
 async fn fold(journal: &dyn Journal, session: SessionId) -> Result<ReplayedSession, OpenSessionError> {
-    let mut dormant = ReplayedSession::empty(session);
-    replay(journal, session, 1, |_, record| dormant.fold(&record)).await?;
-    Ok(dormant)
+    let mut replayed = ReplayedSession::empty(session);
+    replay(journal, session, 1, |_, record| replayed.fold(&record)).await?;
+    Ok(replayed)
 }

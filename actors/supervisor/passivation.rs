@@ -80,12 +80,8 @@ impl Directory {
     pub(super) fn forget(&mut self, session: SessionId) {
         let Some(entry) = self.entries.get_mut(&session) else { return };
         let incarnation = entry.incarnation;
-        let (goes_on, waiting) = (entry.is_wanted, entry.phase.take_waiting());
-        *entry = SessionEntry {
-            phase: EntryPhase::Closing(waiting),
-            is_wanted: goes_on,
-            ..SessionEntry::new(None)
-        };
+        let (is_wanted, waiting) = (entry.is_wanted, entry.phase.take_waiting());
+        *entry = SessionEntry { phase: EntryPhase::Closing(waiting), is_wanted, ..SessionEntry::new(None) };
         entry.incarnation = incarnation;
         let (wiring, me) = (Arc::clone(&self.dependencies.wiring), self.me.clone());
         // An opening was under way, perhaps of an earlier directory: its write is queued before this one, or never
@@ -143,16 +139,16 @@ async fn close(
 /// Asks a live session to stop if it is idle.
 fn request_passivation(me: &ActorRef<SessionsMsg>, session: SessionId, entry: &mut SessionEntry) {
     let EntryPhase::Live(actor) = &entry.phase else { return };
-    let (stays, staying) = oneshot::channel();
+    let (declined, on_decline) = oneshot::channel();
     // The supervision event of a crashed actor is on its way.
-    if actor.cast(SessionMsg::Passivate(stays.into())).is_err() {
+    if actor.cast(SessionMsg::Passivate(declined.into())).is_err() {
         return;
     }
     let (me, actor) = (me.clone(), actor.clone());
     let id = actor.get_id();
     entry.phase = EntryPhase::Passivating(actor, Vec::new());
     tokio::spawn(async move {
-        if staying.await.is_ok() {
+        if on_decline.await.is_ok() {
             send(&me, SessionsInternalMsg::PassivationDeclined(session, id));
         }
     });

@@ -74,7 +74,7 @@ impl Actor for ProviderSupervisor {
                 }
             }
             ProvidersMsg::Exchanged => state.reconcile(&me).await,
-            ProvidersMsg::Inspect(look) => return look.run(state),
+            ProvidersMsg::Inspect(inspection) => return inspection.run(state),
         }
         Ok(())
     }
@@ -85,14 +85,14 @@ impl Actor for ProviderSupervisor {
         event: SupervisionEvent,
         state: &mut ProviderSupervisorState,
     ) -> Result<(), ActorProcessingErr> {
-        let (who, error) = match event {
+        let (id, error) = match event {
             SupervisionEvent::ActorFailed(cell, error) => (cell.get_id(), error.to_string()),
             SupervisionEvent::ActorTerminated(cell, _, why) => {
                 (cell.get_id(), why.unwrap_or_else(|| "it stopped".into()))
             }
             SupervisionEvent::ActorStarted(_) | SupervisionEvent::ProcessGroupChanged(_) => return Ok(()),
         };
-        if let Some(name) = state.name_of(who)
+        if let Some(name) = state.name_of(id)
             && state.may_restart(&name, &error)
         {
             state.start(&me, &name).await;
@@ -121,9 +121,9 @@ impl ProviderSupervisorState {
         }
     }
 
-    fn name_of(&self, who: ActorId) -> Option<Arc<str>> {
-        let is = |child: &ProviderChild| child.actor.as_ref().is_some_and(|actor| actor.get_id() == who);
-        self.children.iter().find(|(_, child)| is(child)).map(|(name, _)| Arc::clone(name))
+    fn name_of(&self, id: ActorId) -> Option<Arc<str>> {
+        let is_child = |child: &ProviderChild| child.actor.as_ref().is_some_and(|actor| actor.get_id() == id);
+        self.children.iter().find(|(_, child)| is_child(child)).map(|(name, _)| Arc::clone(name))
     }
 
     /// Counts a crash. Returns true if the actor may be restarted.
@@ -161,10 +161,10 @@ impl ProviderSupervisorState {
 
     /// The restarts of each child.
     pub(crate) fn child_statuses(&self) -> Vec<ChildStatus> {
-        let part = |(name, child): (&Arc<str>, &ProviderChild)| ChildStatus {
+        let status = |(name, child): (&Arc<str>, &ProviderChild)| ChildStatus {
             name: format!("Provider {name}"),
             restarts: child.restarts,
         };
-        self.children.iter().map(part).collect()
+        self.children.iter().map(status).collect()
     }
 }

@@ -79,10 +79,10 @@ impl ChildKind {
     async fn start(
         self,
         root: ActorCell,
-        foundation: &Arc<DirectoryDependencies>,
-        doors: &RuntimeHandles,
+        dependencies: &Arc<DirectoryDependencies>,
+        handles: &RuntimeHandles,
     ) -> Result<ActorId, SpawnErr> {
-        let wiring = &doors.wiring;
+        let wiring = &handles.wiring;
         Ok(match self {
             Self::Providers => {
                 let arguments = (Arc::clone(&wiring.leases), Arc::clone(&wiring.clock));
@@ -104,9 +104,9 @@ impl ChildKind {
                 actor.get_id()
             }
             Self::Sessions => {
-                let arguments = Arc::clone(foundation);
+                let arguments = Arc::clone(dependencies);
                 let (actor, _) = Actor::spawn_linked(None, SessionSupervisor, arguments, root).await?;
-                doors.sessions.set_running(actor.clone());
+                handles.sessions.set_running(actor.clone());
                 actor.get_id()
             }
         })
@@ -125,9 +125,9 @@ impl Actor for Root {
     ) -> Result<RootState, ActorProcessingErr> {
         let cell = me.get_cell();
         let journal: Arc<dyn Journal> = Arc::clone(&parts.journal);
-        let writing = Arc::new(CommitMonitor::new(Arc::clone(&parts.clock), Arc::clone(&journal)));
+        let commit_monitor = Arc::new(CommitMonitor::new(Arc::clone(&parts.clock), Arc::clone(&journal)));
         let handlers = HandlerWatch::new(Arc::clone(&parts.clock));
-        let arguments = (Arc::clone(&journal), Arc::clone(&writing), Arc::clone(&handlers));
+        let arguments = (Arc::clone(&journal), Arc::clone(&commit_monitor), Arc::clone(&handlers));
         let (persistence, _) = Actor::spawn_linked(None, PersistenceActor, arguments, cell.clone()).await?;
         let wiring = Arc::new(SessionDependencies {
             persistence: persistence.clone(),
@@ -138,50 +138,44 @@ impl Actor for Root {
             compressor: Arc::new(CompressorHandle::new(parts.summaries)),
             leases: Arc::new(Leases::new(parts.providers, parts.breakers)),
             hub: Arc::new(Hub::default()),
-            commit_monitor: writing,
+            commit_monitor,
             clock: parts.clock,
             handlers,
         });
-        let roster = Arc::<DirectoryCheckpoint>::default();
-        let foundation = Arc::new(DirectoryDependencies {
+        let checkpoint = Arc::<DirectoryCheckpoint>::default();
+        let dependencies = Arc::new(DirectoryDependencies {
             journal: parts.journal,
             wiring: Arc::clone(&wiring),
             boot: parts.boot,
             idle: parts.idle,
-            checkpoint: Arc::clone(&roster),
+            checkpoint: Arc::clone(&checkpoint),
         });
         let admission = Arc::new(Semaphore::new(parts.submissions));
         let sessions = Arc::clone(&wiring.sessions);
-        let doors = RuntimeHandles { sessions, checkpoint: roster, wiring, admission };
+        let handles = RuntimeHandles { sessions, checkpoint, wiring, admission };
         let mut children = Vec::new();
-        for part in ChildKind::ALL {
-            let id = part.start(cell.clone(), &foundation, &doors).await?;
+        for kind in ChildKind::ALL {
+            let id = kind.start(cell.clone(), &dependencies, &handles).await?;
             children.push(SupervisedChild {
-                kind: part,
+                kind,
                 id,
                 restart_history: RestartHistory::default(),
                 restarts: 0,
             });
         }
-        if parts.handles.send(doors.clone()).is_err() {
+        if parts.handles.send(handles.clone()).is_err() {
             return Err("the caller that starts the runtime has gone".into());
         }
-        Ok(RootState {
-            dependencies: foundation,
-            handles: doors,
-            persistence,
-            children,
-            terminated: parts.terminated,
-        })
+        Ok(RootState { dependencies, handles, persistence, children, terminated: parts.terminated })
     }
 
     async fn handle(
         &self,
         _me: ActorRef<RootMsg>,
-        RootMsg::Inspect(look): RootMsg,
+        RootMsg::Inspect(inspection): RootMsg,
         state: &mut RootState,
     ) -> Result<(), ActorProcessingErr> {
-        look.run(state)
+        inspection.run(state)
     }
 
     async fn handle_supervisor_evt(
@@ -190,14 +184,14 @@ impl Actor for Root {
         event: SupervisionEvent,
         state: &mut RootState,
     ) -> Result<(), ActorProcessingErr> {
-        let (who, error) = match event {
+        let (id, error) = match event {
             SupervisionEvent::ActorFailed(cell, error) => (cell.get_id(), error),
             SupervisionEvent::ActorTerminated(cell, _, why) => {
                 (cell.get_id(), why.unwrap_or_else(|| "it stopped".into()).into())
             }
             SupervisionEvent::ActorStarted(_) | SupervisionEvent::ProcessGroupChanged(_) => return Ok(()),
         };
-        if let Err(reason) = state.on_child_end(&me, who, error).await {
+        if let Err(reason) = state.on_child_end(&me, id, error).await {
             tracing::error!(%reason, "the runtime ends");
             state.publish_end(reason);
             me.stop(None);
@@ -220,17 +214,17 @@ impl RootState {
     async fn on_child_end(
         &mut self,
         me: &ActorRef<RootMsg>,
-        who: ActorId,
+        id: ActorId,
         error: ActorProcessingErr,
     ) -> Result<(), RuntimeEnd> {
         if let Some(store) = store_failure(&error) {
             return Err(store);
         }
-        if who == self.persistence.get_id() {
+        if id == self.persistence.get_id() {
             return Err(RuntimeEnd::Actor { name: "Persistence", error: error.to_string() });
         }
         let clock = Arc::clone(&self.handles.wiring.clock);
-        let Some(child) = self.children.iter_mut().find(|child| child.id == who) else { return Ok(()) };
+        let Some(child) = self.children.iter_mut().find(|child| child.id == id) else { return Ok(()) };
         let (name, mut error) = (child.kind.name(), error.to_string());
         loop {
             if child.restart_history.count(clock.monotonic_ms(), CHILD_RESTARTS) == RestartDecision::GiveUp {
@@ -261,10 +255,10 @@ impl RootState {
 
     /// Publishes the reason, unless there is one already, and wakes all waiters.
     fn publish_end(&self, reason: RuntimeEnd) {
-        self.terminated.send_if_modified(|said| {
-            let first = said.is_none();
-            said.get_or_insert(reason);
-            first
+        self.terminated.send_if_modified(|end| {
+            let is_first = end.is_none();
+            end.get_or_insert(reason);
+            is_first
         });
         let wiring = &self.handles.wiring;
         self.handles.sessions.close();

@@ -11,7 +11,7 @@ use crate::{
     port::JournalError,
     session::SubmitError,
     supervisor::{
-        directory::{Directory, refuse, send},
+        directory::{Directory, reject_submission, send},
         entry::{AfterForceFail, AfterTasksEnd, EntryPhase, SessionEntry},
         force_fail::force_fail_runs,
         opening::OpenSessionError,
@@ -110,13 +110,13 @@ impl Directory {
         tracing::error!(%session, %cause, "the session's runs are ended");
         let Some(entry) = self.entries.get_mut(&session) else { return };
         entry.phase = EntryPhase::ForceFailing(entry.phase.take_waiting(), then);
-        let (foundation, me) = (Arc::clone(&self.dependencies), self.me.clone());
+        let (dependencies, me) = (Arc::clone(&self.dependencies), self.me.clone());
         let opening = self.take_over(session);
         tokio::spawn(async move {
-            let buried =
-                force_fail_runs(&*foundation.journal, &foundation.wiring, (session, run), cause, opening)
+            let result =
+                force_fail_runs(&*dependencies.journal, &dependencies.wiring, (session, run), cause, opening)
                     .await;
-            send(&me, SessionsInternalMsg::ForceFailed(session, buried));
+            send(&me, SessionsInternalMsg::ForceFailed(session, result));
         });
     }
 
@@ -124,9 +124,9 @@ impl Directory {
     pub(super) fn on_force_failed(
         &mut self,
         session: SessionId,
-        buried: Result<Incarnation, OpenSessionError>,
+        result: Result<Incarnation, OpenSessionError>,
     ) -> Result<(), ActorProcessingErr> {
-        let incarnation = match buried {
+        let incarnation = match result {
             Ok(incarnation) => Some(incarnation),
             Err(OpenSessionError::Write(_)) => return Ok(()),
             Err(OpenSessionError::Read(error)) => return Err(error.into()),
@@ -147,7 +147,7 @@ impl Directory {
             AfterForceFail::Forget => {
                 self.forget(session);
                 let why = SubmitError::CrashLooping(session);
-                waiting.into_iter().for_each(|message| refuse(Some(message), &why));
+                waiting.into_iter().for_each(|message| reject_submission(Some(message), &why));
             }
             AfterForceFail::Reply(reply) => {
                 if waiting.is_empty() && !entry.is_wanted {
@@ -163,7 +163,7 @@ impl Directory {
             AfterForceFail::Quarantine(why) => {
                 let refusal = SubmitError::Quarantined { session, error: why.clone() };
                 entry.phase = EntryPhase::Quarantined(why);
-                waiting.into_iter().for_each(|message| refuse(Some(message), &refusal));
+                waiting.into_iter().for_each(|message| reject_submission(Some(message), &refusal));
             }
         }
         Ok(())

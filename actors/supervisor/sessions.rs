@@ -79,9 +79,9 @@ impl Actor for SessionSupervisor {
     async fn pre_start(
         &self,
         me: ActorRef<SessionsMsg>,
-        foundation: Arc<DirectoryDependencies>,
+        dependencies: Arc<DirectoryDependencies>,
     ) -> Result<Directory, ActorProcessingErr> {
-        Ok(Directory::start(me, foundation))
+        Ok(Directory::start(me, dependencies))
     }
 
     async fn handle(
@@ -103,14 +103,14 @@ impl Actor for SessionSupervisor {
                 directory.force_fail_run(session, run, error, reply);
             }
             SessionsMsg::Suspend(reply) => directory.suspend(reply),
-            SessionsMsg::Inspect(look) => look.run(directory)?,
+            SessionsMsg::Inspect(inspection) => inspection.run(directory)?,
             SessionsMsg::Inner(SessionsInternalMsg::Opened(session, opened)) => {
                 directory.on_opened(session, *opened).await?;
             }
             SessionsMsg::Inner(SessionsInternalMsg::RetryRead(session)) => directory.open(session),
             SessionsMsg::Inner(SessionsInternalMsg::TasksEnded(session)) => directory.on_tasks_end(session),
-            SessionsMsg::Inner(SessionsInternalMsg::ForceFailed(session, buried)) => {
-                directory.on_force_failed(session, buried)?;
+            SessionsMsg::Inner(SessionsInternalMsg::ForceFailed(session, result)) => {
+                directory.on_force_failed(session, result)?;
             }
             SessionsMsg::Inner(SessionsInternalMsg::ScanIdle) => directory.scan_idle(),
             SessionsMsg::Inner(SessionsInternalMsg::PassivationDeclined(session, actor)) => {

@@ -32,12 +32,12 @@ impl<M: Message> Default for StableActorRef<M> {
 impl<M: Message> StableActorRef<M> {
     /// Sends a message to the actor, now or after its next start.
     pub(crate) fn cast(&self, message: M) -> Result<(), ActorGone> {
-        let mut place = self.lock();
-        match &mut *place {
+        let mut target = self.lock();
+        match &mut *target {
             RefTarget::Running(actor) => match actor.cast(message) {
                 Ok(()) => Ok(()),
                 Err(MessagingErr::SendErr(message)) => {
-                    *place = RefTarget::Restarting(vec![message]);
+                    *target = RefTarget::Restarting(vec![message]);
                     Ok(())
                 }
                 Err(_) => Err(ActorGone),
@@ -52,12 +52,12 @@ impl<M: Message> StableActorRef<M> {
 
     /// The actor runs (again): sends it the waiting messages.
     pub(crate) fn set_running(&self, actor: ActorRef<M>) {
-        let mut place = self.lock();
-        let waiting = match std::mem::replace(&mut *place, RefTarget::Running(actor)) {
+        let mut target = self.lock();
+        let waiting = match std::mem::replace(&mut *target, RefTarget::Running(actor)) {
             RefTarget::Restarting(waiting) => waiting,
             RefTarget::Running(_) | RefTarget::Closed => Vec::new(),
         };
-        drop(place);
+        drop(target);
         for message in waiting {
             if self.cast(message).is_err() {
                 tracing::debug!("a message for a part that is gone");

@@ -100,7 +100,7 @@ fn step_by_step(test: impl Future<Output = ()>) {
     builder.enable_time().start_paused(true).event_interval(1).build().unwrap().block_on(test);
 }
 
-/// Runs `meanwhile` at each round of the scheduler, from before a write-only order until all its work is done. Each
+/// Runs `meanwhile` at each round of the scheduler, from before a write-only command until all its work is done. Each
 /// time a new runtime is used, to which `check` is applied.
 fn in_every_round<O, M, C>(parked: bool, order: O, meanwhile: M, check: C)
 where

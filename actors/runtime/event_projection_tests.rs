@@ -42,17 +42,17 @@ fn line((run, body): &RunEvent) -> String {
     format!("{}{what}{other}", body.name())
 }
 
-fn told(narration: &mut EventProjection, body: Body) -> String {
-    let told = narration.project(&Record { at: Timestamp(0), active_ms: 0, body });
-    told.iter().map(line).collect::<Vec<_>>().join(", ")
+fn projected(projection: &mut EventProjection, body: Body) -> String {
+    let projected = projection.project(&Record { at: Timestamp(0), active_ms: 0, body });
+    projected.iter().map(line).collect::<Vec<_>>().join(", ")
 }
 
 #[track_caller]
 fn check(steps: Vec<(Body, &str)>) {
-    let mut narration = EventProjection::default();
+    let mut projection = EventProjection::default();
     for (body, expect) in steps {
         let kind = body.kind().name();
-        assert_eq!(told(&mut narration, body), expect, "{kind}");
+        assert_eq!(projected(&mut projection, body), expect, "{kind}");
     }
 }
 
@@ -209,13 +209,13 @@ fn a_queued_run_starts_when_the_one_before_has_ended() {
 
 #[test]
 fn what_is_not_durable_is_told_from_the_beginning_of_the_attempt_under_way() {
-    let mut narration = EventProjection::default();
+    let mut projection = EventProjection::default();
     for body in [accepted(1), asked(1), failed(Some(9)), asked(2)] {
-        told(&mut narration, body);
+        projected(&mut projection, body);
     }
     let mut check = |attempt, piece, expect: Option<&str>| {
-        let told = narration.project_delta(&HubDelta { call: MODEL, attempt, body: piece });
-        assert_eq!(told.as_ref().map(line).as_deref(), expect);
+        let projected = projection.project_delta(&HubDelta { call: MODEL, attempt, body: piece });
+        assert_eq!(projected.as_ref().map(line).as_deref(), expect);
     };
     let text = |at, delta: &str| DeltaBody::Text { at, delta: delta.into() };
     check(1, text(0, "old"), None);
@@ -228,21 +228,21 @@ fn what_is_not_durable_is_told_from_the_beginning_of_the_attempt_under_way() {
     check(2, streamed(), Some("tool_call.streamed 2 Look {}"));
     check(2, text(9, "gap"), None);
     check(2, text(12, "on"), None);
-    told(&mut narration, failed(Some(9)));
+    projected(&mut projection, failed(Some(9)));
     let waits = HubDelta {
         call: MODEL,
         attempt: 3,
         body: DeltaBody::Waiting { reason: "limits", until: Some(Timestamp(7)) },
     };
-    let told_of_it = narration.project_delta(&waits).as_ref().map(line);
+    let told_of_it = projection.project_delta(&waits).as_ref().map(line);
     assert_eq!(told_of_it.as_deref(), Some("status waiting limits 7"));
-    told(&mut narration, asked(3));
-    told(&mut narration, answered(1));
-    told(&mut narration, started(1, 1));
+    projected(&mut projection, asked(3));
+    projected(&mut projection, answered(1));
+    projected(&mut projection, started(1, 1));
     let mut check = |call, attempt, expect: Option<&str>| {
         let piece = DeltaBody::Progress("half".into());
-        let told = narration.project_delta(&HubDelta { call, attempt, body: piece });
-        assert_eq!(told.as_ref().map(line).as_deref(), expect);
+        let projected = projection.project_delta(&HubDelta { call, attempt, body: piece });
+        assert_eq!(projected.as_ref().map(line).as_deref(), expect);
     };
     check(tool(1), 1, Some("tool.progress 1 half"));
     check(tool(1), 2, None);
