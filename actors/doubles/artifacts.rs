@@ -25,9 +25,9 @@ pub struct MemoryArtifacts {
 }
 
 impl MemoryArtifacts {
-    /// A store in which an artifact that grows beyond `room` bytes fails as on a full disk.
-    pub fn full_after(room: usize) -> Self {
-        Self { capacity: Some(room), ..Self::default() }
+    /// A store in which an artifact that grows beyond `capacity` bytes fails as on a full disk.
+    pub fn full_after(capacity: usize) -> Self {
+        Self { capacity: Some(capacity), ..Self::default() }
     }
 
     /// All finished artifacts.
@@ -38,8 +38,8 @@ impl MemoryArtifacts {
 
 impl Artifacts for MemoryArtifacts {
     fn create(&self, name: ArtifactName) -> BoxFuture<'static, Result<Box<dyn ArtifactSink>, ArtifactError>> {
-        let keeper = MemoryArtifactSink { store: self.clone(), name, bytes: Vec::new() };
-        ready(Ok(Box::new(keeper) as Box<dyn ArtifactSink>)).boxed()
+        let sink = MemoryArtifactSink { store: self.clone(), name, bytes: Vec::new() };
+        ready(Ok(Box::new(sink) as Box<dyn ArtifactSink>)).boxed()
     }
 
     fn verify(
@@ -81,7 +81,7 @@ struct MemoryArtifactSink {
 impl ArtifactSink for MemoryArtifactSink {
     fn write(&mut self, bytes: Bytes) -> BoxFuture<'_, Result<(), ArtifactError>> {
         self.bytes.extend_from_slice(&bytes);
-        let is_full = self.store.capacity.is_some_and(|room| self.bytes.len() > room);
+        let is_full = self.store.capacity.is_some_and(|capacity| self.bytes.len() > capacity);
         let full = || ArtifactError::Unavailable("no space left on device".into());
         ready(if is_full { Err(full()) } else { Ok(()) }).boxed()
     }

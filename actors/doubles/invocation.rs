@@ -23,15 +23,15 @@ pub fn run_call(tool: &dyn Tool, arguments: &Value, invocation: Invocation) -> B
 /// The first attempt of a call, for tests of a single tool.
 pub fn invocation(workspace: &str) -> Invocation {
     let call = CallId { run: RunId::from_bits(7), iteration: 1, n: 1 };
-    let own = ArtifactName { session: SessionId::from_bits(1), call, attempt: 1 };
+    let name = ArtifactName { session: SessionId::from_bits(1), call, attempt: 1 };
     let artifacts: Arc<dyn Artifacts> = Arc::new(MemoryArtifacts::default());
     Invocation {
         call,
-        attempt: own.attempt,
+        attempt: name.attempt,
         isolation_key: "task".into(),
         workspace: workspace.into(),
         now: Timestamp(START_MS),
-        artifacts: AttemptArtifacts::new(artifacts, own),
+        artifacts: AttemptArtifacts::new(artifacts, name),
         cancel: CancellationToken::new(),
         progress: ProgressReporter::default(),
     }

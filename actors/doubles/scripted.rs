@@ -109,8 +109,8 @@ impl Encoder for PlainEncoder {
             let mut value = match message {
                 Message::System(text) => json!({"role": "system", "text": **text}),
                 Message::User(content) => json!({"role": "user", "text": *content.text_with_note()}),
-                Message::Assistant(said) => {
-                    json!({"role": "assistant", "text": said.text, "calls": said.calls})
+                Message::Assistant(answer) => {
+                    json!({"role": "assistant", "text": answer.text, "calls": answer.calls})
                 }
                 Message::Tool { call, name, content } => {
                     json!({"role": "tool", "call": **call, "name": **name, "content": *content.text_with_note()})

@@ -24,27 +24,27 @@ use crate::{
 /// ever.
 pub(super) async fn commit(
     journal: Arc<dyn Journal>,
-    writing: Arc<CommitMonitor>,
+    monitor: Arc<CommitMonitor>,
     queue: Arc<Mutex<WriteQueue>>,
     first: WriteBatch,
     persistence: ActorRef<PersistenceMsg>,
 ) {
     let committing = async {
-        writing.start();
-        let mut under_way = Some(start_commit(&*journal, first));
-        while let Some((committing, tell)) = under_way {
+        monitor.start();
+        let mut pending = Some(start_commit(&*journal, first));
+        while let Some((committing, reply)) = pending {
             let committed = committing.await;
-            writing.finish();
+            monitor.finish();
             let failed = committed.as_ref().err().cloned();
             // The next commit starts before the answers of this one are sent.
-            under_way = match &failed {
+            pending = match &failed {
                 None => lock(&queue).next_batch().map(|batch| {
-                    writing.start();
+                    monitor.start();
                     start_commit(&*journal, batch)
                 }),
                 Some(_) => None,
             };
-            tell(committed);
+            reply(committed);
             failed.map_or(Ok(()), Err)?;
         }
         Ok(())
@@ -80,11 +80,11 @@ fn start_commit(
             false => Err(unavailable("the adapter did not answer every write")),
         }
     };
-    let tell = move |committed: BatchResult| match committed {
+    let reply = move |committed: BatchResult| match committed {
         Ok(written) => written.into_iter().zip(replies).for_each(|(outcome, reply)| reply(Ok(outcome))),
         Err(error) => replies.into_iter().for_each(|reply| reply(Err(error.clone()))),
     };
-    (committing.boxed(), tell)
+    (committing.boxed(), reply)
 }
 
 /// Whether an enabled mutant acknowledges this write early.

@@ -117,9 +117,9 @@ impl Actor for PersistenceActor {
     async fn pre_start(
         &self,
         _me: ActorRef<PersistenceMsg>,
-        (journal, writing, handlers): Self::Arguments,
+        (journal, commit_monitor, handlers): Self::Arguments,
     ) -> Result<PersistenceState, ActorProcessingErr> {
-        Ok(PersistenceState { journal, queue: Arc::default(), commit_monitor: writing, handlers })
+        Ok(PersistenceState { journal, queue: Arc::default(), commit_monitor, handlers })
     }
 
     async fn handle(
@@ -155,7 +155,7 @@ impl Actor for PersistenceActor {
 impl Drop for PersistenceState {
     /// Drops the waiting writes. Their callers learn of it from the end of the runtime.
     fn drop(&mut self) {
-        let left = std::mem::take(&mut lock(&self.queue).waiting);
-        drop(left);
+        let waiting = std::mem::take(&mut lock(&self.queue).waiting);
+        drop(waiting);
     }
 }

@@ -38,20 +38,21 @@ pub(super) type WriteBatch = (Vec<WriteOp>, Vec<OutcomeReply>);
 impl WriteQueue {
     /// Moves the append of a session to the front; a session has at most one, so its order is kept.
     pub(super) fn expedite(&mut self, session: SessionId) {
-        let of = |(write, _): &(WriteOp, OutcomeReply)| matches!(write, WriteOp::Append(append) if append.session == session);
-        if let Some(append) = self.waiting.iter().position(of).and_then(|at| self.waiting.remove(at)) {
+        let of_session = |(write, _): &(WriteOp, OutcomeReply)| matches!(write, WriteOp::Append(append) if append.session == session);
+        if let Some(append) = self.waiting.iter().position(of_session).and_then(|at| self.waiting.remove(at))
+        {
             self.waiting.push_front(append);
         }
     }
 
     /// The next batch, as large as a commit should be; `None` ends the committing task.
     pub(super) fn next_batch(&mut self) -> Option<WriteBatch> {
-        let most =
+        let max_writes =
             if self.waiting.len() > BACKLOG_THRESHOLD { MAX_BACKLOG_BATCH_WRITES } else { MAX_BATCH_WRITES };
         let (mut batch, mut replies, mut bytes) = (Vec::new(), Vec::new(), 0);
         while let Some((write, _)) = self.waiting.front() {
             bytes += write_bytes(write);
-            if !batch.is_empty() && (batch.len() >= most || bytes > MAX_BATCH_BYTES) {
+            if !batch.is_empty() && (batch.len() >= max_writes || bytes > MAX_BATCH_BYTES) {
                 break;
             }
             if let Some((write, reply)) = self.waiting.pop_front() {
@@ -77,8 +78,8 @@ pub(super) fn is_stop_write(write: &WriteOp) -> bool {
 /// Approximate bytes that a write adds to its batch.
 fn write_bytes(write: &WriteOp) -> usize {
     let WriteOp::Append(append) = write else { return 0 };
-    let founded = append.spawned.iter().flat_map(|founded| &founded.records);
+    let spawned = append.spawned.iter().flat_map(|spawned| &spawned.records);
     let records: usize =
-        append.records.iter().chain(founded).map(|record| 256 + record.body.text_bytes()).sum();
+        append.records.iter().chain(spawned).map(|record| 256 + record.body.text_bytes()).sum();
     records + append.deliver.iter().map(|(_, item)| item.len()).sum::<usize>()
 }

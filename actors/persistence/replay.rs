@@ -60,8 +60,8 @@ pub(crate) async fn run_records(journal: &dyn Journal, row: &RunRow) -> Result<V
         let page = journal.records(row.session, from, max).await?;
         let Some(last) = page.last() else { break };
         from = last.seq + 1;
-        let own = page.into_iter().filter(|stored| stored.record.body.run() == Some(row.id));
-        records.extend(own.map(|stored| stored.record));
+        let of_run = page.into_iter().filter(|stored| stored.record.body.run() == Some(row.id));
+        records.extend(of_run.map(|stored| stored.record));
     }
     Ok(records)
 }

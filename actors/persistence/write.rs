@@ -70,9 +70,9 @@ fn mark_all_durable(records: Vec<Arc<Record>>) -> Vec<Durable<Arc<Record>>> {
     records.into_iter().map(Durable::mark_durable).collect()
 }
 
-/// Passes the answer that `pick` takes from an outcome. An outcome of another kind of write means a defective adapter.
+/// Passes the answer that `extract` takes from an outcome. An outcome of another write means a defective adapter.
 fn typed<T>(
-    pick: impl FnOnce(WriteOutcome) -> Option<T> + Send + 'static,
+    extract: impl FnOnce(WriteOutcome) -> Option<T> + Send + 'static,
     reply: impl FnOnce(WriteResult<T>) + Send + 'static,
 ) -> OutcomeReply {
     Box::new(move |outcome| {
@@ -80,7 +80,7 @@ fn typed<T>(
             Ok(WriteOutcome::Refused(refusal)) => Ok(Err(refusal)),
             Ok(outcome) => {
                 let other = || JournalError::Unavailable("the adapter answered another write".into());
-                pick(outcome).ok_or_else(other).map(Ok)
+                extract(outcome).ok_or_else(other).map(Ok)
             }
             Err(error) => Err(error),
         });
@@ -100,10 +100,10 @@ fn send<T: Send>(
     write: PersistenceMsg,
     result: oneshot::Receiver<WriteResult<T>>,
 ) -> impl Future<Output = WriteResult<T>> + Send + use<T> {
-    let gone = || JournalError::Unavailable("persistence is gone".into());
+    let unavailable = || JournalError::Unavailable("persistence is gone".into());
     let sent = writer.cast(write);
     async move {
-        sent.map_err(|_| gone())?;
-        result.await.map_err(|_| gone())?
+        sent.map_err(|_| unavailable())?;
+        result.await.map_err(|_| unavailable())?
     }
 }

@@ -134,15 +134,15 @@ impl AttemptArtifacts {
     /// The same access for another attempt of the call.
     #[must_use]
     pub fn for_attempt(&self, attempt: Attempt) -> Self {
-        let own = ArtifactName { attempt, ..self.name };
-        Self { name: own, ..self.clone() }
+        let name = ArtifactName { attempt, ..self.name };
+        Self { name, ..self.clone() }
     }
 
     /// Starts this attempt's artifact.
     pub async fn create(&self) -> Result<ArtifactWriter, ArtifactError> {
-        let keeper = self.artifacts.create(self.name).await?;
+        let sink = self.artifacts.create(self.name).await?;
         let (handle, hasher) = (self.name.handle(), ContentHasher::default());
-        Ok(ArtifactWriter { sink: keeper, handle, hasher, bytes: 0 })
+        Ok(ArtifactWriter { sink, handle, hasher, bytes: 0 })
     }
 
     /// Writes `bytes` as this attempt's artifact; durable when the future resolves.

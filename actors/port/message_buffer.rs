@@ -139,20 +139,21 @@ impl MessageBuffer {
         })
     }
 
-    /// The complete bytes: `inserts` at their byte positions, which ascend, and `pictures` (Base64 by handle) in the
+    /// The complete bytes: `inserts` at their byte positions, which ascend, and `images` (Base64 by handle) in the
     /// gaps. The gap of a missing image stays empty.
-    pub fn assemble(mut self, inserts: &[(usize, Bytes)], pictures: &BTreeMap<String, Bytes>) -> Vec<Bytes> {
+    pub fn assemble(mut self, inserts: &[(usize, Bytes)], images: &BTreeMap<String, Bytes>) -> Vec<Bytes> {
         self.close();
         let mut whole = Vec::with_capacity(self.pieces.len() + 2 * inserts.len());
         let mut inserts = inserts.iter().peekable();
         let mut at = 0;
         for piece in self.pieces {
             match piece {
-                BufferPiece::Image(image) => whole.extend(pictures.get(&image.artifact.handle).cloned()),
+                BufferPiece::Image(image) => whole.extend(images.get(&image.artifact.handle).cloned()),
                 BufferPiece::Bytes(mut bytes) => {
-                    while let Some((place, insert)) = inserts.next_if(|(place, _)| *place <= at + bytes.len())
+                    while let Some((position, insert)) =
+                        inserts.next_if(|(position, _)| *position <= at + bytes.len())
                     {
-                        let before = bytes.split_to(place - at);
+                        let before = bytes.split_to(position - at);
                         at += before.len();
                         whole.extend([before, insert.clone()]);
                     }
@@ -167,11 +168,11 @@ impl MessageBuffer {
 }
 
 /// Joins both. If the bytes must be copied, the capacity is twice their length, at most that of a full piece.
-fn join(before: Bytes, behind: &[u8]) -> Bytes {
-    let len = before.len() + behind.len();
-    let room = (2 * len).min(MAX_PIECE_BYTES);
+fn join(before: Bytes, appended: &[u8]) -> Bytes {
+    let len = before.len() + appended.len();
+    let capacity = (2 * len).min(MAX_PIECE_BYTES);
     let copied = |before: Bytes| {
-        let mut copied = BytesMut::with_capacity(room);
+        let mut copied = BytesMut::with_capacity(capacity);
         copied.extend_from_slice(&before);
         copied
     };
@@ -180,7 +181,7 @@ fn join(before: Bytes, behind: &[u8]) -> Bytes {
         Ok(before) => copied(before.freeze()),
         Err(before) => copied(before),
     };
-    whole.extend_from_slice(behind);
+    whole.extend_from_slice(appended);
     whole.freeze()
 }
 
@@ -192,8 +193,8 @@ mod tests {
     fn whole(segments: &MessageBuffer, inserts: &[(usize, &'static str)]) -> String {
         let inserts: Vec<_> =
             inserts.iter().map(|(at, text)| (*at, Bytes::from_static(text.as_bytes()))).collect();
-        let pictures = BTreeMap::from([("p".to_owned(), Bytes::from_static(b"<picture>"))]);
-        String::from_utf8(segments.clone().assemble(&inserts, &pictures).concat()).unwrap()
+        let images = BTreeMap::from([("p".to_owned(), Bytes::from_static(b"<picture>"))]);
+        String::from_utf8(segments.clone().assemble(&inserts, &images).concat()).unwrap()
     }
 
     fn picture() -> Image {

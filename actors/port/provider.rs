@@ -15,7 +15,7 @@ use crate::model::{
 /// A configured provider endpoint.
 pub trait ModelProvider: Debug + Send + Sync + 'static {
     /// The encoder for requests to `model`. Equal arguments return the same encoder, so that encoded parts are reused.
-    fn encoder(&self, model: &str, traits: &ModelProfile) -> Arc<dyn Encoder>;
+    fn encoder(&self, model: &str, profile: &ModelProfile) -> Arc<dyn Encoder>;
 
     /// Makes one attempt, without retry or failover. Dropping the future cancels the request. Returns an answer only if
     /// the stream ended as its wire format requires.

@@ -11,7 +11,7 @@ use crate::model::{ModelRef, RunSpec, Timestamp};
 /// for an answer begins with it unchanged, followed by the run's own system message.
 pub trait SystemPromptBuilder: Debug + Send + Sync + 'static {
     /// Builds the prompt of a new session. After an error or after 5 s the session's first run is rejected.
-    fn build(&self, occasion: PromptRequest) -> BoxFuture<'static, Result<SystemPrompt, SystemPromptError>>;
+    fn build(&self, request: PromptRequest) -> BoxFuture<'static, Result<SystemPrompt, SystemPromptError>>;
 }
 
 /// What a prompt is built from: facts about the first run of the session.

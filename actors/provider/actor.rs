@@ -98,7 +98,7 @@ impl Actor for ProviderActor {
                 state.lists.on_end(&model, limits, state.clock.at());
             }
             ProviderMsg::Wake => state.timer = None,
-            ProviderMsg::Inspect(look) => return look.run(state),
+            ProviderMsg::Inspect(inspection) => return inspection.run(state),
         }
         state.start_due(&me);
         Ok(())

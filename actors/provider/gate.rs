@@ -80,7 +80,7 @@ impl Gate {
     pub(super) fn availability(&self, model: &str, now: Timestamp) -> LinkAvailability {
         match (self.state().admissions.readiness(model, now), self.permits.available_permits()) {
             (Readiness::Ready, 0) => LinkAvailability::AtCapacity,
-            (gauge, _) => availability(gauge, now),
+            (readiness, _) => availability(readiness, now),
         }
     }
 
@@ -114,9 +114,10 @@ impl Gate {
             None => Arc::clone(&self.permits).try_acquire_owned().ok()?,
         };
         let mut state = self.state();
-        let standing = availability(state.admissions.readiness(model.model(), now), now);
-        let is_return = *visit == LinkVisit::Return && matches!(standing, LinkAvailability::BreakerOpen(_));
-        if standing != LinkAvailability::Available && !is_return {
+        let availability = availability(state.admissions.readiness(model.model(), now), now);
+        let is_return =
+            *visit == LinkVisit::Return && matches!(availability, LinkAvailability::BreakerOpen(_));
+        if availability != LinkAvailability::Available && !is_return {
             return None;
         }
         let ticket = state.admissions.admit(model.model(), *tokens, now);
@@ -160,8 +161,8 @@ impl Gate {
 /// Longest wait in milliseconds for an account's limiter; beyond it, the link counts as closed by its provider.
 const MAX_LIMITER_WAIT_MS: u64 = 61_000;
 
-fn availability(gauge: Readiness, now: Timestamp) -> LinkAvailability {
-    match gauge {
+fn availability(readiness: Readiness, now: Timestamp) -> LinkAvailability {
+    match readiness {
         Readiness::Ready => LinkAvailability::Available,
         Readiness::WarmingUp => LinkAvailability::WarmingUp,
         Readiness::Probing => LinkAvailability::Probing,

@@ -103,12 +103,12 @@ impl Leases {
         &self.changed
     }
 
-    /// Leases the first link that is available now. With `by`, fails at once if no link will be available before that
-    /// time.
+    /// Leases the first link that is available now. With `deadline`, fails at once if no link will be available
+    /// before that time.
     pub(crate) fn try_lease(
         &self,
         candidates: &[Candidate],
-        (now, by): (Timestamp, Option<Timestamp>),
+        (now, deadline): (Timestamp, Option<Timestamp>),
         mut permit: Option<OwnedSemaphorePermit>,
     ) -> Result<Lease, LeaseUnavailable> {
         loop {
@@ -116,7 +116,7 @@ impl Leases {
                 .iter()
                 .map(|link| (self.availability_with(&link.model, now, permit.as_ref()), link.visit))
                 .collect();
-            let link = match choose_link(&links).before_deadline(by) {
+            let link = match choose_link(&links).before_deadline(deadline) {
                 LinkChoice::Lease(link) => &candidates[link],
                 LinkChoice::Queue(link) => return Err(self.queue_for(&candidates[link].model)),
                 LinkChoice::Wait(until) => {
@@ -157,9 +157,11 @@ impl Leases {
         links: &[(LinkAvailability, LinkVisit)],
         (until, now): (Timestamp, Timestamp),
     ) -> WaitHint {
-        let is_it =
-            |(standing, _): &(LinkAvailability, LinkVisit)| policy::available_from(*standing) == Some(until);
-        let link = links.iter().position(is_it).and_then(|at| Some((candidates.get(at)?, links.get(at)?.0)));
+        let is_earliest = |(availability, _): &(LinkAvailability, LinkVisit)| {
+            policy::available_from(*availability) == Some(until)
+        };
+        let link =
+            links.iter().position(is_earliest).and_then(|at| Some((candidates.get(at)?, links.get(at)?.0)));
         let reason = match link {
             Some((link, LinkAvailability::BreakerOpen(_) | LinkAvailability::ClosedByProvider(_))) => {
                 self.gate(&link.model).map(|gate| gate.last_failure_class(&link.model, now))
@@ -202,12 +204,12 @@ impl Leases {
         permit: Option<&OwnedSemaphorePermit>,
     ) -> LinkAvailability {
         let Some(gate) = self.gate(model) else { return LinkAvailability::NotConfigured };
-        let standing = gate.availability(model.model(), now);
+        let availability = gate.availability(model.model(), now);
         let has_permit = permit.is_some_and(|permit| gate.has_issued(permit));
-        if standing == LinkAvailability::AtCapacity && has_permit {
+        if availability == LinkAvailability::AtCapacity && has_permit {
             LinkAvailability::Available
         } else {
-            standing
+            availability
         }
     }
 
@@ -244,10 +246,8 @@ fn check(endpoints: &[NamedEndpoint]) -> Result<(), String> {
             return Err(format!("`{name}` is there twice; give each provider a name of its own"));
         }
         if !(1..=Semaphore::MAX_PERMITS).contains(calls) {
-            let most = Semaphore::MAX_PERMITS;
-            return Err(format!(
-                "`{name}` may have {calls} concurrent calls; give a number from 1 to {most}"
-            ));
+            let max = Semaphore::MAX_PERMITS;
+            return Err(format!("`{name}` may have {calls} concurrent calls; give a number from 1 to {max}"));
         }
     }
     Ok(())

@@ -170,19 +170,19 @@ impl ProviderStatistics {
 
     /// The counts, and the current state of the breakers.
     pub(super) fn status(&self, name: &str, gate: &Gate, now: Timestamp) -> ProviderStatus {
-        let (endpoint, known) = gate.breaker_reports(now);
+        let (endpoint, reports) = gate.breaker_reports(now);
         let (credentials, limits) = gate.credentials_and_limits();
-        let models = known.into_iter().map(|known| {
+        let models = reports.into_iter().map(|report| {
             let counts =
-                self.models.get(&(Arc::clone(&known.model), known.credential)).cloned().unwrap_or_default();
+                self.models.get(&(Arc::clone(&report.model), report.credential)).cloned().unwrap_or_default();
             ModelStatus {
-                model: known.model.as_ref().into(),
-                credential: known.credential,
-                breaker: known.state,
+                model: report.model.as_ref().into(),
+                credential: report.credential,
+                breaker: report.state,
                 answered: counts.answered,
                 failed: counts.failed(),
                 usage_anomalies: counts.usage_anomalies,
-                last_failure: known.last_failure,
+                last_failure: report.last_failure,
                 first_delta_ms: counts.first_deltas.mean(),
                 answer_ms: counts.durations.mean(),
                 output_tokens_per_second: counts.output_tokens_per_second(),

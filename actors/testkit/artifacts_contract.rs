@@ -14,11 +14,11 @@ fn name(session: u128, attempt: Attempt) -> ArtifactName {
 }
 
 async fn write_pieces(artifacts: &Arc<dyn Artifacts>, name: ArtifactName, pieces: &[&'static [u8]]) {
-    let mut keeper = artifacts.create(name).await.expect("it begins");
+    let mut sink = artifacts.create(name).await.expect("it begins");
     for piece in pieces {
-        keeper.write(Bytes::from_static(piece)).await.expect("it is written");
+        sink.write(Bytes::from_static(piece)).await.expect("it is written");
     }
-    keeper.finish().await.expect("it is durable");
+    sink.finish().await.expect("it is durable");
 }
 
 /// Checks what every [`Artifacts`] must do; panics where the contract is broken. `open` returns an empty store at
@@ -30,10 +30,10 @@ pub async fn artifacts_contract(mut open: impl FnMut() -> Arc<dyn Artifacts>) {
 
     // An artifact is not readable before it is finished; a dropped sink leaves nothing.
     assert_eq!(artifacts.read(one, 0, 9).await, missing(one));
-    let mut keeper = artifacts.create(one).await.expect("it begins");
-    keeper.write(Bytes::from_static(b"half")).await.expect("it is written");
+    let mut sink = artifacts.create(one).await.expect("it begins");
+    sink.write(Bytes::from_static(b"half")).await.expect("it is written");
     assert_eq!(artifacts.read(one, 0, 9).await, missing(one));
-    drop(keeper);
+    drop(sink);
     assert_eq!(artifacts.read(one, 0, 9).await, missing(one));
 
     // Excerpts return the bytes unchanged.
@@ -50,27 +50,27 @@ pub async fn artifacts_contract(mut open: impl FnMut() -> Arc<dyn Artifacts>) {
     }
 
     // A second artifact of the same name replaces the first when it is finished.
-    let mut keeper = artifacts.create(one).await.expect("it begins");
-    keeper.write(Bytes::from_static(b"new")).await.expect("it is written");
+    let mut sink = artifacts.create(one).await.expect("it begins");
+    sink.write(Bytes::from_static(b"new")).await.expect("it is written");
     assert_eq!(artifacts.read(one, 0, 2).await.expect("the old one").bytes, &b"ab"[..]);
-    keeper.finish().await.expect("it is durable");
+    sink.finish().await.expect("it is durable");
     assert_eq!(artifacts.read(one, 0, 9).await.expect("the new one").bytes, &b"new"[..]);
 
     // A session reads only its own artifacts; a call reads those of its earlier attempts.
     write_pieces(&artifacts, two, &[]).await;
-    let shelf = AttemptArtifacts::new(Arc::clone(&artifacts), name(1, 3));
-    assert_eq!(shelf.read(&one.handle(), 1, 1).await.expect("its own").bytes, &b"e"[..]);
-    assert_eq!(shelf.read_earlier(2, 9).await.expect("its own").total, 0);
+    let attempt_artifacts = AttemptArtifacts::new(Arc::clone(&artifacts), name(1, 3));
+    assert_eq!(attempt_artifacts.read(&one.handle(), 1, 1).await.expect("its own").bytes, &b"e"[..]);
+    assert_eq!(attempt_artifacts.read_earlier(2, 9).await.expect("its own").total, 0);
     let verify = async |content: &[u8]| artifacts.verify(one, ContentHash::of(content)).await;
     assert_eq!(verify(b"new").await, Ok(()));
     assert_eq!(verify(b"old").await, Err(ArtifactError::Altered(one.handle())));
     assert_eq!(artifacts.verify(name(2, 9), ContentHash::of(b"")).await, missing(name(2, 9)).map(drop));
     let stranger = AttemptArtifacts::new(Arc::clone(&artifacts), name(2, 3));
     assert_eq!(stranger.read(&one.handle(), 0, 9).await, missing(one));
-    assert!(matches!(shelf.read("../1", 0, 9).await, Err(ArtifactError::NotFound(_))));
+    assert!(matches!(attempt_artifacts.read("../1", 0, 9).await, Err(ArtifactError::NotFound(_))));
 
     // The next process finds the artifact.
-    drop((artifacts, shelf, stranger));
+    drop((artifacts, attempt_artifacts, stranger));
     let artifacts = open();
     assert_eq!(artifacts.read(one, 0, 9).await.expect("it stayed").bytes, &b"new"[..]);
 }

@@ -47,10 +47,10 @@ impl CoreLoop {
             spec: Arc::new(spec),
             key: None,
         };
-        let dormant = ReplayedSession::empty(SessionId::from_bits(1 << 101));
-        let mut draft = dormant.start_decision(now, &opened);
+        let replayed = ReplayedSession::empty(SessionId::from_bits(1 << 101));
+        let mut draft = replayed.start_decision(now, &opened);
         draft.apply_input(&submitted);
-        let turn = dormant.into_turn(&grant_all(draft, &model));
+        let turn = replayed.into_turn(&grant_all(draft, &model));
         let mut core = Self { turn, cursor: RenderCursor::default(), now, model };
         for _ in 0..messages / 2 {
             core.iteration();
@@ -96,8 +96,8 @@ impl CoreLoop {
 
 /// Grants every lease and permit that the draft requests; returns its records as if they were on disk.
 fn grant_all(mut draft: DecisionBuilder, model: &ModelRef) -> Vec<Durable<Arc<Record>>> {
-    for want in draft.grant_requests() {
-        draft.apply_input(&match want {
+    for request in draft.grant_requests() {
+        draft.apply_input(&match request {
             GrantRequest::Lease(AttemptId { call, attempt }) => {
                 Input::Leased { id: AttemptId { call, attempt }, model: model.clone() }
             }

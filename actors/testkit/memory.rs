@@ -171,7 +171,7 @@ impl MemoryStore {
             WriteOp::Append(append) => self.append(*append).map(WriteOutcome::Appended),
             WriteOp::Open(session) => Ok(WriteOutcome::Opened(self.take_over(session))),
             WriteOp::Close(session, incarnation) => {
-                self.let_go(session, incarnation).map(WriteOutcome::Closed)
+                self.close(session, incarnation).map(WriteOutcome::Closed)
             }
             WriteOp::Deliver(session, item) => Ok(WriteOutcome::Delivered(self.deliver(session, item))),
         }
@@ -180,8 +180,8 @@ impl MemoryStore {
     fn append(&mut self, append: Append) -> Result<AppendReceipt, WriteRefusal> {
         let postings = validate_append(&append, &mut *self)?;
         self.log(append.session, append.expected, &append.records);
-        for founded in &append.spawned {
-            self.log(founded.session, 1, &founded.records);
+        for spawned in &append.spawned {
+            self.log(spawned.session, 1, &spawned.records);
         }
         self.accounts.extend(postings.iter().map(|posting| (posting.id, posting.account)));
         for index in append.index {
@@ -219,7 +219,7 @@ impl MemoryStore {
         opened
     }
 
-    fn let_go(&mut self, session: SessionId, incarnation: Incarnation) -> Result<bool, WriteRefusal> {
+    fn close(&mut self, session: SessionId, incarnation: Incarnation) -> Result<bool, WriteRefusal> {
         fence(session, incarnation, self)?;
         let is_empty = self.inbox_of(session).is_empty();
         if is_empty {

@@ -69,10 +69,10 @@ impl ToolGeneration {
         if calls.iter().all(|call| self.is_quick(call, spec)) {
             return self.admit_all(calls, spec);
         }
-        let (tools, judged, of) = (Arc::clone(self), Arc::clone(answer), Arc::clone(spec));
-        let admitted = run_blocking(cancel, move || tools.admit_all(&judged.message.calls, &of)).await;
-        let rejected = |late: BadArguments| {
-            let admission = reject((CallRejection::Unacceptable, late));
+        let (tools, answer, spec) = (Arc::clone(self), Arc::clone(answer), Arc::clone(spec));
+        let admitted = run_blocking(cancel, move || tools.admit_all(&answer.message.calls, &spec)).await;
+        let rejected = |error: BadArguments| {
+            let admission = reject((CallRejection::Unacceptable, error));
             calls.iter().map(|_| (admission.clone(), None)).collect()
         };
         admitted.unwrap_or_else(rejected)
@@ -106,12 +106,12 @@ impl ToolGeneration {
             return Err(unacceptable(error, "put long texts into files, and name those"));
         }
         let (prepared, arguments) = tool.prepare_text(&call.arguments, spec)?;
-        let verdict = CallAdmission::Admit {
+        let admission = CallAdmission::Admit {
             tool: Arc::clone(name),
             intent: prepared.intent.clone(),
             arguments: hash(arguments),
         };
-        Ok((verdict, Some(AdmittedCall { tool: Arc::downgrade(tool), call: prepared })))
+        Ok((admission, Some(AdmittedCall { tool: Arc::downgrade(tool), call: prepared })))
     }
 }
 
@@ -127,8 +127,8 @@ impl RegisteredTool {
         let prepared = if text.len() <= MAX_INLINE_PARSE_BYTES && self.prepares_without_blocking() {
             self.prepare_text(text, spec)
         } else {
-            let (tool, text, of) = (Arc::clone(self), Arc::clone(text), Arc::clone(spec));
-            run_blocking(cancel, move || tool.prepare_text(&text, &of)).await?
+            let (tool, text, spec) = (Arc::clone(self), Arc::clone(text), Arc::clone(spec));
+            run_blocking(cancel, move || tool.prepare_text(&text, &spec)).await?
         };
         prepared.map(|(call, _)| call).map_err(|(_, bad)| bad.into())
     }
@@ -233,10 +233,8 @@ mod tests {
     #[track_caller]
     fn check_refused(name: &str, arguments: &str, (fault, part): (CallRejection, &str)) {
         let plan = plan(name, arguments);
-        let CallAdmission::Reject { rejection: told, end } = plan else {
-            panic!("{name} {arguments} is admitted")
-        };
-        assert_eq!((told, end.status), (fault, CallStatus::Error), "{name} {arguments}");
+        let CallAdmission::Reject { rejection, end } = plan else { panic!("{name} {arguments} is admitted") };
+        assert_eq!((rejection, end.status), (fault, CallStatus::Error), "{name} {arguments}");
         assert!(end.content.contains(part), "{}", end.content);
     }
 

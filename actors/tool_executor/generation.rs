@@ -132,8 +132,8 @@ pub(super) fn close(tool: &dyn Tool) {
 
 /// Refuses tools that cannot be a generation: an invalid or duplicate name, or parameters that describe no object.
 pub(super) fn check(tools: &[Arc<dyn Tool>]) -> Result<(), String> {
-    let own: [Arc<dyn Tool>; 2] = [Arc::new(DelegateTool::default()), Arc::new(TodoTool::default())];
-    let mut names: Vec<&str> = own.iter().map(|tool| tool.spec().name.as_str()).collect();
+    let builtin: [Arc<dyn Tool>; 2] = [Arc::new(DelegateTool::default()), Arc::new(TodoTool::default())];
+    let mut names: Vec<&str> = builtin.iter().map(|tool| tool.spec().name.as_str()).collect();
     for ToolSpec { name, parameters, .. } in tools.iter().map(|tool| tool.spec()) {
         let is_plain = |c: char| !c.is_whitespace() && !c.is_control();
         if name.is_empty() || name.len() > MAX_NAME_BYTES || !name.chars().all(is_plain) {

@@ -97,12 +97,12 @@ impl ToolExecutorHandle {
     pub(crate) fn exchange(self: &Arc<Self>, tools: Vec<Arc<dyn Tool>>) -> Result<u64, String> {
         check(&tools)?;
         let (number, before) = {
-            let mut own = lock(&self.tools);
-            let live: Vec<_> = own.registered.iter().filter_map(Weak::upgrade).collect();
+            let mut registry = lock(&self.tools);
+            let live: Vec<_> = registry.registered.iter().filter_map(Weak::upgrade).collect();
             let find = |tool: &_| live.iter().find(|known| known.is(tool)).cloned();
-            let next = own.current.next(tools, &Arc::downgrade(self), find);
-            own.registered = live.iter().chain(next.tools()).map(Arc::downgrade).collect();
-            (next.number, (std::mem::replace(&mut own.current, Arc::new(next)), live))
+            let next = registry.current.next(tools, &Arc::downgrade(self), find);
+            registry.registered = live.iter().chain(next.tools()).map(Arc::downgrade).collect();
+            (next.number, (std::mem::replace(&mut registry.current, Arc::new(next)), live))
         };
         // Without the lock: this may close tools.
         drop(before);

@@ -172,11 +172,11 @@ pub(super) async fn iterations_that_are_apart_go_no_further_up(mut journal: Subj
         tokens: Some(tokens),
         ..Amounts::default()
     };
-    let open = |n, parent: Option<u128>, limits, apart| NewAccount {
+    let open = |n, parent: Option<u128>, limits, owns_iterations| NewAccount {
         id: account(n),
         parent: parent.map(account),
         limits,
-        owns_iterations: apart,
+        owns_iterations,
     };
     let open = vec![open(1, None, both(2, 100), false), open(2, Some(1), both(5, 1_000), true)];
     journal.append(with(fence, 1, LedgerChange { new_accounts: open, ..LedgerChange::default() })).await;
@@ -191,8 +191,8 @@ pub(super) async fn iterations_that_are_apart_go_no_further_up(mut journal: Subj
         WriteRefusal::BudgetRefusal(BudgetRefusal { account, dimension, limit, spent: 0, reserved, needed })
     };
     journal.append(with(fence, 2, reserve(2, both(5, 60)))).await;
-    let own = refused(2, Dimension::Iterations, 5, 5, 1);
-    journal.check_refused(with(fence, 3, reserve(2, both(1, 1))), own).await;
+    let refusal = refused(2, Dimension::Iterations, 5, 5, 1);
+    journal.check_refused(with(fence, 3, reserve(2, both(1, 1))), refusal).await;
     let above = refused(1, Dimension::Tokens, 100, 60, 41);
     journal.check_refused(with(fence, 3, reserve(2, tokens(41))), above).await;
     let spent = both(4, 70);

@@ -68,8 +68,8 @@ pub(super) async fn an_older_incarnation_is_fenced(journal: Subject) {
     assert_eq!(opened.last, 2, "what stands before the opening in its batch is in the journal");
     assert_eq!(*refused, WriteRefusal::Fenced(second));
     journal.check_refused(one(id, first, 3), WriteRefusal::Fenced(second)).await;
-    let unborn = Incarnation { revival: second.revival + 1, ..second };
-    journal.check_refused(one(id, unborn, 3), WriteRefusal::Fenced(second)).await;
+    let future = Incarnation { revival: second.revival + 1, ..second };
+    journal.check_refused(one(id, future, 3), WriteRefusal::Fenced(second)).await;
     journal.append(one(id, second, 3)).await;
     journal.append(one(other, neighbour, 1)).await;
     journal.check_journal(id, &[record(1), record(2), record(3)]).await;
@@ -86,10 +86,10 @@ pub(super) async fn a_session_that_is_let_go_is_fenced_until_it_is_opened(mut jo
     assert_eq!(journal.close(id, neighbour).await, fenced(second));
     journal.append(one(id, second, 2)).await;
     assert_eq!(journal.close(id, second).await, WriteOutcome::Closed(true));
-    let nobody = Incarnation { revival: 0, ..second };
-    for fence in [first, second, nobody, Incarnation { revival: second.revival + 1, ..second }] {
-        journal.check_refused(one(id, fence, 3), WriteRefusal::Fenced(nobody)).await;
-        assert_eq!(journal.close(id, fence).await, fenced(nobody));
+    let closed = Incarnation { revival: 0, ..second };
+    for fence in [first, second, closed, Incarnation { revival: second.revival + 1, ..second }] {
+        journal.check_refused(one(id, fence, 3), WriteRefusal::Fenced(closed)).await;
+        assert_eq!(journal.close(id, fence).await, fenced(closed));
     }
     journal.append(one(other, neighbour, 1)).await;
     let opened = journal.take_over(id).await;
@@ -111,7 +111,7 @@ pub(super) async fn a_session_that_is_let_go_is_fenced_until_it_is_opened(mut jo
     else {
         panic!("{written:?}")
     };
-    assert_eq!(*refused, fenced(nobody));
+    assert_eq!(*refused, fenced(closed));
     assert_eq!(last.last, 3, "what stands before the close in its batch is in the journal");
     assert_eq!(journal.close(id, last.incarnation).await, WriteOutcome::Closed(true));
     journal.check_journal(id, &[record(1), record(2), record(3)]).await;
@@ -176,9 +176,9 @@ pub(super) async fn an_append_of_nothing_is_malformed(journal: Subject) {
     let fence = journal.take_over(session(1)).await.incarnation;
     let nothing = Append::new(session(1), fence, 1, Vec::new());
     journal.check_malformed(nothing.clone()).await;
-    let founded = SpawnedSession { session: session(2), records: vec![record(1)] };
+    let spawned = SpawnedSession { session: session(2), records: vec![record(1)] };
     let send = vec![(session(2), "\"hello\"".into())];
-    journal.check_malformed(Append { deliver: send, spawned: vec![founded], ..nothing }).await;
+    journal.check_malformed(Append { deliver: send, spawned: vec![spawned], ..nothing }).await;
     journal.check_journal(session(1), &[]).await;
     journal.check_journal(session(2), &[]).await;
     journal.check_inbox(session(2), &[]).await;
@@ -187,9 +187,9 @@ pub(super) async fn an_append_of_nothing_is_malformed(journal: Subject) {
 pub(super) async fn large_records_come_back(mut journal: Subject) {
     let id = session(1);
     let fence = journal.take_over(id).await.incarnation;
-    let around = [16 * 1024 - 300, 16 * 1024 + 300, 2 * 1024 * 1024];
+    let lengths = [16 * 1024 - 300, 16 * 1024 + 300, 2 * 1024 * 1024];
     let mut records: Vec<_> =
-        (1..).zip(around).map(|(n, length)| record_of(n, &"é~".repeat(length / 3))).collect();
+        (1..).zip(lengths).map(|(n, length)| record_of(n, &"é~".repeat(length / 3))).collect();
     records.push(Arc::clone(&records[2]));
     assert_eq!(journal.append(Append::new(id, fence, 1, records.clone())).await.last, 4);
     journal.check_journal(id, &records).await;
@@ -234,9 +234,9 @@ pub(super) async fn reads_never_show_half_an_append(journal: Subject) {
 /// The record's opaque state nests too deep for the decoder. Only deserialization can make one: its constructor
 /// refuses.
 pub(super) async fn what_cannot_be_read_back_is_not_written(journal: Subject) {
-    let deep = (0..200).fold(json!(1), |inner, _| json!([inner]));
+    let nested = (0..200).fold(json!(1), |inner, _| json!([inner]));
     let origin = json!({ "provider": "p", "wire": "w", "model": "m" });
-    let opaque = json!({ "origin": origin, "parts": [deep] });
+    let opaque = json!({ "origin": origin, "parts": [nested] });
     let opaque: OpaqueState = serde_json::from_value(opaque).expect("a value has no limit of depth");
     let message = AssistantMessage { opaque: Some(Arc::new(opaque)), ..AssistantMessage::default() };
     let answered = ModelAnswered {
@@ -253,10 +253,10 @@ pub(super) async fn what_cannot_be_read_back_is_not_written(journal: Subject) {
     let bad = Arc::new(Record { at: Timestamp(1), active_ms: 1, body });
     let (id, child) = (session(1), session(2));
     let fence = journal.take_over(id).await.incarnation;
-    let own = Append::new(id, fence, 1, vec![record(1), Arc::clone(&bad)]);
-    let founds =
+    let appending = Append::new(id, fence, 1, vec![record(1), Arc::clone(&bad)]);
+    let spawning =
         Append { spawned: vec![SpawnedSession { session: child, records: vec![bad] }], ..one(id, fence, 1) };
-    for append in [own, founds] {
+    for append in [appending, spawning] {
         let written = journal.batch(vec![WriteOp::Append(Box::new(append))]).await.remove(0);
         let WriteOutcome::Refused(WriteRefusal::Unreadable { kind: "model.answered", .. }) = written else {
             panic!("{written:?}")

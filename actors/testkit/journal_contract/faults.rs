@@ -125,8 +125,8 @@ async fn commit(journal: &FaultyJournal, batch: Vec<WriteOp>) -> CommitEnd {
     }
 }
 
-fn opened(came: CommitEnd) -> Incarnation {
-    match came {
+fn opened(end: CommitEnd) -> Incarnation {
+    match end {
         CommitEnd::Written(written) => match &written[..] {
             [WriteOutcome::Opened(opened)] => opened.incarnation,
             other => panic!("{other:?}"),

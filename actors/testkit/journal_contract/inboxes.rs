@@ -59,10 +59,10 @@ pub(super) async fn rows_can_be_taken_without_a_record(mut journal: Subject) {
     journal.check_inbox(id, &["2"]).await;
     journal.append(one(id, fence, 1)).await;
     journal.check_refused(taking(1, vec![rows[1]]), WriteRefusal::WrongSeq { expected: 1, last: 1 }).await;
-    let mut also = taking(2, vec![rows[1]]);
-    also.deliver = vec![(session(2), "\"taken\"".into())];
-    also.index = vec![IndexRow::Session(session_row(1, "one"))];
-    let batch = vec![WriteOp::Append(Box::new(also)), WriteOp::Open(id)];
+    let mut append = taking(2, vec![rows[1]]);
+    append.deliver = vec![(session(2), "\"taken\"".into())];
+    append.index = vec![IndexRow::Session(session_row(1, "one"))];
+    let batch = vec![WriteOp::Append(Box::new(append)), WriteOp::Open(id)];
     let mut written = journal.batch(batch).await;
     let Some(WriteOutcome::Opened(opened)) = written.pop() else { panic!("{written:?}") };
     assert_eq!((opened.last, opened.inbox.len()), (1, 0));

@@ -9,7 +9,7 @@ use hermod_actors::{
 };
 
 /// A spawned session whose first records have these numbers.
-fn founded(n: u128, records: impl IntoIterator<Item = u64>) -> SpawnedSession {
+fn spawned_session(n: u128, records: impl IntoIterator<Item = u64>) -> SpawnedSession {
     SpawnedSession { session: session(n), records: records.into_iter().map(record).collect() }
 }
 
@@ -17,9 +17,9 @@ pub(super) async fn sessions_that_another_one_begins_are_there(mut journal: Subj
     let [parent, child, unopened] = [1, 2, 3].map(session);
     let fence = journal.take_over(parent).await.incarnation;
     let mut append = one(parent, fence, 1);
-    let mut large = founded(2, 1..=3);
+    let mut large = spawned_session(2, 1..=3);
     large.records.extend([record_of(4, &"é~".repeat(9_000)), record_of(5, &"x".repeat(300_000))]);
-    append.spawned = vec![large.clone(), founded(3, [1])];
+    append.spawned = vec![large.clone(), spawned_session(3, [1])];
     let limits = Amounts { tokens: Some(5), ..Amounts::default() };
     append.ledger.new_accounts =
         vec![NewAccount { id: account(2), parent: None, limits, owns_iterations: true }];
@@ -33,9 +33,9 @@ pub(super) async fn sessions_that_another_one_begins_are_there(mut journal: Subj
         "an opening sees what stands before it in its batch"
     );
     assert_eq!(appended(written.remove(0)).last, 1);
-    let nobody = Incarnation { revival: 0, ..fence };
-    for fence in [nobody, fence, opened.incarnation] {
-        journal.check_refused(one(unopened, fence, 2), WriteRefusal::Fenced(nobody)).await;
+    let closed = Incarnation { revival: 0, ..fence };
+    for fence in [closed, fence, opened.incarnation] {
+        journal.check_refused(one(unopened, fence, 2), WriteRefusal::Fenced(closed)).await;
     }
     journal.check_refused(one(child, fence, 6), WriteRefusal::Fenced(opened.incarnation)).await;
     assert_eq!(journal.append(one(child, opened.incarnation, 6)).await.last, 6);
@@ -61,7 +61,7 @@ pub(super) async fn a_session_that_is_only_open_can_be_begun(journal: Subject) {
     let [parent, child] = [1, 2].map(session);
     let fence = journal.take_over(parent).await.incarnation;
     let other = journal.take_over(child).await.incarnation;
-    journal.append(Append { spawned: vec![founded(2, [1, 2])], ..one(parent, fence, 1) }).await;
+    journal.append(Append { spawned: vec![spawned_session(2, [1, 2])], ..one(parent, fence, 1) }).await;
     journal.check_refused(one(child, other, 1), WriteRefusal::WrongSeq { expected: 1, last: 2 }).await;
     assert_eq!(journal.append(one(child, other, 3)).await.last, 3);
     journal.check_journal(child, &[record(1), record(2), record(3)]).await;
@@ -74,10 +74,10 @@ pub(super) async fn what_cannot_begin_leaves_no_trace(mut journal: Subject) {
     journal.reopen();
     let fence = journal.take_over(parent).await.incarnation;
     let refused = [
-        vec![founded(3, [1]), founded(2, [1])],
-        vec![founded(3, [1]), founded(1, [1])],
-        vec![founded(3, [1]), founded(4, [1]), founded(3, [2])],
-        vec![founded(3, [1]), founded(4, [])],
+        vec![spawned_session(3, [1]), spawned_session(2, [1])],
+        vec![spawned_session(3, [1]), spawned_session(1, [1])],
+        vec![spawned_session(3, [1]), spawned_session(4, [1]), spawned_session(3, [2])],
+        vec![spawned_session(3, [1]), spawned_session(4, [])],
     ];
     for found in refused {
         let mut append = Append { spawned: found, ..one(parent, fence, 1) };
@@ -86,7 +86,7 @@ pub(super) async fn what_cannot_begin_leaves_no_trace(mut journal: Subject) {
         append.deliver = vec![(new, "\"hello\"".into())];
         journal.check_malformed(append).await;
     }
-    let mut append = Append { spawned: vec![founded(3, [1])], ..one(parent, fence, 2) };
+    let mut append = Append { spawned: vec![spawned_session(3, [1])], ..one(parent, fence, 2) };
     journal.check_refused(append.clone(), WriteRefusal::WrongSeq { expected: 2, last: 0 }).await;
     for id in [parent, new, session(4)] {
         journal.check_journal(id, &[]).await;

@@ -62,17 +62,17 @@ impl InjectionClock {
     }
 
     /// Sets the victim. Only the first call counts.
-    pub(super) fn set_target(&self, victim: SessionId) {
-        self.target.get_or_init(|| victim);
+    pub(super) fn set_target(&self, target: SessionId) {
+        self.target.get_or_init(|| target);
     }
 
     /// Sets the injection point to now. Only the first call counts.
     pub(super) fn record(&self) {
-        let all = |victim: &SessionId| self.journal.records(*victim, 1, usize::MAX);
-        let read = self.target.get().and_then(|victim| all(victim).now_or_never());
+        let all = |target: &SessionId| self.journal.records(*target, 1, usize::MAX);
+        let read = self.target.get().and_then(|target| all(target).now_or_never());
         let last = read.and_then(Result::ok).and_then(|records| Some(records.last()?.seq)).unwrap_or(0);
-        let mut struck = self.point.lock().unwrap_or_else(PoisonError::into_inner);
-        struck.get_or_insert_with(|| InjectionPoint { at: Instant::now(), last });
+        let mut point = self.point.lock().unwrap_or_else(PoisonError::into_inner);
+        point.get_or_insert_with(|| InjectionPoint { at: Instant::now(), last });
     }
 
     /// The injection point; `None` before the fault.
@@ -81,26 +81,25 @@ impl InjectionClock {
     }
 }
 
-/// Dependencies of a runtime for three sessions, with the adapters' part of the fault `deed`.
+/// Dependencies of a runtime for three sessions, with the adapters' part of the fault `action`.
 pub(super) fn scenario_dependencies(
     journal: Arc<dyn Journal>,
-    deed: FaultAction,
-    moment: &Arc<InjectionClock>,
+    action: FaultAction,
+    clock: &Arc<InjectionClock>,
 ) -> RuntimeDependencies {
-    let misdeed = match deed {
-        FaultAction::Call(misdeed) => Some(misdeed),
+    let fault = match action {
+        FaultAction::Call(fault) => Some(fault),
         FaultAction::Actor(..) | FaultAction::ActorThrice(_) | FaultAction::Commit(_) => None,
     };
-    let odd = FaultInjector { fault: misdeed, clock: Arc::clone(moment), done: Arc::default() };
-    let stands_still = matches!(deed, FaultAction::ActorThrice(_));
-    let nobody = ScriptedProvider::new(MODEL_DELAY, |view| Ok(script(view)));
-    let encoder = Arc::new(FaultyEncoder(odd.clone()));
-    let provider =
-        FaultyProvider { inner: nobody.clone(), encoder, injector: odd.clone(), is_stuck: stands_still };
+    let injector = FaultInjector { fault, clock: Arc::clone(clock), done: Arc::default() };
+    let is_stuck = matches!(action, FaultAction::ActorThrice(_));
+    let scripted = ScriptedProvider::new(MODEL_DELAY, |view| Ok(script(view)));
+    let encoder = Arc::new(FaultyEncoder(injector.clone()));
+    let provider = FaultyProvider { inner: scripted.clone(), encoder, injector: injector.clone(), is_stuck };
     let read = ScriptedTool::fixed("read", EffectClass::Pure, "content");
-    let omen = ScriptedTool::fixed("omen", EffectClass::Pure, TRIGGER_RESULT);
-    let tools: Vec<Arc<dyn Tool>> = vec![Arc::new(read), Arc::new(omen), odd.tool()];
-    let world = world(journal, nobody, tools);
+    let trigger = ScriptedTool::fixed("omen", EffectClass::Pure, TRIGGER_RESULT);
+    let tools: Vec<Arc<dyn Tool>> = vec![Arc::new(read), Arc::new(trigger), injector.tool()];
+    let world = world(journal, scripted, tools);
     RuntimeDependencies { providers: vec![("test".into(), Arc::new(provider), 1_000)], ..world }
 }
 
@@ -133,9 +132,9 @@ struct FaultInjector {
 }
 
 impl FaultInjector {
-    /// True once, if `misdeed` is this injector's fault; records the injection point.
-    fn is_due(&self, misdeed: AdapterFault) -> bool {
-        let does = self.fault == Some(misdeed) && !self.done.swap(true, Ordering::SeqCst);
+    /// True once, if `fault` is this injector's fault; records the injection point.
+    fn is_due(&self, fault: AdapterFault) -> bool {
+        let does = self.fault == Some(fault) && !self.done.swap(true, Ordering::SeqCst);
         if does {
             self.clock.record();
         }
@@ -147,10 +146,10 @@ impl FaultInjector {
             Some(AdapterFault::ToolPanics(effect)) => effect,
             Some(_) | None => EffectClass::Once,
         };
-        let odd = self.clone();
+        let injector = self.clone();
         let tool = ScriptedTool::new("odd", effect, move |_: Invocation| {
-            let odd = odd.clone();
-            async move { odd.run(effect).await }
+            let injector = injector.clone();
+            async move { injector.run(effect).await }
         });
         Arc::new(FaultyTool(tool, self))
     }

@@ -24,7 +24,7 @@ impl FaultScenario {
     /// Runs the scenario in a runtime of its own. If that runtime ends, a second one finishes the runs.
     pub async fn run(&self) -> ObservedOutcome {
         let journal = MemoryJournal::new();
-        let moment = Arc::new(InjectionClock::new(journal.clone()));
+        let clock = Arc::new(InjectionClock::new(journal.clone()));
         let inner: Arc<dyn Journal> = Arc::new(journal.clone());
         let store = match self.action {
             FaultAction::Commit(fault) => FaultyJournal::new(inner, fault, FAULTY_COMMIT),
@@ -33,23 +33,23 @@ impl FaultScenario {
             }
         };
         let began = Instant::now();
-        let world = scenario_dependencies(Arc::new(store.clone()), self.action, &moment);
+        let world = scenario_dependencies(Arc::new(store.clone()), self.action, &clock);
         let runtime = Runtime::start(world).await.expect("the runtime starts");
         let (mut runs, mut accepted) = (Vec::new(), None);
         for task in [TARGET_INPUT, "sibling", "sibling"] {
             runs.push(runtime.submit(RunRequest::new(task)).await.expect("it is accepted"));
             accepted.get_or_insert_with(|| began.elapsed());
         }
-        moment.set_target(runs[0].session);
-        let mut site = ScenarioRun {
+        clock.set_target(runs[0].session);
+        let mut run = ScenarioRun {
             store: &store,
             runtime: &runtime,
             target: runs[0],
-            clock: &moment,
+            clock: &clock,
             records: Vec::new(),
         };
-        let progress = site.inject(self.action, accepted.expect("there were submissions")).await;
-        let records = site.records;
+        let progress = run.inject(self.action, accepted.expect("there were submissions")).await;
+        let records = run.records;
         let mut seen = ObservedOutcome {
             restarted: Vec::new(),
             records,
@@ -65,7 +65,7 @@ impl FaultScenario {
             let world = scenario_dependencies(
                 Arc::new(journal.reopened()),
                 FaultAction::Commit(JournalFault::Error),
-                &moment,
+                &clock,
             );
             let runtime = Runtime::start(world).await.expect("the next runtime starts");
             runtime.revive_all().await.expect("the store is read");
@@ -88,24 +88,24 @@ struct ScenarioRun<'a> {
 
 impl ScenarioRun<'_> {
     /// Causes the fault; returns the time that becomes [`ObservedOutcome::progress`].
-    async fn inject(&mut self, deed: FaultAction, first_accepted: Duration) -> Duration {
-        match deed {
+    async fn inject(&mut self, action: FaultAction, first_accepted: Duration) -> Duration {
+        match action {
             FaultAction::Commit(JournalFault::Slow(_)) => first_accepted,
             FaultAction::Commit(_) => {
                 self.runtime.wait_for_end().await;
                 self.store.met_at().expect("the fault was met").elapsed()
             }
-            FaultAction::Actor(who, how) => {
+            FaultAction::Actor(target, how) => {
                 self.wait_for_records(2, Kind::CallEnded).await;
                 self.clock.record();
-                inject(self.runtime, self.actor(who), how).await;
-                self.wait_for_recovery(who).await
+                inject(self.runtime, self.actor(target), how).await;
+                self.wait_for_recovery(target).await
             }
             FaultAction::ActorThrice(how) => {
                 // The session waits in its third iteration; each revival starts the call again.
                 let mut progress = None;
-                for asked in 3..6 {
-                    self.wait_for_records(asked, Kind::ModelStarted).await;
+                for calls in 3..6 {
+                    self.wait_for_records(calls, Kind::ModelStarted).await;
                     self.clock.record();
                     inject(self.runtime, ActorKind::Session(self.target.session), how).await;
                     if progress.is_none() {
@@ -128,8 +128,8 @@ impl ScenarioRun<'_> {
         }
     }
 
-    fn actor(&self, who: FaultTarget) -> ActorKind {
-        match who {
+    fn actor(&self, target: FaultTarget) -> ActorKind {
+        match target {
             FaultTarget::Root => ActorKind::Root,
             FaultTarget::Persistence => ActorKind::Persistence,
             FaultTarget::ProviderSupervisor => ActorKind::ProviderSupervisor,
@@ -142,8 +142,8 @@ impl ScenarioRun<'_> {
     }
 
     /// Waits until the failed actor has recovered or the runtime has ended; returns the time since the fault.
-    async fn wait_for_recovery(&mut self, who: FaultTarget) -> Duration {
-        match who {
+    async fn wait_for_recovery(&mut self, target: FaultTarget) -> Duration {
+        match target {
             FaultTarget::Root | FaultTarget::Persistence => return self.wait_for_end().await,
             FaultTarget::SessionSupervisor | FaultTarget::TargetSession => {
                 return self.wait_for_progress().await;
@@ -163,8 +163,8 @@ impl ScenarioRun<'_> {
     }
 
     async fn wait_for_end(&self) -> Duration {
-        let said = self.runtime.wait_for_end().await;
-        assert_ne!(said, RuntimeEnd::Suspended);
+        let end = self.runtime.wait_for_end().await;
+        assert_ne!(end, RuntimeEnd::Suspended);
         self.elapsed()
     }
 
@@ -187,10 +187,10 @@ impl ScenarioRun<'_> {
         while self.records.len() < MAX_RECORDS {
             let event = watch.next().await.expect("the store is read");
             let (seq, EventBody::Recorded { record }) = (event.seq, event.body) else { continue };
-            let Some(struck) = self.clock.injection_point().filter(|struck| seq > struck.last) else {
+            let Some(point) = self.clock.injection_point().filter(|point| seq > point.last) else {
                 continue;
             };
-            first.get_or_insert_with(|| struck.at.elapsed());
+            first.get_or_insert_with(|| point.at.elapsed());
             self.records.push(record.body.kind().name());
             if matches!(record.body, Body::RunEnded(_)) {
                 break;

@@ -47,31 +47,31 @@ const fn ends(reason: &'static str) -> ExpectedOutcome {
 const fn actor_fault(
     kind: &'static str,
     (fault, how): (&'static str, &'static str),
-    (who, strike): (FaultTarget, ActorFault),
+    (target, strike): (FaultTarget, ActorFault),
     what: &'static str,
     expect: ExpectedOutcome,
 ) -> FaultScenario {
-    FaultScenario { kind, fault, how, what, expect, waits: false, action: FaultAction::Actor(who, strike) }
+    FaultScenario { kind, fault, how, what, expect, waits: false, action: FaultAction::Actor(target, strike) }
 }
 
 const fn call_fault(
     kind: &'static str,
     (fault, how): (&'static str, &'static str),
-    misdeed: AdapterFault,
+    adapter_fault: AdapterFault,
     what: &'static str,
     expect: ExpectedOutcome,
 ) -> FaultScenario {
-    FaultScenario { kind, fault, how, what, expect, waits: false, action: FaultAction::Call(misdeed) }
+    FaultScenario { kind, fault, how, what, expect, waits: false, action: FaultAction::Call(adapter_fault) }
 }
 
 const fn freeze(
     kind: &'static str,
     how: &'static str,
-    deed: FaultAction,
+    action: FaultAction,
     what: &'static str,
     expect: ExpectedOutcome,
 ) -> FaultScenario {
-    FaultScenario { kind, fault: "freeze", how, what, expect, waits: true, action: deed }
+    FaultScenario { kind, fault: "freeze", how, what, expect, waits: true, action }
 }
 
 const ROOT_ENDS: &str = "the runtime ends (exit 70); the next start goes on with every run";

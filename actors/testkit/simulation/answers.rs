@@ -68,14 +68,14 @@ pub(super) fn planned_answer(
 /// The result of one attempt whose answer without a fault is `whole`; `None` if the attempt never ends or panics.
 pub(super) fn answer_or_fault(
     mishap: Option<ModelFault>,
-    place: (usize, usize),
+    position: (usize, usize),
     max_tokens: u64,
     whole: impl FnOnce() -> ModelAnswer,
 ) -> Option<Result<ModelAnswer, Failure>> {
     let fails = |class| Some(Err(Failure::new(class, "planned")));
     let plain = |text: &str| text_answer(text, max_tokens);
     let odd = |name: &str, arguments: &str| {
-        let call = ToolCall { id: call_id(place, "odd"), name: name.into(), arguments: arguments.into() };
+        let call = ToolCall { id: call_id(position, "odd"), name: name.into(), arguments: arguments.into() };
         call_answer(vec![call], max_tokens)
     };
     let answer = match mishap {

@@ -250,8 +250,8 @@ impl Clients {
             let questions = self.outside.lock().observations.pending_approvals();
             for call in questions.into_iter().filter(|call| !known.contains(call)).collect::<Vec<_>>() {
                 known.push(call);
-                let chance = call.iteration + call.n + u32::try_from(self.plan.seed % 7).unwrap_or(0);
-                let (verdict, after) = match chance % 4 {
+                let number = call.iteration + call.n + u32::try_from(self.plan.seed % 7).unwrap_or(0);
+                let (verdict, after) = match number % 4 {
                     0 => (ApprovalDecision::Allow, 50),
                     1 => (ApprovalDecision::Deny, 2_000),
                     2 => (ApprovalDecision::Allow, 600_000),

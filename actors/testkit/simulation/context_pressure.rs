@@ -81,8 +81,8 @@ impl ContextPressure {
     /// The failure of a request that is too long.
     pub(super) fn refusal(&self, messages: &[Value]) -> Option<Failure> {
         let bytes: usize = messages.iter().map(|message| message.to_string().len()).sum();
-        let most = self.max_request_bytes.filter(|most| bytes > *most)?;
-        let limit = self.reports_limit.then(|| u64::try_from(most / 4).unwrap_or(u64::MAX));
+        let max_bytes = self.max_request_bytes.filter(|max_bytes| bytes > *max_bytes)?;
+        let limit = self.reports_limit.then(|| u64::try_from(max_bytes / 4).unwrap_or(u64::MAX));
         Some(Failure::new(FailureClass::ContextTooLong { limit }, "planned"))
     }
 }

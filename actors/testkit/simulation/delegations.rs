@@ -54,9 +54,9 @@ fn add_delegations(dice: &mut SeededRng, run: &mut RunPlan, (depth, tasks): (u32
             give.tasks.push(n);
             tasks.push(task.clone());
             if depth + 1 < MAX_DEPTH && dice.chance(40) {
-                let place = tasks.len() - 1;
+                let index = tasks.len() - 1;
                 add_delegations(dice, &mut task, (depth + 1, tasks));
-                tasks[place] = task;
+                tasks[index] = task;
             }
         }
         let at = dice.index(steps);

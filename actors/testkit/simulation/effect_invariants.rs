@@ -41,8 +41,8 @@ fn call_records<'a>(past: &'a FinalState<'_>) -> BTreeMap<CallId, CallRecords<'a
 
 /// Every admitted call has one result; a call of a force-failed run has at most one.
 pub(super) fn one_result(past: &FinalState<'_>) -> Violations {
-    let wrong = |(call, told): (CallId, CallRecords<'_>)| {
-        let ends = told.ends.len();
+    let wrong = |(call, records): (CallId, CallRecords<'_>)| {
+        let ends = records.ends.len();
         let is_open = ends == 0 && past.is_force_failed(call.run);
         (ends != 1 && !is_open).then(|| format!("{call} has {ends} results"))
     };
@@ -52,30 +52,30 @@ pub(super) fn one_result(past: &FinalState<'_>) -> Violations {
 /// A `once` call is repeated only if the earlier attempt never began, or if its repetition in doubt was decided.
 pub(super) fn at_most_once(past: &FinalState<'_>) -> Violations {
     let mut found = Violations::new();
-    for (call, told) in call_records(past) {
-        let is_once = told.admitted.is_some_and(|admitted| admitted.effect == EffectClass::Once);
-        let deeds: Vec<&ToolExecution> =
-            past.inner.executions.iter().filter(|deed| deed.call == call).collect();
-        for deed in &deeds {
-            let why = told.lost.get(&deed.attempt);
+    for (call, records) in call_records(past) {
+        let is_once = records.admitted.is_some_and(|admitted| admitted.effect == EffectClass::Once);
+        let executions: Vec<&ToolExecution> =
+            past.inner.executions.iter().filter(|execution| execution.call == call).collect();
+        for execution in &executions {
+            let why = records.lost.get(&execution.attempt);
             if why == Some(&RetryReason::NeverStarted) {
-                found.push(format!("{call} attempt {} began, and was told never to have", deed.attempt));
+                found.push(format!("{call} attempt {} began, and was told never to have", execution.attempt));
             }
-            let again = deeds.iter().any(|other| other.attempt > deed.attempt);
+            let again = executions.iter().any(|other| other.attempt > execution.attempt);
             if is_once && again && why != Some(&RetryReason::InDoubt) {
                 found.push(format!(
                     "{call} was made again after attempt {} without leave: {why:?}",
-                    deed.attempt
+                    execution.attempt
                 ));
             }
         }
         let without_leave =
-            told.lost.values().filter(|why| matches!(why, RetryReason::Lost | RetryReason::Interrupted));
+            records.lost.values().filter(|why| matches!(why, RetryReason::Lost | RetryReason::Interrupted));
         if is_once && without_leave.count() > 0 {
-            found.push(format!("{call} is to be made again without leave: {:?}", told.lost));
+            found.push(format!("{call} is to be made again without leave: {:?}", records.lost));
         }
-        if told.started > told.lost.len().try_into().unwrap_or(0) + 1 {
-            found.push(format!("{call} was started {} times", told.started));
+        if records.started > records.lost.len().try_into().unwrap_or(0) + 1 {
+            found.push(format!("{call} was started {} times", records.started));
         }
     }
     found
@@ -84,18 +84,18 @@ pub(super) fn at_most_once(past: &FinalState<'_>) -> Violations {
 /// A result that reports success belongs to an attempt whose execution finished.
 pub(super) fn at_least_once(past: &FinalState<'_>) -> Violations {
     let mut found = Violations::new();
-    for (call, told) in call_records(past) {
+    for (call, records) in call_records(past) {
         // A delegation has no effect of its own, and a todo list is state of the session.
-        if told.admitted.is_some_and(|admitted| [DELEGATE_TASK, TODO].contains(&&*admitted.tool)) {
+        if records.admitted.is_some_and(|admitted| [DELEGATE_TASK, TODO].contains(&&*admitted.tool)) {
             continue;
         }
-        let twin = told.admitted.and_then(|admitted| admitted.same_as).map(|n| CallId { n, ..call });
-        for end in told.ends.iter().filter(|end| end.end.status == CallStatus::Ok) {
+        let twin = records.admitted.and_then(|admitted| admitted.same_as).map(|n| CallId { n, ..call });
+        for end in records.ends.iter().filter(|end| end.end.status == CallStatus::Ok) {
             let of = twin.unwrap_or(call);
-            let done = past.inner.executions.iter().any(|deed| {
-                deed.call == of
-                    && (twin.is_some() || deed.attempt == end.attempt)
-                    && matches!(deed.ended, Some((_, EndKind::Finished)))
+            let done = past.inner.executions.iter().any(|execution| {
+                execution.call == of
+                    && (twin.is_some() || execution.attempt == end.attempt)
+                    && matches!(execution.ended, Some((_, EndKind::Finished)))
             });
             if !done {
                 found.push(format!("{call} attempt {} is told to be done", end.attempt));
@@ -107,15 +107,16 @@ pub(super) fn at_least_once(past: &FinalState<'_>) -> Violations {
 
 /// Two attempts of a call never overlap, except after a call in doubt is repeated: its earlier attempt may still go on.
 pub(super) fn no_overlap(past: &FinalState<'_>) -> Violations {
-    let told = call_records(past);
-    let overlaps = past.inner.executions.iter().filter_map(|deed| Some((deed, deed.overlaps?)));
+    let records = call_records(past);
+    let overlaps =
+        past.inner.executions.iter().filter_map(|execution| Some((execution, execution.overlaps?)));
     overlaps
-        .filter(|(deed, earlier)| {
-            let lost = told.get(&deed.call).and_then(|told| told.lost.get(earlier));
+        .filter(|(execution, earlier)| {
+            let lost = records.get(&execution.call).and_then(|records| records.lost.get(earlier));
             lost != Some(&RetryReason::InDoubt)
         })
-        .map(|(deed, earlier)| {
-            let ToolExecution { call, attempt, began, kind, .. } = deed;
+        .map(|(execution, earlier)| {
+            let ToolExecution { call, attempt, began, kind, .. } = execution;
             format!(
                 "{call} ({}) attempt {attempt} began at {began} ms while {earlier} was under way",
                 kind.name()

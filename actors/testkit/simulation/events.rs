@@ -59,7 +59,7 @@ impl Clients {
     async fn run_event(self, n: usize, event: PlannedEvent) {
         let name = event.name();
         match event {
-            PlannedEvent::ActorFault(who, how) => self.inject(who, how).await,
+            PlannedEvent::ActorFault(target, fault) => self.inject(target, fault).await,
             PlannedEvent::Stop(run) => {
                 let Some(run) = self.find_run(run, name) else { return };
                 self.stop(run.run).await;
@@ -100,7 +100,7 @@ impl Clients {
                 let raised = self.runtime.raise_without_resume(run.run, by).await;
                 self.record_raise(run.run, raised.map(drop));
             }
-            PlannedEvent::FaultBeforeNotice(how) => self.inject_before_notice(how, name).await,
+            PlannedEvent::FaultBeforeNotice(fault) => self.inject_before_notice(fault, name).await,
             PlannedEvent::StopSubagent(which) => {
                 let Some((_, run)) = self.outside.lock().observations.subagent(which) else { return };
                 self.outside.record_fault(name);
@@ -157,14 +157,14 @@ impl Clients {
             let result = inner.observations.results.get(&run);
             result.is_some_and(|result| result.ended.outcome == Outcome::BudgetExhausted)
         };
-        let asked = if is_exhausted { self.outside.count(format!("more {}", plan.n)) } else { usize::MAX };
-        if asked >= usize::try_from(times).unwrap_or(usize::MAX) {
+        let nth = if is_exhausted { self.outside.count(format!("more {}", plan.n)) } else { usize::MAX };
+        if nth >= usize::try_from(times).unwrap_or(usize::MAX) {
             return false;
         }
         let raised = self.runtime.raise(run, by).await.map(drop);
-        let goes_on = raised.is_ok();
+        let is_raised = raised.is_ok();
         self.record_raise(run, raised);
-        goes_on
+        is_raised
     }
 
     fn record_raise(&self, run: RunId, raised: Result<(), RunError>) {
@@ -187,7 +187,7 @@ impl Clients {
                 if !inner.observations.open().contains(&id) || looks.next().is_none() {
                     return;
                 }
-                if inner.model_calls.iter().any(|asked| asked.call.run == id && asked.ended.is_none()) {
+                if inner.model_calls.iter().any(|call| call.call.run == id && call.ended.is_none()) {
                     break;
                 }
             }
@@ -203,14 +203,14 @@ impl Clients {
     }
 
     /// Waits until a session writes messages to others or spawns subagents, and injects a fault before that is durable.
-    async fn inject_before_notice(&self, how: ActorFault, name: &'static str) {
+    async fn inject_before_notice(&self, fault: ActorFault, name: &'static str) {
         self.process.notice_delay_ms.store(SLOW_COMMIT_MS, Ordering::SeqCst);
         for _ in 0..MAX_POLLS {
-            let told = self.outside.lock().notifying_session.take();
-            if let Some(session) = told {
+            let notifier = self.outside.lock().notifying_session.take();
+            if let Some(session) = notifier {
                 self.outside.record_fault(name);
                 return self
-                    .inject_into_actor(ActorKind::Session(session), (PlannedTarget::Subagent(0), how))
+                    .inject_into_actor(ActorKind::Session(session), (PlannedTarget::Subagent(0), fault))
                     .await;
             }
             tokio::time::sleep(POLL_INTERVAL).await;
@@ -260,8 +260,8 @@ impl Clients {
         }
     }
 
-    async fn inject(&self, who: PlannedTarget, how: ActorFault) {
-        let part = match who {
+    async fn inject(&self, target: PlannedTarget, fault: ActorFault) {
+        let part = match target {
             PlannedTarget::Root => ActorKind::Root,
             PlannedTarget::Persistence => ActorKind::Persistence,
             PlannedTarget::ProviderSupervisor => ActorKind::ProviderSupervisor,
@@ -280,16 +280,19 @@ impl Clients {
         };
         self.process
             .may_end
-            .fetch_or(matches!(who, PlannedTarget::Root | PlannedTarget::Persistence), Ordering::SeqCst);
-        self.inject_into_actor(part, (who, how)).await;
+            .fetch_or(matches!(target, PlannedTarget::Root | PlannedTarget::Persistence), Ordering::SeqCst);
+        self.inject_into_actor(part, (target, fault)).await;
     }
 
-    async fn inject_into_actor(&self, part: ActorKind, (who, how): (PlannedTarget, ActorFault)) {
+    async fn inject_into_actor(&self, part: ActorKind, (target, fault): (PlannedTarget, ActorFault)) {
         // A dead actor takes no fault.
-        if inject_if_alive(&self.runtime, part, how).await {
+        if inject_if_alive(&self.runtime, part, fault).await {
             let mut inner = self.outside.lock();
             inner.record_forced_end();
-            inner.observations.fault_names.extend([who.name(), PlannedEvent::ActorFault(who, how).name()]);
+            inner
+                .observations
+                .fault_names
+                .extend([target.name(), PlannedEvent::ActorFault(target, fault).name()]);
         }
     }
 }

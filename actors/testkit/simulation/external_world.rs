@@ -170,13 +170,13 @@ impl ExternalWorld {
         // Work of the process itself ends at its death, before the downtime passes.
         let now = inner.before;
         let commands: Vec<usize> = inner.commands.values().map(|command| command.execution).collect();
-        for (n, deed) in inner.executions.iter_mut().enumerate() {
+        for (n, execution) in inner.executions.iter_mut().enumerate() {
             if !commands.contains(&n) {
-                deed.ended.get_or_insert((now, EndKind::Dropped));
+                execution.ended.get_or_insert((now, EndKind::Dropped));
             }
         }
-        for asked in &mut inner.model_calls {
-            asked.ended.get_or_insert(EndKind::Dropped);
+        for call in &mut inner.model_calls {
+            call.ended.get_or_insert(EndKind::Dropped);
         }
         inner.before += pause_ms;
     }
@@ -253,27 +253,28 @@ impl ExternalState {
                 format!("{call} attempt {attempt} began after it was known never to"),
             );
         }
-        if self.executions.iter().any(|deed| (deed.call, deed.attempt) == (call, attempt)) {
+        if self.executions.iter().any(|execution| (execution.call, execution.attempt) == (call, attempt)) {
             self.observations
                 .report_violation("an effect happens once", format!("{call} attempt {attempt} began twice"));
         }
-        let under_way = self.executions.iter().find(|deed| deed.call == call && deed.ended.is_none());
-        let overlaps = under_way.map(|deed| deed.attempt);
+        let under_way =
+            self.executions.iter().find(|execution| execution.call == call && execution.ended.is_none());
+        let overlaps = under_way.map(|execution| execution.attempt);
         self.executions.push(ToolExecution { call, attempt, kind, began: self.now(), ended: None, overlaps });
         self.executions.len() - 1
     }
 
     /// Notes the end of an execution, unless it has ended already.
-    pub(super) fn end_execution(&mut self, deed: usize, how: EndKind) {
+    pub(super) fn end_execution(&mut self, execution: usize, how: EndKind) {
         let now = self.now();
-        self.executions[deed].ended.get_or_insert((now, how));
+        self.executions[execution].ended.get_or_insert((now, how));
     }
 
     /// Starts a command that ends by itself after `ms` milliseconds; `None` for never.
     pub(super) fn launch(&mut self, id: AttemptId, does: ToolBehaviour, ms: Option<u64>) {
-        let deed = self.start_execution(id, ToolKind::Build);
+        let execution = self.start_execution(id, ToolKind::Build);
         let until = ms.map_or(u64::MAX, |ms| self.now() + ms);
-        self.commands.insert(id, DetachedCommand { execution: deed, behaviour: does, until });
+        self.commands.insert(id, DetachedCommand { execution, behaviour: does, until });
     }
 
     /// The command and its end, or `Err` with the milliseconds until it ends by itself; `None` if it was never started.

@@ -203,7 +203,7 @@ fn event(dice: &mut SeededRng, runs: &[RunPlan]) -> PlannedEvent {
             dice.pick(&[ActorFault::Panic, ActorFault::Error, ActorFault::Kill]),
         ),
         10..=12 => {
-            let who = [
+            let targets = [
                 PlannedTarget::Root,
                 PlannedTarget::Persistence,
                 PlannedTarget::ProviderSupervisor,
@@ -214,7 +214,7 @@ fn event(dice: &mut SeededRng, runs: &[RunPlan]) -> PlannedEvent {
                 PlannedTarget::SessionSupervisor,
             ];
             PlannedEvent::ActorFault(
-                dice.pick(&who),
+                dice.pick(&targets),
                 dice.pick(&[ActorFault::Panic, ActorFault::Error, ActorFault::Kill]),
             )
         }

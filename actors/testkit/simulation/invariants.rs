@@ -132,21 +132,21 @@ fn one_outcome(past: &FinalState<'_>) -> Violations {
 }
 
 fn callers_are_told_the_truth(past: &FinalState<'_>) -> Violations {
-    let (book, mut found) = (&past.inner.observations, Violations::new());
+    let (observations, mut found) = (&past.inner.observations, Violations::new());
     let has = |wanted: &dyn Fn(&Body) -> bool| past.records().any(|record| wanted(&record.body));
-    for accepted in book.accepted.values() {
+    for accepted in observations.accepted.values() {
         if !has(&|body| matches!(body, Body::RunAccepted(run) if run.run == accepted.run)) {
             found.push(format!("{} was said to be accepted", accepted.run));
         }
     }
-    for result in book.results.values() {
+    for result in observations.results.values() {
         if !has(
             &|body| matches!(body, Body::RunEnded(run) if run.run == result.run && run.ended == result.ended),
         ) {
             found.push(format!("{} was said to have ended: {}", result.run, result.ended));
         }
     }
-    for stopped in &book.stopped {
+    for stopped in &observations.stopped {
         let stops = |body: &Body| match body {
             Body::RunStopping(run) => run.run == *stopped,
             Body::RunEnded(run) => run.run == *stopped,
@@ -157,12 +157,12 @@ fn callers_are_told_the_truth(past: &FinalState<'_>) -> Violations {
         }
     }
     found.extend(raised_limits_are_recorded(past));
-    for (n, _, next) in &book.steered {
+    for (n, _, next) in &observations.steered {
         if !has(&|body| matches!(body, Body::MessageSteered(message) if message.followup_run == *next)) {
             found.push(format!("steer-{n} was said to be heard"));
         }
     }
-    for (call, verdict) in &book.decided {
+    for (call, verdict) in &observations.decided {
         let is_so = |body: &Body| matches!(body, Body::ApprovalAnswered(answered) if (answered.call, answered.decision) == (*call, *verdict));
         if !has(&is_so) {
             found.push(format!("{call} was said to be {verdict}"));
@@ -172,8 +172,8 @@ fn callers_are_told_the_truth(past: &FinalState<'_>) -> Violations {
 }
 
 fn raised_limits_are_recorded(past: &FinalState<'_>) -> Violations {
-    let (mut said, mut written) = (BTreeMap::<RunId, usize>::new(), BTreeMap::<RunId, usize>::new());
-    past.inner.observations.raised.iter().for_each(|run| said.entry(*run).or_default().add_assign(1));
+    let (mut reported, mut written) = (BTreeMap::<RunId, usize>::new(), BTreeMap::<RunId, usize>::new());
+    past.inner.observations.raised.iter().for_each(|run| reported.entry(*run).or_default().add_assign(1));
     for record in past.records() {
         match &record.body {
             Body::RunReopened(reopened) => written.entry(reopened.run).or_default().add_assign(1),
@@ -182,8 +182,10 @@ fn raised_limits_are_recorded(past: &FinalState<'_>) -> Violations {
         }
     }
     let times = |run: &RunId| written.get(run).copied().unwrap_or(0);
-    let wrong = said.iter().filter(|(run, said)| times(run) < **said);
-    wrong.map(|(run, said)| format!("{run} was said to be raised {said} times: {}", times(run))).collect()
+    let wrong = reported.iter().filter(|(run, reported)| times(run) < **reported);
+    wrong
+        .map(|(run, reported)| format!("{run} was said to be raised {reported} times: {}", times(run)))
+        .collect()
 }
 
 fn completed_has_an_answer(past: &FinalState<'_>) -> Violations {
@@ -234,15 +236,15 @@ fn messages_are_shown(past: &FinalState<'_>) -> Violations {
             let cut = (from..records.len()).find(|at| drops_history(&records[*at])).unwrap_or(records.len());
             let after: Vec<CallId> = after.filter(|(view, _)| *view < cut).map(|(_, call)| *call).collect();
             let is_cut =
-                |asked: &ServedModelCall| records[cut..].iter().any(|record| starts_attempt(record, asked));
-            let asked =
-                past.inner.model_calls.iter().filter(|asked| after.contains(&asked.call) && !is_cut(asked));
+                |call: &ServedModelCall| records[cut..].iter().any(|record| starts_attempt(record, call));
+            let calls =
+                past.inner.model_calls.iter().filter(|call| after.contains(&call.call) && !is_cut(call));
             let not_shown =
-                asked.filter(|asked| number.is_none_or(|number| !asked.shown_messages.contains(&number)));
+                calls.filter(|call| number.is_none_or(|number| !call.shown_messages.contains(&number)));
             // A message to a run that waits behind others is shown when that run begins.
             let too_early = |call: CallId| !began || is_before(records, call, message.run);
-            found.extend(not_shown.filter(|asked| !too_early(asked.call)).map(|asked| {
-                format!("{} of {} is not in the request of {}", message.text, message.run, asked.call)
+            found.extend(not_shown.filter(|call| !too_early(call.call)).map(|call| {
+                format!("{} of {} is not in the request of {}", message.text, message.run, call.call)
             }));
         }
     }
@@ -250,8 +252,8 @@ fn messages_are_shown(past: &FinalState<'_>) -> Violations {
 }
 
 /// Whether the record starts that attempt.
-fn starts_attempt(record: &Record, asked: &ServedModelCall) -> bool {
-    matches!(&record.body, Body::ModelStarted(started) if (started.call, started.attempt) == (asked.call, asked.attempt))
+fn starts_attempt(record: &Record, call: &ServedModelCall) -> bool {
+    matches!(&record.body, Body::ModelStarted(started) if (started.call, started.attempt) == (call.call, call.attempt))
 }
 
 /// Whether the record drops the oldest part of the view.

@@ -102,9 +102,9 @@ type BatchRecords = Vec<Vec<(SessionId, Seq, Vec<Arc<Record>>)>>;
 
 fn records_of_write(write: &WriteOp) -> Vec<(SessionId, Seq, Vec<Arc<Record>>)> {
     let WriteOp::Append(append) = write else { return Vec::new() };
-    let own = (append.session, append.expected, append.records.clone());
-    let found = append.spawned.iter().map(|founded| (founded.session, 1, founded.records.clone()));
-    found.chain([own]).collect()
+    let appended = (append.session, append.expected, append.records.clone());
+    let found = append.spawned.iter().map(|spawned| (spawned.session, 1, spawned.records.clone()));
+    found.chain([appended]).collect()
 }
 
 impl LifeJournal {
@@ -125,15 +125,15 @@ impl LifeJournal {
 
     /// Milliseconds added to a batch that notifies other sessions. If any, records the notifying session.
     fn notice_delay_ms(&self, batch: &[WriteOp]) -> u64 {
-        let says = |append: &Append| !append.deliver.is_empty() || !append.spawned.is_empty();
-        let who = batch.iter().find_map(|write| match write {
-            WriteOp::Append(append) if says(append) => Some(append.session),
+        let notifies = |append: &Append| !append.deliver.is_empty() || !append.spawned.is_empty();
+        let notifier = batch.iter().find_map(|write| match write {
+            WriteOp::Append(append) if notifies(append) => Some(append.session),
             WriteOp::Append(_) | WriteOp::Open(_) | WriteOp::Close(..) | WriteOp::Deliver(..) => None,
         });
-        let Some(who) = who else { return 0 };
+        let Some(notifier) = notifier else { return 0 };
         let ms = self.process.notice_delay_ms.swap(0, Ordering::SeqCst);
         if ms > 0 {
-            self.outside.lock().notifying_session = Some(who);
+            self.outside.lock().notifying_session = Some(notifier);
         }
         ms
     }
@@ -161,13 +161,13 @@ impl LifeJournal {
     }
 
     /// Returns the result, and records the batch's appended records as acknowledged.
-    fn acknowledge(&self, carried: &BatchRecords, committed: SimulatedCommit) -> SimulatedCommit {
+    fn acknowledge(&self, batch_records: &BatchRecords, committed: SimulatedCommit) -> SimulatedCommit {
         let mut inner = self.outside.lock();
-        for (carried, written) in carried.iter().zip(committed.iter().flatten()) {
+        for (appends, written) in batch_records.iter().zip(committed.iter().flatten()) {
             if !matches!(written, WriteOutcome::Appended(_)) {
                 continue;
             }
-            for (session, first, records) in carried {
+            for (session, first, records) in appends {
                 for (record, seq) in records.iter().zip(*first..) {
                     inner.observations.on_acknowledged(*session, seq, record);
                 }
@@ -246,13 +246,13 @@ impl Journal for LifeJournal {
         if self.process.failed.load(Ordering::SeqCst) {
             return async { Err(JournalError::Unavailable("the store has failed".into())) }.boxed();
         }
-        let carried: BatchRecords = batch.iter().map(records_of_write).collect();
+        let batch_records: BatchRecords = batch.iter().map(records_of_write).collect();
         let this = self.clone();
         async move {
             this.process.writing.fetch_add(1, Ordering::SeqCst);
             let committed = this.clone().commit_with_fault(batch, fault).await;
             this.process.writing.fetch_sub(1, Ordering::SeqCst);
-            this.acknowledge(&carried, committed)
+            this.acknowledge(&batch_records, committed)
         }
         .boxed()
     }

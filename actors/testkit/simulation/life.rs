@@ -118,7 +118,7 @@ impl ProcessLife<'_> {
             Err(reason) => return LifeEnd::Terminated(reason),
         };
         let (mut clients, mut tasks) = (JoinSet::new(), JoinSet::new());
-        let driven = Clients {
+        let driver = Clients {
             plan: Arc::clone(self.plan),
             outside: Arc::clone(self.outside),
             process: Arc::clone(self.process),
@@ -129,12 +129,12 @@ impl ProcessLife<'_> {
             biased;
             () = self.process.wait_for_end() => return LifeEnd::Crashed,
             reason = runtime.wait_for_end() => LifeEnd::Terminated(reason),
-            is_done = driven.drive(&mut clients, &mut tasks) => if is_done { LifeEnd::Done } else { LifeEnd::Suspended },
+            is_done = driver.drive(&mut clients, &mut tasks) => if is_done { LifeEnd::Done } else { LifeEnd::Suspended },
             () = tokio::time::sleep(LIFE_TIMEOUT) => return LifeEnd::Stuck,
         };
         clients.shutdown().await;
         tasks.shutdown().await;
-        drop(driven);
+        drop(driver);
         let Some(runtime) = Arc::into_inner(runtime).filter(|_| !matches!(end, LifeEnd::Terminated(_)))
         else {
             return end;
@@ -200,13 +200,13 @@ struct LifeConfig {
 /// The providers' names, and the default spec of a run.
 fn life_config(plan: &SimulationPlan) -> LifeConfig {
     let names = if plan.process.links > 1 { &["test", "other"][..] } else { &["test"] };
-    let own = ToolKind::ALL.iter().map(|kind| kind.name());
-    let mut tools: Vec<String> = own.chain([TODO]).map(ToOwned::to_owned).collect();
+    let kinds = ToolKind::ALL.iter().map(|kind| kind.name());
+    let mut tools: Vec<String> = kinds.chain([TODO]).map(ToOwned::to_owned).collect();
     tools.sort_unstable();
     let link = |name: &&str| ModelRef::new(*name, "model").expect("two names");
     let mut spec = RunSpec { chain: names.iter().map(link).collect(), ..world::spec(tools) };
-    if let Some(squeeze) = &plan.context_pressure {
-        squeeze.apply_to(&mut spec);
+    if let Some(pressure) = &plan.context_pressure {
+        pressure.apply_to(&mut spec);
     }
     LifeConfig { names, spec }
 }

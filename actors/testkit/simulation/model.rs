@@ -43,14 +43,14 @@ impl SimulatedProvider {
 
     /// Whether `MAX_MODEL_CALLS` is reached. The provider then never answers, so that time advances and the life ends.
     pub(super) fn is_endless(&self) -> bool {
-        let asked = self.outside.lock().model_calls.len();
-        if asked == MAX_MODEL_CALLS {
+        let count = self.outside.lock().model_calls.len();
+        if count == MAX_MODEL_CALLS {
             self.outside.report_violation(
                 "there is progress when faults stop",
-                format!("models were asked {asked} times"),
+                format!("models were asked {count} times"),
             );
         }
-        asked >= MAX_MODEL_CALLS
+        count >= MAX_MODEL_CALLS
     }
 
     async fn answer(&self, request: ModelRequest) -> Result<ModelAnswer, Failure> {
@@ -58,13 +58,13 @@ impl SimulatedProvider {
         if request.call.is_summary() {
             return answer_summary(self, request, &messages).await;
         }
-        let shown = view_invariants::check(&self.outside, request.session, &messages);
-        let call = ServedCallGuard::start(&self.outside, &request, shown);
+        let shown_messages = view_invariants::check(&self.outside, request.session, &messages);
+        let call = ServedCallGuard::start(&self.outside, &request, shown_messages);
         if self.is_endless() {
             return pending().await;
         }
         if let Some(refused) =
-            self.plan.context_pressure.as_ref().and_then(|squeeze| squeeze.refusal(&messages))
+            self.plan.context_pressure.as_ref().and_then(|pressure| pressure.refusal(&messages))
         {
             self.outside.record_fault("model: too long a request");
             call.finish(None);
@@ -74,9 +74,9 @@ impl SimulatedProvider {
         let nothing = PlannedStep::default();
         let run = run.and_then(|run| self.plan.run(run));
         let step = run.map_or(&nothing, |run| run.steps.get(at).unwrap_or(&run.last));
-        let asked = self.outside.count(format!("{:?}.{at}", run.map(|run| run.n)));
+        let nth = self.outside.count(format!("{:?}.{at}", run.map(|run| run.n)));
         let is_over = run.is_some_and(|run| at >= run.steps.len() + MAX_FAULTS_AFTER_LAST);
-        let mishap = step.faults.get(asked).copied().filter(|_| !is_over);
+        let mishap = step.faults.get(nth).copied().filter(|_| !is_over);
         if let Some(mishap) = mishap {
             self.outside.record_fault(mishap.name());
         }
@@ -134,7 +134,11 @@ pub(super) struct ServedCallGuard {
 }
 
 impl ServedCallGuard {
-    pub(super) fn start(outside: &Arc<ExternalWorld>, request: &ModelRequest, shown: Vec<usize>) -> Self {
+    pub(super) fn start(
+        outside: &Arc<ExternalWorld>,
+        request: &ModelRequest,
+        shown_messages: Vec<usize>,
+    ) -> Self {
         let mut inner = outside.lock();
         let call = request.call;
         // A request does not carry its attempt.
@@ -145,10 +149,10 @@ impl ServedCallGuard {
                 format!("{call} was asked before its start was stored"),
             );
         }
-        if let Some(asked) =
-            inner.model_calls.iter().find(|asked| asked.call == call && asked.ended.is_none())
+        if let Some(earlier) =
+            inner.model_calls.iter().find(|earlier| earlier.call == call && earlier.ended.is_none())
         {
-            let what = format!("{call} attempt {attempt} was asked while attempt {} was", asked.attempt);
+            let what = format!("{call} attempt {attempt} was asked while attempt {} was", earlier.attempt);
             inner.observations.report_violation("attempts do not overlap", what);
         }
         inner.model_calls.push(ServedModelCall {
@@ -157,19 +161,19 @@ impl ServedCallGuard {
             ended: None,
             reported_usage: None,
             reported_at: 0,
-            shown_messages: shown,
+            shown_messages,
         });
         let n = inner.model_calls.len() - 1;
         drop(inner);
         Self { outside: Arc::clone(outside), n, ended: Mutex::default() }
     }
 
-    pub(super) fn finish(&self, told: Option<Usage>) {
+    pub(super) fn finish(&self, usage: Option<Usage>) {
         *self.ended.lock().unwrap_or_else(PoisonError::into_inner) = Some(EndKind::Finished);
         let mut inner = self.outside.lock();
         let now = inner.now();
-        let asked = &mut inner.model_calls[self.n];
-        (asked.reported_usage, asked.reported_at) = (told, now);
+        let call = &mut inner.model_calls[self.n];
+        (call.reported_usage, call.reported_at) = (usage, now);
     }
 }
 

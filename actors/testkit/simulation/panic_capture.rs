@@ -50,7 +50,7 @@ impl Drop for PanicCapture {
 fn record(info: &PanicHookInfo<'_>) {
     let message = info.payload_as_str().unwrap_or("a panic without words");
     if !message.starts_with(PLANNED_PREFIX) && message != INJECTED_MESSAGE {
-        let place = info.location().map(ToString::to_string).unwrap_or_default();
-        UNPLANNED.with_borrow_mut(|unplanned| unplanned.push(format!("{message} at {place}")));
+        let location = info.location().map(ToString::to_string).unwrap_or_default();
+        UNPLANNED.with_borrow_mut(|unplanned| unplanned.push(format!("{message} at {location}")));
     }
 }

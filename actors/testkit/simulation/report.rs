@@ -68,9 +68,9 @@ impl fmt::Display for SimulationReport {
         write!(f, "{}", self.plan)?;
         writeln!(f, "lives: {}; journals: {}", self.lives.join(", "), self.digest)?;
         for (session, kinds) in &self.journals {
-            let told = |(at, kind): &(Timestamp, Kind)| format!("{}@{}", kind.name(), at.0 - START_MS);
-            let told: Vec<String> = kinds.iter().map(told).collect();
-            writeln!(f, "journal of {session}: {}", told.join(" "))?;
+            let entry = |(at, kind): &(Timestamp, Kind)| format!("{}@{}", kind.name(), at.0 - START_MS);
+            let entries: Vec<String> = kinds.iter().map(entry).collect();
+            writeln!(f, "journal of {session}: {}", entries.join(" "))?;
         }
         for Violation { invariant, what } in &self.violations {
             writeln!(f, "VIOLATED: {invariant}: {what}")?;

@@ -25,10 +25,10 @@ struct RunTotals {
 /// Each account's spent amounts equal the totals of its run's records and those of its subagents. An attempt costs what
 /// the provider reported, or all that was reserved if it reported nothing. Nothing stays reserved in the end.
 pub(super) fn add_up(past: &FinalState<'_>) -> Violations {
-    let (own, mut found) = run_totals(past);
+    let (totals, mut found) = run_totals(past);
     let workers = subagents_by_run(past);
-    for run in own.keys().copied() {
-        let sum = total(run, &own, &workers);
+    for run in totals.keys().copied() {
+        let sum = total(run, &totals, &workers);
         let Some(account) = past.inner.observations.accounts.get(&AccountId::from(run)) else {
             found.push(format!("{run} has no account"));
             continue;
@@ -70,12 +70,12 @@ fn subagents_by_run(past: &FinalState<'_>) -> BTreeMap<RunId, Vec<(RunId, bool)>
 /// Totals of a run and of all its descendants.
 fn total(
     run: RunId,
-    own: &BTreeMap<RunId, RunTotals>,
+    totals: &BTreeMap<RunId, RunTotals>,
     workers: &BTreeMap<RunId, Vec<(RunId, bool)>>,
 ) -> RunTotals {
-    let mut sum = own.get(&run).copied().unwrap_or_default();
+    let mut sum = totals.get(&run).copied().unwrap_or_default();
     for (worker, shared) in workers.get(&run).into_iter().flatten() {
-        let more = total(*worker, own, workers);
+        let more = total(*worker, totals, workers);
         sum.tokens += more.tokens;
         sum.tool_calls += more.tool_calls;
         sum.iterations += if *shared { more.iterations } else { 0 };
@@ -85,25 +85,26 @@ fn total(
 
 /// Usage that was reported after the last forced end is booked, however late it came, unless its attempt was lost.
 pub(super) fn reported_usage_is_booked(past: &FinalState<'_>) -> Violations {
-    let mut gone = BTreeSet::new();
+    let mut settled = BTreeSet::new();
     for record in past.records() {
         match &record.body {
-            Body::ModelAnswered(answered) => drop(gone.insert((answered.call, answered.attempt))),
-            Body::SummaryAnswered(answered) => drop(gone.insert((answered.call, answered.attempt))),
-            Body::ModelLate(late) => drop(gone.insert((late.call, late.attempt))),
+            Body::ModelAnswered(answered) => drop(settled.insert((answered.call, answered.attempt))),
+            Body::SummaryAnswered(answered) => drop(settled.insert((answered.call, answered.attempt))),
+            Body::ModelLate(late) => drop(settled.insert((late.call, late.attempt))),
             Body::ModelFailed(failed) | Body::SummaryFailed(failed) if is_lost(&failed.failure.class) => {
-                gone.insert((failed.call, failed.attempt));
+                settled.insert((failed.call, failed.attempt));
             }
             _ => {}
         }
     }
     let inner = past.inner;
-    let told = inner.model_calls.iter().filter_map(|asked| Some((asked, asked.reported_usage?)));
-    told.filter(|(asked, _)| inner.forced_end_at.is_none_or(|upset| upset < asked.reported_at))
-        .filter(|(asked, _)| {
-            !gone.contains(&(asked.call, asked.attempt)) && !past.is_force_failed(asked.call.run)
+    let reported = inner.model_calls.iter().filter_map(|call| Some((call, call.reported_usage?)));
+    reported
+        .filter(|(call, _)| inner.forced_end_at.is_none_or(|upset| upset < call.reported_at))
+        .filter(|(call, _)| {
+            !settled.contains(&(call.call, call.attempt)) && !past.is_force_failed(call.call.run)
         })
-        .map(|(asked, usage)| format!("{} attempt {} told {usage:?}", asked.call, asked.attempt))
+        .map(|(call, usage)| format!("{} attempt {} told {usage:?}", call.call, call.attempt))
         .collect()
 }
 
@@ -192,11 +193,11 @@ impl<'a> TotalsBuilder<'a> {
         }
     }
 
-    fn model_answered(&mut self, id: AttemptId, told: RecordedUsage<'_>) {
+    fn model_answered(&mut self, id: AttemptId, reported: RecordedUsage<'_>) {
         let Some(started) = self.model_calls.remove(&id) else { return };
         let reserved = started.reserved.tokens.unwrap_or(0);
-        self.spend(started, told.0.map_or(reserved, |usage| usage.total()));
-        self.check_reported(id, told);
+        self.spend(started, reported.0.map_or(reserved, |usage| usage.total()));
+        self.check_reported(id, reported);
     }
 
     fn spend(&mut self, started: &ModelStarted, tokens: u64) {
@@ -237,10 +238,11 @@ impl<'a> TotalsBuilder<'a> {
                 .push(format!("{call} attempt {attempt}: {usage:?} is believed, {anomaly:?} is not"));
         }
         let usage = usage.or(anomaly.map(|anomaly| anomaly.reported));
-        let asked = &self.past.inner.model_calls;
-        let is_it =
-            |asked: &&super::external_world::ServedModelCall| (asked.call, asked.attempt) == (call, attempt);
-        if asked.iter().rfind(is_it).is_none_or(|asked| asked.reported_usage != usage) {
+        let served_calls = &self.past.inner.model_calls;
+        let is_it = |served: &&super::external_world::ServedModelCall| {
+            (served.call, served.attempt) == (call, attempt)
+        };
+        if served_calls.iter().rfind(is_it).is_none_or(|served| served.reported_usage != usage) {
             self.violations.push(format!("{call} attempt {attempt} did not tell {usage:?}"));
         }
     }

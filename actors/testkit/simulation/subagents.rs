@@ -10,11 +10,11 @@ use hermod_actors::{
 
 /// A parent run receives the end of each of its subagents exactly once; a force-failed parent at most once.
 pub(super) fn ended_once(past: &FinalState<'_>) -> Violations {
-    let mut heard = BTreeMap::<(SessionId, RunId), usize>::new();
+    let mut ends = BTreeMap::<(SessionId, RunId), usize>::new();
     for (session, records) in &past.journals {
         for record in records {
             if let Body::ChildEnded(ended) = &record.body {
-                *heard.entry((*session, ended.child.run)).or_default() += 1;
+                *ends.entry((*session, ended.child.run)).or_default() += 1;
             }
         }
     }
@@ -22,12 +22,12 @@ pub(super) fn ended_once(past: &FinalState<'_>) -> Violations {
     for record in past.records() {
         let Body::RunAccepted(accepted) = &record.body else { continue };
         let Some(parent) = accepted.parent else { continue };
-        let times = heard.remove(&(parent.session, accepted.run)).unwrap_or(0);
+        let times = ends.remove(&(parent.session, accepted.run)).unwrap_or(0);
         if times != 1 && !(times == 0 && past.is_force_failed(parent.call.run)) {
             found.push(format!("{} of {} was heard {times} times", accepted.run, parent.call.run));
         }
     }
-    found.extend(heard.keys().map(|(session, run)| format!("{run} was heard in {session} and not begun")));
+    found.extend(ends.keys().map(|(session, run)| format!("{run} was heard in {session} and not begun")));
     found
 }
 

@@ -38,9 +38,9 @@ pub(super) fn list_is_current(past: &FinalState<'_>) -> Violations {
                     if calls.get(&ended.call).is_some_and(|tool| ***tool == *TODO)
                         && ended.end.status == CallStatus::Ok =>
                 {
-                    let told = serde_json::from_str(&ended.end.content).unwrap_or(Value::Null);
-                    if told["todos"] != list || ended.attempt != 0 {
-                        found.push(format!("{} is told {told} and not {list}", ended.call));
+                    let result = serde_json::from_str(&ended.end.content).unwrap_or(Value::Null);
+                    if result["todos"] != list || ended.attempt != 0 {
+                        found.push(format!("{} is told {result} and not {list}", ended.call));
                     }
                 }
                 _ => {}

@@ -158,8 +158,8 @@ async fn run_in_process(
     arguments: &SimulatedArguments,
 ) -> CallEnd {
     let id = AttemptId { call: invocation.call, attempt: invocation.attempt };
-    let deed = outside.lock().start_execution(id, kind);
-    let begun = ToolExecutionGuard { outside, deed };
+    let execution = outside.lock().start_execution(id, kind);
+    let guard = ToolExecutionGuard { outside, execution };
     let half = Duration::from_millis(arguments.ms / 2);
     let work = async {
         tokio::time::sleep(half).await;
@@ -177,8 +177,8 @@ async fn run_in_process(
     };
     tokio::select! {
         biased;
-        () = work => begun.finish(EndKind::Finished, planned_end(arguments.does)),
-        () = cancelled => begun.finish(EndKind::Stopped, CallEnd::new(CallStatus::Stopped, "stopped")),
+        () = work => guard.finish(EndKind::Finished, planned_end(arguments.does)),
+        () = cancelled => guard.finish(EndKind::Stopped, CallEnd::new(CallStatus::Stopped, "stopped")),
     }
 }
 
@@ -201,8 +201,8 @@ async fn wait_for_command(
     cancel: &CancellationToken,
 ) -> Option<CallEnd> {
     loop {
-        let (command, came_to) = outside.lock().command(id)?;
-        match came_to {
+        let (command, outcome) = outside.lock().command(id)?;
+        match outcome {
             Ok(EndKind::Finished) => return Some(planned_end(command.behaviour)),
             Ok(EndKind::Stopped) => return Some(CallEnd::new(CallStatus::Stopped, "stopped")),
             Ok(EndKind::Dropped) => return None,
@@ -228,18 +228,18 @@ async fn wait_for_command(
 /// A running execution. Dropping the guard records its end as `EndKind::Dropped`.
 struct ToolExecutionGuard {
     outside: Arc<ExternalWorld>,
-    deed: usize,
+    execution: usize,
 }
 
 impl ToolExecutionGuard {
     fn finish(self, how: EndKind, end: CallEnd) -> CallEnd {
-        self.outside.lock().end_execution(self.deed, how);
+        self.outside.lock().end_execution(self.execution, how);
         end
     }
 }
 
 impl Drop for ToolExecutionGuard {
     fn drop(&mut self) {
-        self.outside.lock().end_execution(self.deed, EndKind::Dropped);
+        self.outside.lock().end_execution(self.execution, EndKind::Dropped);
     }
 }

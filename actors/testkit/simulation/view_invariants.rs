@@ -47,21 +47,21 @@ pub(super) fn check(outside: &ExternalWorld, session: SessionId, messages: &[Val
         let what = format!("in {session} at {at}: {:?} was shown as {:?}", before.get(at), view.get(at));
         inner.observations.report_violation("the view keeps its past", what);
     }
-    let mut shown = Vec::new();
+    let mut numbers = Vec::new();
     for message in &view {
         for text in [&message["text"], &message["content"]].into_iter().filter_map(Value::as_str) {
-            shown.extend(text.split("steer-").skip(1).filter_map(number));
+            numbers.extend(text.split("steer-").skip(1).filter_map(number));
         }
     }
-    let mut sorted = shown.clone();
+    let mut sorted = numbers.clone();
     sorted.sort_unstable();
     sorted.dedup();
-    if sorted.len() < shown.len() {
+    if sorted.len() < numbers.len() {
         inner
             .observations
-            .report_violation("a message is shown once", format!("one of {shown:?} twice in {session}"));
+            .report_violation("a message is shown once", format!("one of {numbers:?} twice in {session}"));
     }
-    shown
+    numbers
 }
 
 /// Checks that a view can be the compaction of a longer one. It keeps the last steps without a gap and verbatim, except
@@ -124,7 +124,7 @@ fn stripped(messages: &[Value]) -> Vec<Value> {
     if let Some(last) = view.last_mut() {
         for field in ["text", "content"] {
             let Some(text) = last[field].as_str() else { continue };
-            let end = TRANSIENT_PREFIXES.iter().filter_map(|behind| text.find(behind)).min();
+            let end = TRANSIENT_PREFIXES.iter().filter_map(|prefix| text.find(prefix)).min();
             if let Some(end) = end {
                 last[field] = text[..end].into();
             }
