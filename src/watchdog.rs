@@ -16,9 +16,9 @@ use hermod_actors::{HealthProbe, StalledHandler, port::Clock as _};
 use crate::clock::SystemClock;
 
 /// Pause between two checks.
-const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// After a longer interval the process itself was suspended, so that check says nothing about handlers.
-const MAX_LOOK_INTERVAL_MS: u64 = 2_500;
+const MAX_POLL_INTERVAL_MS: u64 = 2_500;
 
 /// The watchdog thread; it ends when this is dropped.
 #[derive(Debug)]
@@ -29,16 +29,16 @@ pub(crate) struct HandlerWatchdog {
 
 impl HandlerWatchdog {
     /// Starts to watch the handlers of a runtime, and passes a line to `report` for each stalled one.
-    pub(crate) fn start(vitals: HealthProbe, report: impl Fn(String) + Send + 'static) -> Self {
+    pub(crate) fn start(health: HealthProbe, report: impl Fn(String) + Send + 'static) -> Self {
         let ended = Arc::new(AtomicBool::new(false));
         let is_ended = Arc::clone(&ended);
         let watch = move || {
             let (clock, mut reported) = (SystemClock::default(), BTreeSet::new());
             while !is_ended.load(Ordering::Relaxed) {
-                let begin_ms = clock.monotonic_ms();
-                park_timeout(LOOK_INTERVAL);
-                if clock.monotonic_ms() - begin_ms < MAX_LOOK_INTERVAL_MS {
-                    new_stalls(&vitals.stalled_handlers(), &mut reported).for_each(&report);
+                let start_ms = clock.monotonic_ms();
+                park_timeout(POLL_INTERVAL);
+                if clock.monotonic_ms() - start_ms < MAX_POLL_INTERVAL_MS {
+                    new_stalls(&health.stalled_handlers(), &mut reported).for_each(&report);
                 }
             }
         };
@@ -67,8 +67,8 @@ fn new_stalls<'a>(
     stalled.iter().filter(|handler| reported.insert(handler.number)).map(|handler| {
         let StalledHandler { actor, session, since, ms, .. } = handler;
         tracing::warn!(actor, session = ?session, %since, ms, "a handler does not come back");
-        let of = session.map_or_else(String::new, |session| format!(" of session {session}"));
-        format!("stalled   the {actor} handler{of} has not come back since {since} ({} s)", ms / 1_000)
+        let suffix = session.map_or_else(String::new, |session| format!(" of session {session}"));
+        format!("stalled   the {actor} handler{suffix} has not come back since {since} ({} s)", ms / 1_000)
     })
 }
 

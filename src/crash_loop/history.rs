@@ -106,7 +106,7 @@ impl Default for CrashHistory {
 impl CrashHistory {
     /// Parses the history of an earlier process; `None` if the format is not this version's.
     pub fn parse(json: &[u8]) -> Option<Self> {
-        serde_json::from_slice(json).ok().filter(|past: &Self| past.version == VERSION)
+        serde_json::from_slice(json).ok().filter(|history: &Self| history.version == VERSION)
     }
 
     /// The trial that was under way when the last process died.
@@ -169,8 +169,8 @@ impl CrashHistory {
 
     /// The runs to force-fail, each with the number of its deaths, which were all alone and at the same step.
     pub fn crash_looping(&self) -> Vec<(RunId, u32)> {
-        let condemned = self.suspects.iter().filter(|suspect| suspect.late >= LATE_DEATHS_TO_FAIL);
-        condemned.map(|suspect| (suspect.run, suspect.early.saturating_add(suspect.late))).collect()
+        let crash_looping = self.suspects.iter().filter(|suspect| suspect.late >= LATE_DEATHS_TO_FAIL);
+        crash_looping.map(|suspect| (suspect.run, suspect.early.saturating_add(suspect.late))).collect()
     }
 
     /// Runs with a higher rank are tried earlier, so that the next death happens while the suspect is alone.
@@ -188,11 +188,11 @@ impl CrashHistory {
     /// A process that dies of another cause mostly dies during the backoff, so that only the run's own deaths reach the
     /// limit.
     pub fn backoff_before(&self, trial: &Trial) -> Option<Duration> {
-        let is_it = |suspect: &&Suspect| suspect.run == trial.run && suspect.step == trial.step;
-        let suspect = self.suspects.iter().find(is_it)?;
-        let rest_ms = suspect.lived_ms.saturating_mul(BACKOFF_FACTOR).clamp(MIN_UPTIME_MS, MAX_BACKOFF_MS);
+        let is_same = |suspect: &&Suspect| suspect.run == trial.run && suspect.step == trial.step;
+        let suspect = self.suspects.iter().find(is_same)?;
+        let backoff_ms = suspect.lived_ms.saturating_mul(BACKOFF_FACTOR).clamp(MIN_UPTIME_MS, MAX_BACKOFF_MS);
         (suspect.late > 0 || suspect.early >= EARLY_DEATHS_FOR_BACKOFF)
-            .then_some(Duration::from_millis(rest_ms))
+            .then_some(Duration::from_millis(backoff_ms))
     }
 
     /// The run that this process tries from now on; `None` ends the trial.
@@ -250,15 +250,15 @@ mod tests {
 
     /// Each process takes over, tries, and dies; returns the history after the last one has taken over.
     fn died(deaths: &[(i64, Option<Trial>, Option<Seq>)], now: i64) -> CrashHistory {
-        let mut past = CrashHistory::default();
+        let mut history = CrashHistory::default();
         let mut step = None;
         for (at, trial, then) in deaths {
-            past.replace_process(1, Timestamp(*at), step);
-            past.set_trial(*trial);
+            history.replace_process(1, Timestamp(*at), step);
+            history.set_trial(*trial);
             step = *then;
         }
-        past.replace_process(1, Timestamp(now), step);
-        past
+        history.replace_process(1, Timestamp(now), step);
+        history
     }
 
     #[test]
@@ -279,11 +279,11 @@ mod tests {
 
     #[test]
     fn a_process_that_ends_well_has_not_died() {
-        let mut past = died(&[(0, None, None), (1, None, None)], 2);
-        assert!(past.end(Timestamp(3)), "two deaths are remembered");
-        past.replace_process(1, Timestamp(4), None);
-        assert_eq!(past.resume_mode(), ResumeMode::AllAtOnce);
-        assert!(!past.end(Timestamp(70_000)), "and forgotten");
+        let mut history = died(&[(0, None, None), (1, None, None)], 2);
+        assert!(history.end(Timestamp(3)), "two deaths are remembered");
+        history.replace_process(1, Timestamp(4), None);
+        assert_eq!(history.resume_mode(), ResumeMode::AllAtOnce);
+        assert!(!history.end(Timestamp(70_000)), "and forgotten");
     }
 
     #[test]
@@ -330,34 +330,34 @@ mod tests {
 
     #[test]
     fn a_process_that_dies_while_it_rests_dies_of_no_run() {
-        let mut past = died(&[(0, Some(long(A, 5)), Some(5)); 2], 1);
-        past.start_backoff();
-        assert_eq!(past.last_trial(), None);
-        past.replace_process(1, Timestamp(2), None);
-        assert_eq!((past.suspicion_rank(A), past.backoff_before(&trial(A, 5))), (0, None));
+        let mut history = died(&[(0, Some(long(A, 5)), Some(5)); 2], 1);
+        history.start_backoff();
+        assert_eq!(history.last_trial(), None);
+        history.replace_process(1, Timestamp(2), None);
+        assert_eq!((history.suspicion_rank(A), history.backoff_before(&trial(A, 5))), (0, None));
     }
 
     /// Starts again and again with one run without progress.
     /// Returns the number of the start that force-fails it, if one of `starts` does.
     /// `dies` returns the uptime of a process in milliseconds, from the number of its start and its backoff.
     fn condemned_at(starts: usize, dies: impl Fn(usize, Option<u64>) -> u64) -> Option<usize> {
-        let (mut past, mut now) = (CrashHistory::default(), 0);
+        let (mut history, mut now) = (CrashHistory::default(), 0);
         for start in 0..starts {
-            past.replace_process(1, Timestamp(now), Some(5));
-            if !past.crash_looping().is_empty() {
+            history.replace_process(1, Timestamp(now), Some(5));
+            if !history.crash_looping().is_empty() {
                 return Some(start);
             }
-            let rest = match past.resume_mode() {
+            let rest = match history.resume_mode() {
                 ResumeMode::AllAtOnce => None,
-                ResumeMode::Probation(_) => past.backoff_before(&trial(A, 5)),
+                ResumeMode::Probation(_) => history.backoff_before(&trial(A, 5)),
             };
             let rest = rest.map(|rest| u64::try_from(rest.as_millis()).unwrap());
             let lived = dies(start, rest);
-            match (past.resume_mode(), lived.checked_sub(rest.unwrap_or(0))) {
+            match (history.resume_mode(), lived.checked_sub(rest.unwrap_or(0))) {
                 (ResumeMode::AllAtOnce, _) => {}
-                (ResumeMode::Probation(_), None) => past.start_backoff(),
+                (ResumeMode::Probation(_), None) => history.start_backoff(),
                 (ResumeMode::Probation(_), Some(tried)) => {
-                    past.set_trial(Some(Trial {
+                    history.set_trial(Some(Trial {
                         has_min_uptime: rest.is_some() || tried >= MIN_UPTIME_MS,
                         ..trial(A, 5)
                     }));
@@ -394,19 +394,19 @@ mod tests {
 
     #[test]
     fn who_is_suspected_is_tried_first() {
-        let past = died(&[(0, Some(in_company(A, 5)), Some(5)), (1, Some(trial(B, 2)), Some(2))], 2);
-        assert_eq!((past.suspicion_rank(A), past.suspicion_rank(B)), (1, 2));
-        assert_eq!(past.suspicion_rank(RunId::from_bits(3)), 0);
-        let mut past = past;
-        past.clear(B);
-        assert_eq!(past.suspicion_rank(B), 0);
+        let history = died(&[(0, Some(in_company(A, 5)), Some(5)), (1, Some(trial(B, 2)), Some(2))], 2);
+        assert_eq!((history.suspicion_rank(A), history.suspicion_rank(B)), (1, 2));
+        assert_eq!(history.suspicion_rank(RunId::from_bits(3)), 0);
+        let mut history = history;
+        history.clear(B);
+        assert_eq!(history.suspicion_rank(B), 0);
     }
 
     #[test]
     fn what_is_kept_is_read_again_and_nothing_else() {
-        let past = died(&[(0, Some(long(A, 5)), Some(5))], 2);
-        let json = serde_json::to_vec(&past).unwrap();
-        assert_eq!(CrashHistory::parse(&json), Some(past));
+        let history = died(&[(0, Some(long(A, 5)), Some(5))], 2);
+        let json = serde_json::to_vec(&history).unwrap();
+        assert_eq!(CrashHistory::parse(&json), Some(history));
         for other in ["", "{", "{}", r#"{"version":1,"process":null,"deaths":[],"blamed":[]}"#] {
             assert_eq!(CrashHistory::parse(other.as_bytes()), None, "{other}");
         }

@@ -86,18 +86,18 @@ impl CrashHistoryFile {
         self.write();
     }
 
-    /// Awaits `tried`, and records it when the trial has lasted [`MIN_UPTIME_MS`].
-    pub async fn watch_trial<T>(&mut self, tried: impl Future<Output = T>) -> T {
-        let mut tried = pin!(tried);
+    /// Awaits `work`, and records it when the trial has lasted [`MIN_UPTIME_MS`].
+    pub async fn watch_trial<T>(&mut self, work: impl Future<Output = T>) -> T {
+        let mut work = pin!(work);
         tokio::select! {
             biased;
-            done = &mut tried => return done,
+            done = &mut work => return done,
             () = sleep(Duration::from_millis(MIN_UPTIME_MS)) => {}
         }
         if self.history.last_trial().is_some() {
             self.mark_long_trial();
         }
-        tried.await
+        work.await
     }
 
     /// The process ends cleanly. Without this call its end counts as a death.

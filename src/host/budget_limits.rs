@@ -52,16 +52,16 @@ impl FromStr for BudgetLimits {
             let (name, value) = item.trim().split_once('=').ok_or_else(|| {
                 format!("`{item}` is not NAME=AMOUNT; write it like iterations=20,tokens=100000,wall=10m")
             })?;
-            let wrong = |reason: String| format!("{name}={value}: {reason}");
+            let named_error = |reason: String| format!("{name}={value}: {reason}");
             if name == "wall" {
-                check_once(budget.wall.is_some()).map_err(wrong)?;
-                budget.wall = Some(parse_duration(value).map_err(wrong)?);
+                check_once(budget.wall.is_some()).map_err(named_error)?;
+                budget.wall = Some(parse_duration(value).map_err(named_error)?);
                 continue;
             }
             let dimension = dimension(name)?;
-            check_once(budget.amounts.get(dimension).is_some()).map_err(wrong)?;
+            check_once(budget.amounts.get(dimension).is_some()).map_err(named_error)?;
             let amount = if dimension == Dimension::Usd { dollars(value) } else { count(value) };
-            budget.amounts.set(dimension, amount.map_err(wrong)?);
+            budget.amounts.set(dimension, amount.map_err(named_error)?);
         }
         Ok(budget)
     }
@@ -84,11 +84,11 @@ fn dimension(name: &str) -> Result<Dimension, String> {
 }
 
 fn count(text: &str) -> Result<u64, String> {
-    let (digits, times) = match text.strip_suffix(['k', 'K']) {
+    let (digits, factor) = match text.strip_suffix(['k', 'K']) {
         Some(digits) => (digits, 1_000),
         None => text.strip_suffix(['m', 'M']).map_or((text, 1), |digits| (digits, 1_000_000)),
     };
-    match digits.parse::<u64>().ok().and_then(|count| count.checked_mul(times)) {
+    match digits.parse::<u64>().ok().and_then(|count| count.checked_mul(factor)) {
         Some(0) | None => Err("must be a whole number from 1, such as 20, 50k or 2m".into()),
         Some(count) => Ok(count),
     }
@@ -96,14 +96,14 @@ fn count(text: &str) -> Result<u64, String> {
 
 /// Parses dollars with at most nine decimals into nano-dollars.
 fn dollars(text: &str) -> Result<u64, String> {
-    let (whole, part) = text.split_once('.').unwrap_or((text, ""));
-    let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
+    let is_digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
     let parse = || {
-        if whole.is_empty() || !digits(whole) || !digits(part) || part.len() > 9 {
+        if whole.is_empty() || !is_digits(whole) || !is_digits(fraction) || fraction.len() > 9 {
             return None;
         }
-        let part: u64 = format!("{part:0<9}").parse().ok()?;
-        whole.parse::<u64>().ok()?.checked_mul(NANO)?.checked_add(part).filter(|nano| *nano > 0)
+        let fraction: u64 = format!("{fraction:0<9}").parse().ok()?;
+        whole.parse::<u64>().ok()?.checked_mul(NANO)?.checked_add(fraction).filter(|nano| *nano > 0)
     };
     parse().ok_or_else(|| "must be dollars above 0 with at most nine decimals, like 0.50".into())
 }

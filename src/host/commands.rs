@@ -1,6 +1,6 @@
 //! The owner's side of commands of other processes: executes those that `control/handler.rs` queues, until the work of
-//! this process is done. A watchdog reports message handlers that do not return meanwhile. `orders.rs` is the side of
-//! the sender.
+//! this process is done. A watchdog reports message handlers that do not return meanwhile. `client_commands.rs` is the
+//! side of the sender.
 
 use std::{collections::BTreeMap, pin::pin, sync::Arc, time::Duration};
 
@@ -26,38 +26,38 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 /// Time limit of started commands when this process ends: it must exit within a second of a signal.
 const DRAIN_TIMEOUT: Duration = Duration::from_millis(250);
 
-/// Executes commands while `following` is pending, then lets the started ones finish within `DRAIN_TIMEOUT`.
+/// Executes commands while `work` is pending, then lets the started ones finish within `DRAIN_TIMEOUT`.
 pub async fn serve_commands<T>(
     runtime: &Runtime,
-    orders: &mut CommandReceiver,
+    commands: &mut CommandReceiver,
     notes: &Arc<dyn NoteSink>,
-    following: impl Future<Output = T>,
+    work: impl Future<Output = T>,
 ) -> T {
-    orders.attach_runtime(runtime);
+    commands.attach_runtime(runtime);
     let _watchdog = {
         let notes = Arc::clone(notes);
         HandlerWatchdog::start(runtime.health_probe(), move |line| notes.note(&line))
     };
-    let mut begun = FuturesUnordered::new();
-    let mut following = pin!(following);
-    let followed = loop {
+    let mut started = FuturesUnordered::new();
+    let mut work = pin!(work);
+    let result = loop {
         tokio::select! {
             biased;
-            followed = &mut following => break followed,
-            Some(()) = begun.next(), if !begun.is_empty() => {}
-            Some(ordered) = orders.recv() => begun.push(execute_command(runtime, ordered)),
+            result = &mut work => break result,
+            Some(()) = started.next(), if !started.is_empty() => {}
+            Some(pending) = commands.recv() => started.push(execute_command(runtime, pending)),
         }
     };
-    orders.close();
-    let rest = async { while begun.next().await.is_some() {} };
-    if timeout(DRAIN_TIMEOUT, rest).await.is_err() {
+    commands.close();
+    let drained = async { while started.next().await.is_some() {} };
+    if timeout(DRAIN_TIMEOUT, drained).await.is_err() {
         tracing::warn!("an order is left without its answer");
     }
-    followed
+    result
 }
 
-async fn execute_command(runtime: &Runtime, PendingCommand { command: order, reply }: PendingCommand) {
-    let done = match order {
+async fn execute_command(runtime: &Runtime, PendingCommand { command, reply }: PendingCommand) {
+    let response = match command {
         ControlCommand::Stop(rows) => stop(runtime, rows)
             .await
             .map(|rows| ControlResponse::Stopped(rows.into_iter().map(RunView::from).collect()))
@@ -76,14 +76,14 @@ async fn execute_command(runtime: &Runtime, PendingCommand { command: order, rep
         }
         ControlCommand::ResetProvider(name) => reset(runtime, name).await,
         ControlCommand::Summaries => {
-            let silent = "the Compressor was restarted before it answered; ask again";
+            let unanswered = "the Compressor was restarted before it answered; ask again";
             let status = runtime.compressor_status().await;
             status
                 .map(ControlResponse::Summaries)
-                .ok_or_else(|| RequestError::new(RequestErrorKind::Internal, silent))
+                .ok_or_else(|| RequestError::new(RequestErrorKind::Internal, unanswered))
         }
     };
-    if reply.send(done.unwrap_or_else(ControlResponse::Refused)).is_err() {
+    if reply.send(response.unwrap_or_else(ControlResponse::Refused)).is_err() {
         tracing::debug!("the client of a command has disconnected");
     }
 }

@@ -44,7 +44,7 @@ pub struct ConversationTarget {
 impl ConversationTarget {
     /// Finds the conversation that a caller asks for.
     pub async fn find(reader: &StoreReader, choice: ConversationChoice<'_>) -> Result<Self, HostError> {
-        let (choice, session, named) = match choice {
+        let (choice, session, named_run) = match choice {
             ConversationChoice::Id(id) => match reader.find(id).await? {
                 ResolvedId::Session(row) => (SessionChoice::Id(row.id), Some(row.id), None),
                 ResolvedId::Run(row) => (SessionChoice::Id(row.session), Some(row.session), Some(*row)),
@@ -55,7 +55,7 @@ impl ConversationTarget {
             }
             ConversationChoice::New => (SessionChoice::New, None, None),
         };
-        Self::of(reader, choice, session, named).await
+        Self::of(reader, choice, session, named_run).await
     }
 
     /// The conversation of a run.
@@ -69,34 +69,34 @@ impl ConversationTarget {
         session: Option<SessionId>,
         named_run: Option<RunRow>,
     ) -> Result<Self, HostError> {
-        let (mine, others): (Vec<_>, Vec<_>) = reader
+        let (in_session, elsewhere): (Vec<_>, Vec<_>) = reader
             .read(|rows| rows.open_runs())
             .await?
             .into_iter()
             .partition(|row| Some(row.session) == session);
         let mut open = Vec::new();
-        for row in mine {
-            let spec = spec(reader, &row).await?;
+        for row in in_session {
+            let spec = read_spec(reader, &row).await?;
             open.push((row, spec));
         }
-        let before = match session {
-            Some(session) => youngest(reader, session).await?,
+        let last_spec = match session {
+            Some(session) => find_last_spec(reader, session).await?,
             None => None,
         };
-        Ok(Self { choice, open, last_spec: before, named_run, waiting_elsewhere: others.len() })
+        Ok(Self { choice, open, last_spec, named_run, waiting_elsewhere: elsewhere.len() })
     }
 
     /// The workspace if the caller names none: that of the conversation's last run, because the prompt names that
     /// folder. Without a last run, the current folder.
     pub fn workspace(&self, state: &Path) -> Result<PathBuf, StartError> {
         let former =
-            self.last_spec.as_ref().map(|before| WorkspaceChoice::Former(Path::new(&before.workspace)));
+            self.last_spec.as_ref().map(|last_spec| WorkspaceChoice::Former(Path::new(&last_spec.workspace)));
         resolve_workspace(former.unwrap_or(WorkspaceChoice::Current), state)
     }
 
     /// The unfinished run to resume: the named one, else the youngest, so that all runs before it end too.
     pub fn unfinished(&self) -> Result<&(RunRow, RunSpec), HostError> {
-        let waiting = match self.waiting_elsewhere {
+        let note = match self.waiting_elsewhere {
             0 => String::new(),
             1 => "; 1 unfinished run waits in another session: it goes on with `hermod runs resume --all`"
                 .into(),
@@ -108,7 +108,7 @@ impl ConversationTarget {
             Some(row) if row.state == RunState::Ended => {
                 let ended = row.ended.as_ref().map_or_else(String::new, |ended| format!(": {ended}"));
                 Err(HostError::usage(format!(
-                    "run {} has ended{ended}; give a TEXT to continue its conversation{waiting}",
+                    "run {} has ended{ended}; give a TEXT to continue its conversation{note}",
                     row.id
                 )))
             }
@@ -119,20 +119,20 @@ impl ConversationTarget {
                 .ok_or_else(|| HostError::usage(format!("run {} has no unfinished row", row.id))),
             None => self.open.last().ok_or_else(|| {
                 HostError::usage(format!(
-                    "this session has no unfinished run; give a TEXT to continue its conversation{waiting}"
+                    "this session has no unfinished run; give a TEXT to continue its conversation{note}"
                 ))
             }),
         }
     }
 }
 
-async fn youngest(reader: &StoreReader, session: SessionId) -> Result<Option<RunSpec>, HostError> {
+async fn find_last_spec(reader: &StoreReader, session: SessionId) -> Result<Option<RunSpec>, HostError> {
     match reader.read(|rows| rows.runs(Some(session), 1)).await?.pop() {
-        Some(row) => Ok(Some(spec(reader, &row).await?)),
+        Some(row) => Ok(Some(read_spec(reader, &row).await?)),
         None => Ok(None),
     }
 }
 
-async fn spec(reader: &StoreReader, row: &RunRow) -> Result<RunSpec, HostError> {
+async fn read_spec(reader: &StoreReader, row: &RunRow) -> Result<RunSpec, HostError> {
     Ok(RunSpec::clone(&reader.acceptance(row).await?.spec))
 }

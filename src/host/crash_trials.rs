@@ -46,19 +46,19 @@ pub async fn first_trial(reader: &StoreReader, rows: impl IntoIterator<Item = &R
 pub async fn fail_crash_looping(
     runtime: &Runtime,
     notes: &dyn NoteSink,
-    deaths: &mut CrashHistoryFile,
+    crash_history: &mut CrashHistoryFile,
     open: impl IntoIterator<Item = &RunRow> + Clone,
 ) -> Result<(), HostError> {
-    for (run, died) in deaths.crash_looping() {
+    for (run, deaths) in crash_history.crash_looping() {
         if !open.clone().into_iter().any(|row| row.id == run) {
             continue;
         }
         let error = format!(
-            "the process died {died} times while this run alone was under way, always at the same step"
+            "the process died {deaths} times while this run alone was under way, always at the same step"
         );
         notes.note(&format!("given up  run {run}: {error}"));
         match runtime.force_fail(run, &error).await {
-            Ok(()) => deaths.clear(run),
+            Ok(()) => crash_history.clear(run),
             Err(RunError::WaitTimedOut(_)) => tracing::error!(%run, "it could not be ended"),
             Err(error) => return Err(error.into()),
         }

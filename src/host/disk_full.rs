@@ -12,8 +12,8 @@ const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// Polls whether the disk is full.
 #[derive(Debug)]
 pub struct DiskFullMonitor {
-    vitals: HealthProbe,
-    is_missing: bool,
+    health: HealthProbe,
+    is_full: bool,
     polls: Interval,
 }
 
@@ -22,24 +22,24 @@ impl DiskFullMonitor {
     pub fn new(runtime: &Runtime) -> Self {
         let mut polls = interval(POLL_INTERVAL);
         polls.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        Self { vitals: runtime.health_probe(), is_missing: false, polls }
+        Self { health: runtime.health_probe(), is_full: false, polls }
     }
 
     /// Resolves with a line when the disk becomes full, and when it has space again. Cancel-safe.
     pub async fn next_change(&mut self) -> String {
         loop {
             self.polls.tick().await;
-            let missing = self.vitals.disk_full();
-            if missing.is_some() != self.is_missing {
-                self.is_missing = missing.is_some();
-                return format_disk_full(missing);
+            let shortage = self.health.disk_full();
+            if shortage.is_some() != self.is_full {
+                self.is_full = shortage.is_some();
+                return format_disk_full(shortage);
             }
         }
     }
 }
 
-fn format_disk_full(missing: Option<DiskFull>) -> String {
-    match missing {
+fn format_disk_full(shortage: Option<DiskFull>) -> String {
+    match shortage {
         Some(DiskFull { path, .. }) => {
             format!("waiting   the disk is full: make room for {path}, and it goes on")
         }

@@ -114,10 +114,10 @@ impl Endpoints {
         spec: &RunSpec,
         variables: &Variables,
     ) -> Vec<(Arc<str>, StartError)> {
-        let mut missing = Vec::new();
+        let mut unavailable = Vec::new();
         for link in &spec.chain {
             if let Err(error) = self.add_provider(link.provider(), spec, variables).await {
-                missing.push((Arc::clone(link.provider()), error));
+                unavailable.push((Arc::clone(link.provider()), error));
             }
         }
         // An auxiliary model is not required for the run.
@@ -129,7 +129,7 @@ impl Endpoints {
                 }
             }
         }
-        missing
+        unavailable
     }
 
     async fn add_provider(
@@ -154,43 +154,45 @@ impl Endpoints {
         name: &str,
         variables: &Variables,
     ) -> Result<(Arc<dyn ModelProvider>, usize), StartError> {
-        let found = self.discovered_providers.iter().find(|found| *found.name == *name);
-        let found = found.ok_or_else(|| discovery::unknown_provider(&self.discovered_providers, name))?;
-        endpoint(found, variables, &self.state)
+        let provider = self.discovered_providers.iter().find(|provider| *provider.name == *name);
+        let provider =
+            provider.ok_or_else(|| discovery::unknown_provider(&self.discovered_providers, name))?;
+        endpoint(provider, variables, &self.state)
     }
 
     async fn start_rehearsal(&mut self, hash: Hash) -> Result<(Arc<dyn ModelProvider>, usize), StartError> {
         let path = script_path(&self.state, hash);
-        let wrong = |reason: String| StartError::Script { path: path.clone(), reason };
-        let json = read_regular(&path, MAX_SCRIPT_BYTES).map_err(|error| wrong(error.to_string()))?;
-        let script = Script::parse(&json).map_err(|error: ScriptError| wrong(error.to_string()))?;
-        let running = Rehearsal::start("127.0.0.1:0", Arc::new(script)).await.map_err(StartError::Listen)?;
-        let player = DiscoveredProvider {
+        let script_error = |reason: String| StartError::Script { path: path.clone(), reason };
+        let json = read_regular(&path, MAX_SCRIPT_BYTES).map_err(|error| script_error(error.to_string()))?;
+        let script = Script::parse(&json).map_err(|error: ScriptError| script_error(error.to_string()))?;
+        let rehearsal =
+            Rehearsal::start("127.0.0.1:0", Arc::new(script)).await.map_err(StartError::Listen)?;
+        let discovered = DiscoveredProvider {
             name: rehearsal_provider_name(hash),
             source: DiscoverySource::Local,
-            base_url: running.base_url.clone(),
+            base_url: rehearsal.base_url.clone(),
             wire: "chat_completions",
             account: ProviderAccount::default(),
             model: Err("it plays a script".into()),
             limits: self.limits,
         };
-        self.rehearsals.push(running);
-        let provider = HttpProvider::new(player.config(&Variables::new(), &self.state)?)?;
-        Ok((Arc::new(provider.without_model_list()), max_calls(&player)))
+        self.rehearsals.push(rehearsal);
+        let provider = HttpProvider::new(discovered.config(&Variables::new(), &self.state)?)?;
+        Ok((Arc::new(provider.without_model_list()), max_calls(&discovered)))
     }
 }
 
 /// A provider's adapter, and the limit of its concurrent calls.
 pub(crate) fn endpoint(
-    found: &DiscoveredProvider,
+    provider: &DiscoveredProvider,
     variables: &Variables,
     state: &Path,
 ) -> Result<(Arc<dyn ModelProvider>, usize), StartError> {
-    Ok((Arc::new(HttpProvider::new(found.config(variables, state)?)?), max_calls(found)))
+    Ok((Arc::new(HttpProvider::new(provider.config(variables, state)?)?), max_calls(provider)))
 }
 
-fn max_calls(found: &DiscoveredProvider) -> usize {
-    usize::try_from(found.limits.calls.0).unwrap_or(usize::MAX)
+fn max_calls(provider: &DiscoveredProvider) -> usize {
+    usize::try_from(provider.limits.calls.0).unwrap_or(usize::MAX)
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@
 //! and resumed runs are shown by a [`ResumeObserver`].
 
 mod budget_limits;
+mod client_commands;
 mod commands;
 mod conversation;
 mod crash_trials;
@@ -16,7 +17,6 @@ mod identifier;
 mod model_choice;
 mod new_run;
 mod notes;
-mod orders;
 mod owned_store;
 mod resume;
 pub mod run_defaults;
@@ -27,6 +27,7 @@ mod store_client;
 mod workspace;
 
 pub use budget_limits::{BudgetLimits, millis, parse_duration};
+pub use client_commands::StopTarget;
 pub use commands::{serve_commands, stop};
 pub use conversation::{ConversationChoice, ConversationTarget};
 pub use crash_trials::{fail_crash_looping, first_trial};
@@ -39,7 +40,6 @@ pub use identifier::Identifier;
 pub use model_choice::{ModelSelection, OllamaProbe, RehearsalScript, discover};
 pub use new_run::{RunInput, SpecRequest, endpoints as run_endpoints, ignored_settings, new_spec};
 pub use notes::NoteSink;
-pub use orders::StopTarget;
 pub use owned_store::OwnedStore;
 pub use resume::{ResumeObserver, ResumeOutcome, ResumeRequest, resume_runs};
 pub use signals::{ShutdownSignal, Signals};

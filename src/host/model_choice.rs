@@ -83,18 +83,18 @@ impl OllamaProbe {
     }
 }
 
-/// The available providers: the configured ones, and the local Ollama if `local` asks for it.
-pub async fn discover(config: &Config, variables: &Variables, local: OllamaProbe) -> Vec<DiscoveredProvider> {
-    let mut found = discovery::discover(config, variables);
-    let asked = match local {
-        OllamaProbe::Requested => found.iter().all(|found| &*found.name != OLLAMA),
-        OllamaProbe::IfNoOther => found.is_empty(),
+/// The available providers: the configured ones, and the local Ollama if `probe` asks for it.
+pub async fn discover(config: &Config, variables: &Variables, probe: OllamaProbe) -> Vec<DiscoveredProvider> {
+    let mut providers = discovery::discover(config, variables);
+    let probes_ollama = match probe {
+        OllamaProbe::Requested => providers.iter().all(|provider| &*provider.name != OLLAMA),
+        OllamaProbe::IfNoOther => providers.is_empty(),
         OllamaProbe::Never => false,
     };
-    if let (true, Some(address)) = (asked, &config.ollama.address.0) {
-        found.extend(ollama::discover(address, config.provider_defaults).await);
+    if let (true, Some(address)) = (probes_ollama, &config.ollama.address.0) {
+        providers.extend(ollama::discover(address, config.provider_defaults).await);
     }
-    found
+    providers
 }
 
 /// The providers for a run with this request, and for the runs accepted earlier.
@@ -104,21 +104,21 @@ pub(super) async fn providers(
     request: ModelSelection<'_>,
     known: &[&RunSpec],
 ) -> Vec<DiscoveredProvider> {
-    let before = known.iter().any(|spec| spec.chain.iter().any(|link| &**link.provider() == OLLAMA));
-    let goes_on = !known.is_empty() && known.iter().all(|spec| spec.script.is_some());
+    let used_before = known.iter().any(|spec| spec.chain.iter().any(|link| &**link.provider() == OLLAMA));
+    let all_rehearsed = !known.is_empty() && known.iter().all(|spec| spec.script.is_some());
     let RequestedModel { provider, model } = request.model;
-    let named = provider == Some(OLLAMA) || model.is_some_and(|model| model.starts_with("ollama/"));
-    let local = match (before || named, request.is_open()) {
+    let is_named = provider == Some(OLLAMA) || model.is_some_and(|model| model.starts_with("ollama/"));
+    let probe = match (used_before || is_named, request.is_open()) {
         (true, _) => OllamaProbe::Requested,
         (false, _) if request.script.is_some() => OllamaProbe::Never,
-        (false, true) if goes_on => OllamaProbe::Never,
+        (false, true) if all_rehearsed => OllamaProbe::Never,
         (false, _) => OllamaProbe::of(config),
     };
-    discover(config, variables, local).await
+    discover(config, variables, probe).await
 }
 
 /// The model of the request, else that of the configuration.
-fn wanted<'a>(config: &'a Config, request: ModelSelection<'a>) -> RequestedModel<'a> {
+fn requested_model<'a>(config: &'a Config, request: ModelSelection<'a>) -> RequestedModel<'a> {
     match request.model {
         RequestedModel { provider: None, model: None } => {
             RequestedModel { provider: None, model: config.model.0.as_deref() }
@@ -133,28 +133,32 @@ pub(super) fn choose(
     config: &Config,
     request: ModelSelection<'_>,
     before: Option<&RunSpec>,
-    found: &[DiscoveredProvider],
+    providers: &[DiscoveredProvider],
     state: &Path,
 ) -> Result<ModelChoice, HostError> {
-    if let Some(play) = request.script {
-        return script(play, state);
+    if let Some(rehearsal) = request.script {
+        return script(rehearsal, state);
     }
-    let goes_on = before.filter(|_| request.is_open()).and_then(|spec| {
+    let former = before.filter(|_| request.is_open()).and_then(|spec| {
         let model = spec.chain.first()?;
-        let here = spec.script.is_some() || found.iter().any(|found| found.name == *model.provider());
-        here.then(|| (model.clone(), spec.script))
+        let is_available =
+            spec.script.is_some() || providers.iter().any(|provider| provider.name == *model.provider());
+        is_available.then(|| (model.clone(), spec.script))
     });
-    let first = match goes_on {
+    let first = match former {
         Some((model, Some(script))) => return Ok(ModelChoice { chain: vec![model], script: Some(script) }),
         Some((model, None)) => model,
-        None => discovery::choose(found, wanted(config, request)).map_err(StartError::NoModel)?,
+        None => {
+            discovery::choose(providers, requested_model(config, request)).map_err(StartError::NoModel)?
+        }
     };
-    let chain = discovery::chain(found, first, &config.fallback_providers.0).map_err(StartError::NoModel)?;
+    let chain =
+        discovery::chain(providers, first, &config.fallback_providers.0).map_err(StartError::NoModel)?;
     Ok(ModelChoice { chain, script: None })
 }
 
-fn script(play: &RehearsalScript, state: &Path) -> Result<ModelChoice, HostError> {
-    let (name, json) = match play {
+fn script(rehearsal: &RehearsalScript, state: &Path) -> Result<ModelChoice, HostError> {
+    let (name, json) = match rehearsal {
         RehearsalScript::Embedded => ("the embedded script".to_owned(), DEFAULT_SCRIPT.to_vec()),
         RehearsalScript::File { path, name } => {
             let json = read_regular(path, MAX_SCRIPT_BYTES)

@@ -47,8 +47,8 @@ pub struct SpecRequest<'a> {
 /// Lines about settings that a model of the chain ignores, with the reason.
 pub fn ignored_settings(spec: &RunSpec, task: &RunInput) -> Vec<String> {
     let thinking = spec.models_without_thinking_control().map(|(model, level)| {
-        let traits = spec.profile_of(model);
-        let why = match (traits.thinking_style, traits.levels) {
+        let profile = spec.profile_of(model);
+        let reason = match (profile.thinking_style, profile.levels) {
             (None, _) => format!("how {model} is told is not known; set thinking in [models.\"{model}\"]"),
             (Some(ThinkingStyle::None), _) => format!("{model} cannot be told how much to think"),
             (Some(_), levels) => {
@@ -56,12 +56,12 @@ pub fn ignored_settings(spec: &RunSpec, task: &RunInput) -> Vec<String> {
                 format!("{model} takes only {}", levels.collect::<Vec<_>>().join(", "))
             }
         };
-        format!("thinking  {} is left out: {why}", level.name())
+        format!("thinking  {} is left out: {reason}", level.name())
     });
-    let blind =
+    let text_only =
         spec.chain.iter().filter(|model| !task.images.is_empty() && !spec.profile_of(model).accepts_images());
-    let images =
-        blind.map(|model| format!("images    {model} does not see pictures; it is told that they are there"));
+    let images = text_only
+        .map(|model| format!("images    {model} does not see pictures; it is told that they are there"));
     thinking.chain(images).collect()
 }
 
@@ -73,8 +73,8 @@ pub async fn endpoints(
     state: &Path,
 ) -> Endpoints {
     let known: Vec<&RunSpec> = target.open.iter().map(|(_, spec)| spec).chain(&target.last_spec).collect();
-    let found = model_choice::providers(config, variables, request, &known).await;
-    Endpoints::new(found, state.to_owned(), config.provider_defaults)
+    let providers = model_choice::providers(config, variables, request, &known).await;
+    Endpoints::new(providers, state.to_owned(), config.provider_defaults)
 }
 
 /// The spec of a new run.
@@ -82,7 +82,7 @@ pub fn new_spec(
     (config, request): (&Config, &SpecRequest<'_>),
     target: &ConversationTarget,
     endpoints: &Endpoints,
-    (place, state): (&Path, &Path),
+    (workspace, state): (&Path, &Path),
 ) -> Result<RunSpec, HostError> {
     let choice = model_choice::choose(
         config,
@@ -91,30 +91,30 @@ pub fn new_spec(
         endpoints.discovered_providers(),
         state,
     )?;
-    let mut spec = run_defaults::spec(config, choice.chain, choice.script, place);
+    let mut spec = run_defaults::spec(config, choice.chain, choice.script, workspace);
     match &target.last_spec {
         None => run_defaults::add_skill_tool(&mut spec, &skill_folders(config, state)),
         // The prompt of the session is fixed: it lists the skills only if the earlier run had the tool.
-        Some(before) if before.tools.iter().any(|tool| tool == SKILL_VIEW) => {
+        Some(last_spec) if last_spec.tools.iter().any(|tool| tool == SKILL_VIEW) => {
             run_defaults::add_tool(&mut spec, SKILL_VIEW);
         }
         Some(_) => {}
     }
     let budget = request.budget;
     if budget.amounts.usd.is_some() {
-        may_be_limited_in_dollars(&spec)?;
+        check_priced(&spec)?;
     }
     budget.apply(&mut spec.limits);
     // A user at a terminal can end the run by hand, so the default time limit does not apply; a configured one does.
     let configured = spec.limits.timeout_ms.filter(|_| config.is_set("agents.defaults.timeout"));
     spec.limits.timeout_ms = request.timeout.map(millis).or(configured);
-    let session = target.last_spec.as_ref().and_then(|before| before.thinking);
+    let session = target.last_spec.as_ref().and_then(|last_spec| last_spec.thinking);
     spec.thinking = request.thinking.or(session).or(spec.thinking);
     spec.system = request.system.map(Into::into);
     Ok(spec)
 }
 
-fn may_be_limited_in_dollars(spec: &RunSpec) -> Result<(), HostError> {
+fn check_priced(spec: &RunSpec) -> Result<(), HostError> {
     match spec.first_unpriced() {
         None => Ok(()),
         Some(model) => Err(HostError::usage(format!(

@@ -42,23 +42,23 @@ impl OwnedStore {
         notes: Arc<dyn NoteSink>,
     ) -> Result<Self, HostError> {
         let journal = open_as_owner(&state, durability).await?;
-        let (copier, upkeep) =
+        let (backups, maintenance) =
             (BackupMaker::new(&journal, &state), Arc::new(StateDirMaintenance::new(&state, &journal)));
         let journal: Arc<dyn Journal> = journal;
-        let (desk, orders) = RequestHandler::new(StoreReader::new(Arc::clone(&journal)));
-        let desk = desk.with_backup_service(copier).with_maintenance(upkeep);
-        let server = ControlServer::start(&state, desk)
+        let (handler, commands) = RequestHandler::new(StoreReader::new(Arc::clone(&journal)));
+        let handler = handler.with_backup_service(backups).with_maintenance(maintenance);
+        let server = ControlServer::start(&state, handler)
             .map_err(|error| notes.note(&format!("control   {error}")))
             .ok();
-        let mut deaths = CrashHistoryFile::read(&state);
-        let step = match deaths.last_trial() {
+        let mut crash_history = CrashHistoryFile::read(&state);
+        let step = match crash_history.last_trial() {
             Some(trial) => crash_trials::last_progress(&StoreReader::new(journal.clone()), trial.run).await,
             None => None,
         };
         // Until here a signal ends the process at once, which counts as no crash.
         let signals = Signals::listen()?;
-        deaths.begin_process(clock::now(), step);
-        Ok(Self { journal, state, commands: orders, signals, crash_history: deaths, notes, server })
+        crash_history.begin_process(clock::now(), step);
+        Ok(Self { journal, state, commands, signals, crash_history, notes, server })
     }
 
     /// A reader of the store.
@@ -69,12 +69,12 @@ impl OwnedStore {
     /// Closes the store and the control server, and records the end of the process. A failed runtime counts as a crash:
     /// the run in progress may be the cause.
     pub async fn release(self, has_failed: bool) {
-        let Self { journal, commands: orders, crash_history: deaths, server, .. } = self;
+        let Self { journal, commands, crash_history, server, .. } = self;
         if !has_failed {
-            deaths.end(clock::now());
+            crash_history.end(clock::now());
         }
         // No command is executed any more; clients that still wait for one query the store themselves.
-        drop(orders);
+        drop(commands);
         if let Some(server) = server {
             server.stop().await;
         }

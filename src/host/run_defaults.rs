@@ -21,25 +21,30 @@ use crate::{
 
 /// The spec of a run whose request sets nothing itself.
 pub fn spec(config: &Config, chain: Vec<ModelRef>, script: Option<Hash>, workspace: &Path) -> RunSpec {
-    let mut traits: Vec<_> = chain.iter().map(|link| model_catalogue::profile(config, link)).collect();
-    if traits.iter().all(|traits| *traits == ModelProfile::default()) {
-        traits.clear();
+    let mut profiles: Vec<_> = chain.iter().map(|link| model_catalogue::profile(config, link)).collect();
+    if profiles.iter().all(|profile| *profile == ModelProfile::default()) {
+        profiles.clear();
     }
     let delegation = config.delegation.enabled.0.then(|| delegation(&config.delegation));
-    let own = delegation.map(|_| DELEGATE_TASK).into_iter().chain([TODO]);
-    let is_there = |name: &&str| match *name {
+    let runtime_tools = delegation.map(|_| DELEGATE_TASK).into_iter().chain([TODO]);
+    let is_enabled = |name: &&str| match *name {
         tool::MEMORY => config.memory.enabled.0,
         SKILL_VIEW => false,
         _ => true,
     };
-    let mut tools: Vec<String> =
-        tool::TOOLS.iter().map(|(name, _)| *name).filter(is_there).chain(own).map(Into::into).collect();
+    let mut tools: Vec<String> = tool::TOOLS
+        .iter()
+        .map(|(name, _)| *name)
+        .filter(is_enabled)
+        .chain(runtime_tools)
+        .map(Into::into)
+        .collect();
     tools.sort_unstable();
     let main = chain.clone();
     let children = delegation.map(|_| config.delegation.max_live.0.into());
     RunSpec {
         chain,
-        profiles: traits,
+        profiles,
         thinking: config.agent.thinking.0,
         workspace: workspace.to_string_lossy().into_owned(),
         isolation_key: clock::ulid(&SystemClock::default()),
@@ -69,15 +74,9 @@ pub fn spec(config: &Config, chain: Vec<ModelRef>, script: Option<Hash>, workspa
 
 fn compaction_policy(config: &Config, main: &[ModelRef]) -> CompactionPolicy {
     let chain = config::auxiliary_chain(config, config::COMPRESSION, main);
-    let traits = chain.iter().map(|link| model_catalogue::profile(config, link)).collect();
+    let profiles = chain.iter().map(|link| model_catalogue::profile(config, link)).collect();
     let config::CompactionSection { trigger, protect_last_n, ahead, .. } = config.compression;
-    CompactionPolicy {
-        chain,
-        profiles: traits,
-        trigger: trigger.0,
-        protect_last: protect_last_n.0,
-        ahead: ahead.0,
-    }
+    CompactionPolicy { chain, profiles, trigger: trigger.0, protect_last: protect_last_n.0, ahead: ahead.0 }
 }
 
 fn delegation(delegation: &config::DelegationSection) -> Delegation {

@@ -56,7 +56,7 @@ impl Signals {
         tokio::select! {
             biased;
             signal = self.next() => Ok(ControlFlow::Break(signal)),
-            done = work => done.map(ControlFlow::Continue),
+            result = work => result.map(ControlFlow::Continue),
         }
     }
 }

@@ -59,9 +59,9 @@ pub enum ShutdownUrgency {
 impl RuntimeHost {
     /// Suspends all sessions and waits for the end of commands of abandoned runs. If urgent, it waits only until they
     /// are signalled.
-    pub async fn suspend(self, leave: ShutdownUrgency) {
+    pub async fn suspend(self, urgency: ShutdownUrgency) {
         self.runtime.shut_down().await;
-        let limit = match leave {
+        let limit = match urgency {
             ShutdownUrgency::Normal => CLEANUP_TIMEOUT,
             ShutdownUrgency::Urgent => URGENT_CLEANUP_TIMEOUT,
         };
@@ -78,13 +78,13 @@ pub async fn start(
     config: &Config,
     defaults: Defaults,
 ) -> Result<RuntimeHost, StartError> {
-    let Endpoints { providers, rehearsals: stages, state, .. } = endpoints;
+    let Endpoints { providers, rehearsals, state, .. } = endpoints;
     let providers = providers.into_iter().map(|(name, (adapter, calls))| (name, adapter, calls)).collect();
     let runner = Runner::new(OWN_PROGRAM, &state);
     remove_command_leftovers(&*journal, &runner).await;
-    let [for_work, for_user] = [config.memory.memory_chars.0, config.memory.user_chars.0]
+    let [memory_chars, user_chars] = [config.memory.memory_chars.0, config.memory.user_chars.0]
         .map(|chars| usize::try_from(chars).unwrap_or(usize::MAX));
-    let memory = config.memory.enabled.0.then(|| MemoryFiles::new(&state, for_work, for_user));
+    let memory = config.memory.enabled.0.then(|| MemoryFiles::new(&state, memory_chars, user_chars));
     let tools = tool::builtin(tool::Settings {
         state: Some(state.clone()),
         memory,
@@ -93,7 +93,7 @@ pub async fn start(
         skills: skill_folders(config, &state),
     });
     let runtime = runtime(config, HostDependencies { journal, state, providers, tools, defaults }).await?;
-    Ok(RuntimeHost { runtime: Arc::new(runtime), runner, _rehearsals: stages })
+    Ok(RuntimeHost { runtime: Arc::new(runtime), runner, _rehearsals: rehearsals })
 }
 
 /// Starts the actors for writing to a store without running anything. No run starts, so no provider is needed and the
@@ -131,12 +131,12 @@ pub(crate) struct HostDependencies {
 }
 
 /// Starts the actors with these parts and the configured limits.
-pub(crate) async fn runtime(config: &Config, parts: HostDependencies) -> Result<Runtime, StartError> {
-    let HostDependencies { journal, state, providers, tools, defaults } = parts;
+pub(crate) async fn runtime(config: &Config, dependencies: HostDependencies) -> Result<Runtime, StartError> {
+    let HostDependencies { journal, state, providers, tools, defaults } = dependencies;
     let space = DiskSpaceMonitor::new(&state, config.store.reserve.0);
     let artifacts =
         FileArtifacts::open(&state).map_err(|source| StartError::State { path: state, source })?;
-    let world = RuntimeDependencies {
+    let dependencies = RuntimeDependencies {
         boot: clock::boot_of(journal.restore_generation()),
         journal,
         clock: Arc::new(SystemClock::default()),
@@ -151,5 +151,5 @@ pub(crate) async fn runtime(config: &Config, parts: HostDependencies) -> Result<
         artifacts: Arc::new(artifacts),
         defaults,
     };
-    Runtime::start(world).await.map_err(StartError::Actors)
+    Runtime::start(dependencies).await.map_err(StartError::Actors)
 }

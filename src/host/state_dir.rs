@@ -16,10 +16,10 @@ use crate::{
 
 /// The state directory: `HERMOD_HOME`, else `$XDG_STATE_HOME/hermod`, else `~/.local/state/hermod`.
 pub fn state_dir(variables: &Variables) -> Result<PathBuf, StartError> {
-    let set = |key: &str| variables.get(key).filter(|value| !value.is_empty()).map(PathBuf::from);
-    set("HERMOD_HOME")
-        .or_else(|| Some(set("XDG_STATE_HOME")?.join("hermod")))
-        .or_else(|| Some(set("HOME")?.join(".local/state/hermod")))
+    let non_empty = |key: &str| variables.get(key).filter(|value| !value.is_empty()).map(PathBuf::from);
+    non_empty("HERMOD_HOME")
+        .or_else(|| Some(non_empty("XDG_STATE_HOME")?.join("hermod")))
+        .or_else(|| Some(non_empty("HOME")?.join(".local/state/hermod")))
         .ok_or(StartError::NoHome)
 }
 
@@ -43,8 +43,9 @@ pub(crate) fn workspace_problem(folder: &Path, state: &Path) -> Option<String> {
 
 /// Creates the state directory if it is missing, and returns its real path.
 pub fn create_state_dir(dir: &Path) -> Result<PathBuf, StartError> {
-    let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(dir);
-    made.and_then(|()| dir.canonicalize())
+    let created = fs::DirBuilder::new().recursive(true).mode(0o700).create(dir);
+    created
+        .and_then(|()| dir.canonicalize())
         .map_err(|source| StartError::State { path: dir.to_owned(), source })
 }
 
@@ -64,9 +65,10 @@ mod tests {
 
     #[test]
     fn the_state_directory_follows_the_environment() {
-        let check = |set: &[(&str, &str)], expect: Option<&str>| {
-            let set = set.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
-            assert_eq!(state_dir(&set).ok(), expect.map(PathBuf::from));
+        let check = |variables: &[(&str, &str)], expect: Option<&str>| {
+            let variables =
+                variables.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+            assert_eq!(state_dir(&variables).ok(), expect.map(PathBuf::from));
         };
         let (home, xdg, own) = (("HOME", "/h"), ("XDG_STATE_HOME", "/x"), ("HERMOD_HOME", "/o"));
         check(&[home, xdg, own], Some("/o"));

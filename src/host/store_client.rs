@@ -1,5 +1,5 @@
-//! Client of the store: sends requests to the owner, and opens the store itself only if there is no owner. `orders.rs`
-//! has the requests that change runs. Also opens the store for a process that becomes its owner.
+//! Client of the store: sends requests to the owner, and opens the store itself only if there is no owner.
+//! `client_commands.rs` has the requests that change runs. Also opens the store for a process that becomes its owner.
 
 use std::{
     path::{Path, PathBuf},
@@ -111,40 +111,40 @@ impl StoreClient {
         mut from: u64,
         mut each: impl FnMut(EventView) -> Result<(), E>,
     ) -> Result<(), E> {
-        let (mut failed, mut gone) = (None, 0);
+        let (mut failure, mut disconnects) = (None, 0);
         loop {
-            let begin = from;
-            let mut tell = |event: EventView| {
+            let start = from;
+            let mut take_event = |event: EventView| {
                 from = event.seq + 1;
                 each(event)
             };
             match self.access().await? {
                 StoreAccess::Owner(mut client) => {
-                    let request = ControlRequest::Journal { session: session.clone(), from: begin };
-                    let tell = |answer| {
+                    let request = ControlRequest::Journal { session: session.clone(), from: start };
+                    let take_response = |answer| {
                         let ControlResponse::Record(event) = answer else { return Ok(()) };
-                        tell(event).map_err(|failure| {
-                            let fault = RequestError::usage(failure.to_string());
-                            failed = Some(failure);
-                            fault
+                        take_event(event).map_err(|error| {
+                            let rejection = RequestError::usage(error.to_string());
+                            failure = Some(error);
+                            rejection
                         })
                     };
-                    match client.request(&request, tell).await {
+                    match client.request(&request, take_response).await {
                         Ok(_) => return Ok(()),
-                        Err(AskError::Disconnected) if gone < MAX_TRIES => {
-                            gone += 1;
+                        Err(AskError::Disconnected) if disconnects < MAX_TRIES => {
+                            disconnects += 1;
                             sleep(RETRY_DELAY).await;
                         }
                         Err(AskError::Disconnected) => return Err(self.unreachable_owner().into()),
-                        Err(AskError::Rejected(fault)) => {
-                            return Err(failed.take().unwrap_or_else(|| HostError::from(fault).into()));
+                        Err(AskError::Rejected(error)) => {
+                            return Err(failure.take().unwrap_or_else(|| HostError::from(error).into()));
                         }
                     }
                 }
                 StoreAccess::Store(journal) => {
-                    let (page, damage) = page(journal, &session, begin).await?;
+                    let (page, damage) = page(journal, &session, start).await?;
                     let is_last = page.len() < PAGE_RECORDS;
-                    page.into_iter().try_for_each(tell)?;
+                    page.into_iter().try_for_each(take_event)?;
                     if let Some(damage) = damage {
                         return Err(HostError::from(damage).into());
                     }
@@ -232,14 +232,14 @@ async fn answer_from_store(
     request: ControlRequest,
     mut each: impl FnMut(ControlResponse) -> Result<(), RequestError>,
 ) -> Result<ControlResponse, HostError> {
-    let upkeep = Arc::new(StateDirMaintenance::new(state, &journal));
-    let desk = RequestHandler::without_runtime(StoreReader::new(journal)).with_maintenance(upkeep);
+    let maintenance = Arc::new(StateDirMaintenance::new(state, &journal));
+    let handler = RequestHandler::without_runtime(StoreReader::new(journal)).with_maintenance(maintenance);
     let (sender, mut answers) = mpsc::channel(MAX_QUEUED_RESPONSES);
-    let asked = async move { desk.answer(request, &sender).await };
+    let answering = async move { handler.answer(request, &sender).await };
     let forwarded = async move {
         while let Some(answer) = answers.recv().await {
-            if let ControlResponse::Refused(fault) = answer {
-                return Err(fault);
+            if let ControlResponse::Refused(error) = answer {
+                return Err(error);
             }
             if answer.is_last() {
                 return Ok(answer);
@@ -248,7 +248,7 @@ async fn answer_from_store(
         }
         Err(unexpected_response())
     };
-    let ((), forwarded) = tokio::join!(asked, forwarded);
+    let ((), forwarded) = tokio::join!(answering, forwarded);
     forwarded.map_err(HostError::from)
 }
 

@@ -24,16 +24,16 @@ pub enum WorkspaceChoice<'a> {
 }
 
 /// The real path of the workspace; fails for a folder in the state directory.
-pub fn resolve_workspace(place: WorkspaceChoice<'_>, state: &Path) -> Result<PathBuf, StartError> {
-    let (path, made) = match place {
+pub fn resolve_workspace(choice: WorkspaceChoice<'_>, state: &Path) -> Result<PathBuf, StartError> {
+    let (path, creation) = match choice {
         WorkspaceChoice::Current => (Path::new("."), Ok(())),
         WorkspaceChoice::Existing(path) | WorkspaceChoice::Named(path) | WorkspaceChoice::Former(path) => {
             (path, Ok(()))
         }
         WorkspaceChoice::Created(path) => (path, fs::create_dir_all(path)),
     };
-    let failed = |error: io::Error| {
-        let remedy = match place {
+    let workspace_error = |error: io::Error| {
+        let remedy = match choice {
             WorkspaceChoice::Existing(_) if error.kind() == io::ErrorKind::NotFound => "; --create makes it",
             WorkspaceChoice::Former(_) => {
                 "; the conversation has worked there: --workspace DIR names another folder"
@@ -45,10 +45,10 @@ pub fn resolve_workspace(place: WorkspaceChoice<'_>, state: &Path) -> Result<Pat
         };
         StartError::Workspace { path: path.to_owned(), reason: format!("{error}{remedy}") }
     };
-    made.map_err(failed)?;
-    let real = path.canonicalize().map_err(failed)?;
-    match workspace_problem(&real, state) {
-        None => Ok(real),
+    creation.map_err(workspace_error)?;
+    let canonical = path.canonicalize().map_err(workspace_error)?;
+    match workspace_problem(&canonical, state) {
+        None => Ok(canonical),
         Some(reason) => Err(StartError::Workspace { path: path.to_owned(), reason }),
     }
 }
@@ -58,11 +58,11 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(place: WorkspaceChoice<'_>, state: &Path, expect: Result<&Path, &str>) {
-        match (resolve_workspace(place, state), expect) {
+    fn check(choice: WorkspaceChoice<'_>, state: &Path, expect: Result<&Path, &str>) {
+        match (resolve_workspace(choice, state), expect) {
             (Ok(path), Ok(expect)) => assert_eq!(path, expect),
             (Err(failure), Err(part)) => assert!(failure.to_string().contains(part), "{failure}"),
-            (got, expect) => panic!("{place:?}: expected {expect:?}, got {got:?}"),
+            (got, expect) => panic!("{choice:?}: expected {expect:?}, got {got:?}"),
         }
     }
 

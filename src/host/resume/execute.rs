@@ -63,12 +63,12 @@ pub async fn resume_runs(
     request: ResumeRequest<'_>,
     config: &Config,
     variables: &Variables,
-    holding: &mut OwnedStore,
+    store: &mut OwnedStore,
     observer: &mut dyn ResumeObserver,
 ) -> Result<ResumeOutcome, HostError> {
     let since = clock::now();
-    let reader = holding.reader();
-    let OwnedStore { journal, state, commands: orders, signals, crash_history: deaths, notes, .. } = holding;
+    let reader = store.reader();
+    let OwnedStore { journal, state, commands, signals, crash_history, notes, .. } = store;
     let rows = match signals.run_until_signal(unfinished(request.id, &reader)).await? {
         ControlFlow::Continue(rows) => rows,
         ControlFlow::Break(signal) => return Ok(ResumeOutcome::without_texts(Vec::new(), Some(signal))),
@@ -83,34 +83,34 @@ pub async fn resume_runs(
         let defaults = Defaults { spec, prompt: Arc::new(LayeredPrompt::new(config, state)) };
         Ok::<_, HostError>(start(Arc::clone(journal), endpoints, config, defaults).await?)
     };
-    let daemon = match signals.run_until_signal(Box::pin(started)).await? {
-        ControlFlow::Continue(daemon) => daemon,
+    let host = match signals.run_until_signal(Box::pin(started)).await? {
+        ControlFlow::Continue(host) => host,
         ControlFlow::Break(signal) => return Ok(ResumeOutcome::without_texts(rows, Some(signal))),
     };
-    let runtime = &daemon.runtime;
-    let mut crowd = ResumedRuns::new(runtime, (rows, since), observer);
+    let runtime = &host.runtime;
+    let mut runs = ResumedRuns::new(runtime, (rows, since), observer);
     let followed = async {
-        let looked = async {
-            fail_crash_looping(runtime, &**notes, deaths, &crowd.rows()).await?;
-            crowd.refresh_running().await
+        let preparation = async {
+            fail_crash_looping(runtime, &**notes, crash_history, &runs.rows()).await?;
+            runs.refresh_running().await
         };
-        if let ControlFlow::Break(signal) = signals.run_until_signal(looked).await? {
+        if let ControlFlow::Break(signal) = signals.run_until_signal(preparation).await? {
             return Ok(Some(signal));
         }
-        let mut trials = Probation::new(&crowd, deaths, notes);
-        follow::follow(&mut crowd, &mut trials, (&reader, deaths), (signals, &**notes, request.wait)).await
+        let mut trials = Probation::new(&runs, crash_history, notes);
+        follow::follow(&mut runs, &mut trials, (&reader, crash_history), (signals, &**notes, request.wait))
+            .await
     };
-    let followed = serve_commands(runtime, orders, notes, followed).await;
-    let rows = crowd.rows();
-    drop(crowd);
+    let followed = serve_commands(runtime, commands, notes, followed).await;
+    let rows = runs.rows();
+    drop(runs);
     let texts = if request.wait { texts(runtime, &rows).await? } else { BTreeMap::new() };
-    daemon
-        .suspend(if matches!(followed, Ok(Some(_))) {
-            ShutdownUrgency::Urgent
-        } else {
-            ShutdownUrgency::Normal
-        })
-        .await;
+    host.suspend(if matches!(followed, Ok(Some(_))) {
+        ShutdownUrgency::Urgent
+    } else {
+        ShutdownUrgency::Normal
+    })
+    .await;
     let signal = followed?;
     let runs = with_current_counts(rows, &reader).await?;
     Ok(ResumeOutcome { runs: runs.into_iter().map(RunView::without_process).collect(), signal, texts })
@@ -173,20 +173,20 @@ async fn endpoints(
         match reader.acceptance(row).await {
             Ok(accepted) => specs.push(accepted.spec),
             // The session will be quarantined, and the run ended.
-            Err(fault) => notes.note(&format!("missing   run {} cannot be read: {fault}", row.id)),
+            Err(error) => notes.note(&format!("missing   run {} cannot be read: {error}", row.id)),
         }
     }
     let ollama = specs.iter().any(|spec| spec.chain.iter().any(|link| &**link.provider() == OLLAMA));
-    let found =
+    let providers =
         discover(config, variables, if ollama { OllamaProbe::Requested } else { OllamaProbe::Never }).await;
-    let mut endpoints = Endpoints::new(found, state.to_owned(), config.provider_defaults);
-    let mut missing = BTreeMap::new();
+    let mut endpoints = Endpoints::new(providers, state.to_owned(), config.provider_defaults);
+    let mut unavailable = BTreeMap::new();
     for spec in &specs {
         for (provider, error) in endpoints.add_available(spec, variables).await {
-            missing.entry(provider).or_insert((error.to_string(), 0)).1 += 1;
+            unavailable.entry(provider).or_insert((error.to_string(), 0)).1 += 1;
         }
     }
-    for (provider, (error, runs)) in missing {
+    for (provider, (error, runs)) in unavailable {
         notes.note(&format!("missing   {provider}, which {runs} of the runs may ask: {error}"));
     }
     if specs.iter().any(|spec| spec.script.is_some()) {

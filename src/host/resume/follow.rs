@@ -14,16 +14,16 @@ use crate::{
 /// Processes events until a signal comes, and returns it; with `wait`, also ends when no run is in
 /// progress.
 pub(super) async fn follow(
-    crowd: &mut ResumedRuns<'_>,
+    runs: &mut ResumedRuns<'_>,
     trials: &mut Probation,
-    (reader, deaths): (&StoreReader, &mut CrashHistoryFile),
+    (reader, crash_history): (&StoreReader, &mut CrashHistoryFile),
     (signals, notes, wait): (&mut Signals, &dyn NoteSink, bool),
 ) -> Result<Option<ShutdownSignal>, HostError> {
-    let runtime = crowd.runtime;
+    let runtime = runs.runtime;
     let mut was_idle = false;
     loop {
-        trials.advance(crowd, reader, deaths).await?;
-        if trials.is_over() && crowd.is_idle() {
+        trials.advance(runs, reader, crash_history).await?;
+        if trials.is_over() && runs.is_idle() {
             if wait {
                 return Ok(None);
             }
@@ -31,16 +31,16 @@ pub(super) async fn follow(
                 notes.note("holding   the store: nothing is under way; a signal ends this");
             }
         }
-        was_idle = crowd.is_idle();
+        was_idle = runs.is_idle();
         tokio::select! {
             biased;
             signal = signals.next() => return Ok(Some(signal)),
             reason = runtime.wait_for_end() => return Err(reason.into()),
-            event = crowd.next_event() => {
-                crowd.on_event(&event).await?;
+            event = runs.next_event() => {
+                runs.on_event(&event).await?;
                 trials.on_event(&event);
             }
-            () = trials.wait_for_timer() => trials.on_timer(crowd, deaths)?,
+            () = trials.wait_for_timer() => trials.on_timer(runs, crash_history)?,
         }
     }
 }

@@ -44,16 +44,20 @@ struct ActiveTrial {
 impl Probation {
     /// Orders the sessions: by suspicion of having caused the crashes, then by acceptance. The crash history decides
     /// whether all are resumed at once.
-    pub(super) fn new(crowd: &ResumedRuns<'_>, deaths: &CrashHistoryFile, notes: &Arc<dyn NoteSink>) -> Self {
+    pub(super) fn new(
+        runs: &ResumedRuns<'_>,
+        crash_history: &CrashHistoryFile,
+        notes: &Arc<dyn NoteSink>,
+    ) -> Self {
         let mut sessions: Vec<(RunId, SessionId)> =
-            crowd.sessions().into_iter().map(|(session, first)| (first, session)).collect();
-        sessions.sort_by_key(|(run, _)| (Reverse(deaths.suspicion_rank(*run)), *run));
-        let phase = match deaths.resume_mode() {
+            runs.sessions().into_iter().map(|(session, first)| (first, session)).collect();
+        sessions.sort_by_key(|(run, _)| (Reverse(crash_history.suspicion_rank(*run)), *run));
+        let phase = match crash_history.resume_mode() {
             ResumeMode::AllAtOnce => ProbationPhase::AllAtOnce,
-            ResumeMode::Probation(died) => {
+            ResumeMode::Probation(deaths) => {
                 let n = sessions.len();
                 notes.note(&format!(
-                    "probation the process has died {died} times within a minute; what is unfinished ({n}) goes on one \
+                    "probation the process has died {deaths} times within a minute; what is unfinished ({n}) goes on one \
                      at a time"
                 ));
                 ProbationPhase::BetweenTrials
@@ -75,23 +79,23 @@ impl Probation {
     /// Resumes the sessions that may be resumed now.
     pub(super) async fn advance(
         &mut self,
-        crowd: &mut ResumedRuns<'_>,
+        runs: &mut ResumedRuns<'_>,
         reader: &StoreReader,
-        deaths: &mut CrashHistoryFile,
+        crash_history: &mut CrashHistoryFile,
     ) -> Result<(), HostError> {
-        if let ProbationPhase::Trying(tried) = &self.phase
-            && (tried.is_over || crowd.is_ended_or_parked(tried.trial.run))
+        if let ProbationPhase::Trying(active) = &self.phase
+            && (active.is_over || runs.is_ended_or_parked(active.trial.run))
         {
-            let run = tried.trial.run;
-            deaths.clear(run);
-            deaths.set_trial(None);
+            let run = active.trial.run;
+            crash_history.clear(run);
+            crash_history.set_trial(None);
             self.phase = ProbationPhase::BetweenTrials;
             // The last progress may be the run's end; its row is refreshed so that the next run is tried alone.
-            crowd.refresh_run(run).await?;
+            runs.refresh_run(run).await?;
         }
         if let ProbationPhase::AllAtOnce = self.phase {
             while let Some(session) = self.waiting.pop_front() {
-                crowd.revive(session)?;
+                runs.revive(session)?;
             }
         }
         while let ProbationPhase::BetweenTrials = self.phase {
@@ -100,7 +104,7 @@ impl Probation {
                 self.phase = ProbationPhase::AllAtOnce;
                 break;
             };
-            self.try_session(session, crowd, reader, deaths).await?;
+            self.try_session(session, runs, reader, crash_history).await?;
         }
         Ok(())
     }
@@ -108,41 +112,43 @@ impl Probation {
     async fn try_session(
         &mut self,
         session: SessionId,
-        crowd: &mut ResumedRuns<'_>,
+        runs: &mut ResumedRuns<'_>,
         reader: &StoreReader,
-        deaths: &mut CrashHistoryFile,
+        crash_history: &mut CrashHistoryFile,
     ) -> Result<(), HostError> {
-        let open = crowd.refresh_session(session).await?;
+        let open = runs.refresh_session(session).await?;
         if open.is_empty() {
             return Ok(());
         }
         let trial = first_trial(reader, &open).await;
-        let Some(trial) = trial.filter(|trial| !crowd.is_ended_or_parked(trial.run)) else {
-            return crowd.revive(session);
+        let Some(trial) = trial.filter(|trial| !runs.is_ended_or_parked(trial.run)) else {
+            return runs.revive(session);
         };
-        let trial = Trial { is_alone: crowd.has_no_revived_running(), ..trial };
-        let Some(rest) = deaths.backoff_before(&trial).filter(|_| trial.is_alone) else {
-            return self.start_trial((session, trial), crowd, deaths);
+        let trial = Trial { is_alone: runs.has_no_revived_running(), ..trial };
+        let Some(backoff) = crash_history.backoff_before(&trial).filter(|_| trial.is_alone) else {
+            return self.start_trial((session, trial), runs, crash_history);
         };
-        deaths.start_backoff();
-        let text =
-            format!("probation waits whether the process dies without it, for {:.1} s", rest.as_secs_f64());
-        crowd.show_trial(trial.run, &text);
-        self.phase = ProbationPhase::BackingOff(session, trial, Instant::now() + rest);
+        crash_history.start_backoff();
+        let text = format!(
+            "probation waits whether the process dies without it, for {:.1} s",
+            backoff.as_secs_f64()
+        );
+        runs.show_trial(trial.run, &text);
+        self.phase = ProbationPhase::BackingOff(session, trial, Instant::now() + backoff);
         Ok(())
     }
 
     fn start_trial(
         &mut self,
         (session, trial): (SessionId, Trial),
-        crowd: &mut ResumedRuns<'_>,
-        deaths: &mut CrashHistoryFile,
+        runs: &mut ResumedRuns<'_>,
+        crash_history: &mut CrashHistoryFile,
     ) -> Result<(), HostError> {
-        deaths.set_trial(Some(trial));
+        crash_history.set_trial(Some(trial));
         let how = if trial.is_alone { "goes on alone" } else { "goes on beside those before it" };
-        crowd.show_trial(trial.run, &format!("probation {how}"));
+        runs.show_trial(trial.run, &format!("probation {how}"));
         self.phase = ProbationPhase::Trying(ActiveTrial { trial, since: Instant::now(), is_over: false });
-        crowd.revive(session)
+        runs.revive(session)
     }
 
     /// Ends the trial when its run makes progress.
@@ -172,19 +178,19 @@ impl Probation {
     /// Handles the timer of [`Probation::wait_for_timer`].
     pub(super) fn on_timer(
         &mut self,
-        crowd: &mut ResumedRuns<'_>,
-        deaths: &mut CrashHistoryFile,
+        runs: &mut ResumedRuns<'_>,
+        crash_history: &mut CrashHistoryFile,
     ) -> Result<(), HostError> {
         match &mut self.phase {
             ProbationPhase::BackingOff(session, trial, _) => {
-                let begun = (*session, Trial { has_min_uptime: true, ..*trial });
-                return self.start_trial(begun, crowd, deaths);
+                let resumed = (*session, Trial { has_min_uptime: true, ..*trial });
+                return self.start_trial(resumed, runs, crash_history);
             }
             ProbationPhase::Trying(ActiveTrial { trial, .. }) if !trial.has_min_uptime => {
                 trial.has_min_uptime = true;
-                deaths.mark_long_trial();
+                crash_history.mark_long_trial();
             }
-            ProbationPhase::Trying(tried) => tried.is_over = true,
+            ProbationPhase::Trying(active) => active.is_over = true,
             ProbationPhase::AllAtOnce | ProbationPhase::BetweenTrials => {}
         }
         Ok(())

@@ -56,7 +56,7 @@ impl<'a> ResumedRuns<'a> {
         (rows, since): (Vec<RunRow>, Timestamp),
         observer: &'a mut dyn ResumeObserver,
     ) -> Self {
-        let mut crowd = Self {
+        let mut runs = Self {
             runtime,
             observer,
             since,
@@ -67,8 +67,8 @@ impl<'a> ResumedRuns<'a> {
             disk_full: DiskFullMonitor::new(runtime),
             ends: FuturesUnordered::new(),
         };
-        rows.into_iter().for_each(|row| crowd.add(row));
-        crowd
+        rows.into_iter().for_each(|row| runs.add(row));
+        runs
     }
 
     fn add(&mut self, row: RunRow) {
@@ -79,11 +79,11 @@ impl<'a> ResumedRuns<'a> {
 
     /// Updates which runs of a session are under way.
     fn update_running(&mut self, session: SessionId) {
-        let is_news = self.revived.get(&session).is_some_and(|is_news| *is_news);
-        let own: Vec<&RunRow> = self.rows_of(session).collect();
-        let moving = running_runs(&own, is_news);
-        for run in own.into_iter().map(|row| row.id).collect::<Vec<_>>() {
-            if moving.contains(&run) {
+        let is_revived = self.revived.get(&session).is_some_and(|is_revived| *is_revived);
+        let rows: Vec<&RunRow> = self.rows_of(session).collect();
+        let running = running_runs(&rows, is_revived);
+        for run in rows.into_iter().map(|row| row.id).collect::<Vec<_>>() {
+            if running.contains(&run) {
                 self.under_way.insert(run);
             } else {
                 self.under_way.remove(&run);
@@ -139,7 +139,7 @@ impl<'a> ResumedRuns<'a> {
                 (row.id, runtime.wait(row.id, None).await.map(drop))
             }));
         }
-        self.events.push(listen(session, self.runtime.watch(session, first)));
+        self.events.push(watch_session(session, self.runtime.watch(session, first)));
         Ok(self.runtime.revive(session)?)
     }
 
@@ -180,26 +180,26 @@ impl<'a> ResumedRuns<'a> {
     }
 
     async fn on_record(&mut self, session: SessionId, record: &Record) -> Result<(), HostError> {
-        let news = self.revived.entry(session).or_default();
-        *news |= matches!(record.body, Body::SessionRevived(_)) && record.at >= self.since;
-        let is_news = *news;
+        let is_revived = self.revived.entry(session).or_default();
+        *is_revived |= matches!(record.body, Body::SessionRevived(_)) && record.at >= self.since;
+        let is_new = *is_revived;
         if let Body::RunAccepted(accepted) = &record.body
-            && is_news
+            && is_new
         {
             self.add(self.runtime.row(accepted.run).await?);
         }
-        let run = record.body.run().or_else(|| self.first_of(session));
+        let run = record.body.run().or_else(|| self.first_open_run(session));
         let Some(run) = run.filter(|run| self.runs.contains_key(run)) else { return Ok(()) };
         // An end is always new: the run had none when it was added.
-        let is_news = is_news || matches!(record.body, Body::RunEnded(_));
-        self.observer.on_record(run, record, is_news);
-        if !is_news {
+        let is_new = is_new || matches!(record.body, Body::RunEnded(_));
+        self.observer.on_record(run, record, is_new);
+        if !is_new {
             return Ok(());
         }
-        if moves_row(&record.body) { self.refresh_run(run).await } else { Ok(()) }
+        if changes_row(&record.body) { self.refresh_run(run).await } else { Ok(()) }
     }
 
-    fn first_of(&self, session: SessionId) -> Option<RunId> {
+    fn first_open_run(&self, session: SessionId) -> Option<RunId> {
         self.rows_of(session).find(|row| row.state != RunState::Ended).map(|row| row.id)
     }
 
@@ -237,23 +237,23 @@ impl<'a> ResumedRuns<'a> {
     }
 }
 
-/// The runs of a session that are under way. `goes_on` says whether the session is revived. Before the revival, a
+/// The runs of a session that are under way. `is_revived` says whether the session is revived. Before the revival, a
 /// parked run counts too, since its approval may have expired. After it, queued runs behind a parked one do not count.
-fn running_runs(rows: &[&RunRow], goes_on: bool) -> BTreeSet<RunId> {
+fn running_runs(rows: &[&RunRow], is_revived: bool) -> BTreeSet<RunId> {
     let open = || rows.iter().filter(|row| row.state != RunState::Ended);
     let first = open().min_by_key(|row| row.first).map(|row| row.state);
-    let waits = goes_on && first == Some(RunState::Parked);
-    let moves = |row: &&&RunRow| match row.state {
+    let waits = is_revived && first == Some(RunState::Parked);
+    let counts = |row: &&&RunRow| match row.state {
         RunState::Queued => !waits,
         RunState::Running => true,
-        RunState::Parked => !goes_on,
+        RunState::Parked => !is_revived,
         RunState::Ended => false,
     };
-    open().filter(moves).map(|row| row.id).collect()
+    open().filter(counts).map(|row| row.id).collect()
 }
 
 /// True if the run's row may change with this record.
-const fn moves_row(body: &Body) -> bool {
+const fn changes_row(body: &Body) -> bool {
     matches!(
         body,
         Body::RunAccepted(_)
@@ -271,7 +271,7 @@ const fn moves_row(body: &Body) -> bool {
 }
 
 /// The records of a session as events, until the watch fails.
-fn listen<'a>(session: SessionId, watch: Watch) -> BoxStream<'a, ResumeEvent> {
+fn watch_session<'a>(session: SessionId, watch: Watch) -> BoxStream<'a, ResumeEvent> {
     stream::unfold(Some(watch), move |watch| async move {
         let mut watch = watch?;
         loop {
@@ -300,11 +300,11 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(states: &[RunState], goes_on: bool, expect: &[u128]) {
+    fn check(states: &[RunState], is_revived: bool, expect: &[u128]) {
         let rows: Vec<RunRow> = (1..).zip(states).map(|(n, state)| row(n, *state)).collect();
-        let moving = running_runs(&rows.iter().collect::<Vec<_>>(), goes_on);
+        let running = running_runs(&rows.iter().collect::<Vec<_>>(), is_revived);
         let expect = expect.iter().map(|n| RunId::from_bits(*n)).collect();
-        assert_eq!(moving, expect, "{states:?}, goes on: {goes_on}");
+        assert_eq!(running, expect, "{states:?}, revived: {is_revived}");
     }
 
     #[test]
