@@ -38,7 +38,7 @@ impl StoreReader {
             let open = self.approvals_of(&row).await?;
             (row, open)
         } else {
-            let row = self.run(id).await.map_err(|fault| not_a_call(id, fault))?;
+            let row = self.run(id).await.map_err(|no_run| not_a_call(id, no_run))?;
             let open = self.approvals_below(&row).await?;
             (row, open)
         };
@@ -106,12 +106,12 @@ impl StoreReader {
     }
 }
 
-/// The parse error of a malformed call id in place of `fault`, which only says that no such run exists.
-fn not_a_call(id: &str, fault: RequestError) -> RequestError {
+/// The parse error of a malformed call id in place of `no_run`, which only says that no such run exists.
+fn not_a_call(id: &str, no_run: RequestError) -> RequestError {
     match id.parse::<CallId>() {
-        Err(error) if id.contains('.') && fault.kind == RequestErrorKind::Usage => {
+        Err(error) if id.contains('.') && no_run.kind == RequestErrorKind::Usage => {
             RequestError::usage(format!("{error}; see `hermod approvals list`"))
         }
-        Ok(_) | Err(_) => fault,
+        Ok(_) | Err(_) => no_run,
     }
 }

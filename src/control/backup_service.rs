@@ -41,7 +41,7 @@ pub trait BackupService: Debug + Send + Sync + 'static {
 
 /// Makes a backup and reports its progress to `to`. Returns `None` if the client is gone.
 pub(super) async fn back_up(
-    copier: Option<&dyn BackupService>,
+    backups: Option<&dyn BackupService>,
     dir: PathBuf,
     to: &mpsc::Sender<ControlResponse>,
 ) -> Result<Option<ControlResponse>, RequestError> {
@@ -51,19 +51,19 @@ pub(super) async fn back_up(
             dir.display()
         )));
     }
-    let copier = copier
+    let backups = backups
         .ok_or_else(|| RequestError::new(RequestErrorKind::Internal, "this process makes no backups"))?;
     let (stop, done) = (CancellationToken::new(), Arc::new(AtomicU64::new(0)));
     // Cancels the backup when this future is dropped.
     let _guard = stop.clone().drop_guard();
-    let mut made = copier.create(dir, stop, Arc::clone(&done));
-    let mut tick = interval(PROGRESS_INTERVAL);
-    tick.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut backup = backups.create(dir, stop, Arc::clone(&done));
+    let mut ticks = interval(PROGRESS_INTERVAL);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         tokio::select! {
             biased;
-            made = &mut made => return made.map(|manifest| Some(ControlResponse::BackedUp(manifest))),
-            _ = tick.tick() => {
+            backup = &mut backup => return backup.map(|manifest| Some(ControlResponse::BackedUp(manifest))),
+            _ = ticks.tick() => {
                 if to.send(ControlResponse::BackingUp { bytes: done.load(Ordering::Relaxed) }).await.is_err() {
                     return Ok(None);
                 }

@@ -28,15 +28,18 @@ impl StoreReader {
             {
                 limit_ms = accepted.spec.limits.wall_ms;
             }
-            let by = if let Body::RunReopened(reopened) = &record.body {
+            let increase = if let Body::RunReopened(reopened) = &record.body {
                 Some((reopened.run, reopened.increase))
             } else if let Body::BudgetRaised(raised) = &record.body {
                 Some((raised.run, raised.increase))
             } else {
                 None
             };
-            let more = by.filter(|(run, _)| *run == id).and_then(|(_, by)| by.wall_ms).unwrap_or(0);
-            limit_ms = limit_ms.map(|limit: u64| limit.saturating_add(more));
+            let added_ms = increase
+                .filter(|(run, _)| *run == id)
+                .and_then(|(_, increase)| increase.wall_ms)
+                .unwrap_or(0);
+            limit_ms = limit_ms.map(|limit: u64| limit.saturating_add(added_ms));
         })
         .await?;
         Ok((accounts, ActiveTimeView { limit_ms, used_ms: waits.active_ms(id) }))

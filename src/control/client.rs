@@ -29,7 +29,7 @@ const MAX_LINE_BYTES: usize = 1 << 30;
 #[derive(Debug)]
 pub struct ControlClient {
     lines: LineReader<OwnedReadHalf>,
-    to: OwnedWriteHalf,
+    writer: OwnedWriteHalf,
 }
 
 /// Why a request has no answer.
@@ -47,7 +47,7 @@ impl ControlClient {
     /// Connects to the owner of the store in `state` and sends the greeting; `None` without an owner.
     pub async fn connect(state: &Path) -> Result<Option<Self>, RequestError> {
         let path = state.join(SOCKET);
-        let failed = |error: &io::Error| {
+        let connect_error = |error: &io::Error| {
             let (kind, remedy) = if error.kind() == io::ErrorKind::WouldBlock {
                 (RequestErrorKind::Busy, "it has too many clients, try again in a moment")
             } else {
@@ -55,20 +55,20 @@ impl ControlClient {
             };
             RequestError::new(kind, format!("{}: {error}; {remedy}", path.display()))
         };
-        let place = SocketPath::new(state, SOCKET).map_err(|error| failed(&error))?;
-        let stream = match UnixStream::connect(place.path()).await {
+        let socket = SocketPath::new(state, SOCKET).map_err(|error| connect_error(&error))?;
+        let stream = match UnixStream::connect(socket.path()).await {
             Ok(stream) => stream,
             Err(error) if is_without_listener(&error) => return Ok(None),
-            Err(error) => return Err(failed(&error)),
+            Err(error) => return Err(connect_error(&error)),
         };
         // Read after connecting: the token is made before the socket, so it belongs to this socket or to a later one.
         let token = match ControlToken::read(state) {
             Ok(token) => token,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(failed(&error)),
+            Err(error) => return Err(connect_error(&error)),
         };
-        let (from, to) = stream.into_split();
-        let mut client = Self { lines: LineReader::new(from, MAX_LINE_BYTES), to };
+        let (reader, writer) = stream.into_split();
+        let mut client = Self { lines: LineReader::new(reader, MAX_LINE_BYTES), writer };
         let greeting = encode_line(&Greeting { token: token.reveal().to_owned() })?;
         Ok(client.write(&greeting).await.ok().map(|()| client))
     }
@@ -83,12 +83,12 @@ impl ControlClient {
         // A failed write is reported only after reading: an owner that refuses the request has sent the reason.
         let written = self.write(&request).await;
         loop {
-            let answer = self.next_response().await.map_err(|lost| match (lost, &written) {
-                (_, Err(lost)) => lost.clone(),
-                (lost, Ok(())) => lost,
+            let answer = self.next_response().await.map_err(|disconnect| match (disconnect, &written) {
+                (_, Err(disconnect)) => disconnect.clone(),
+                (disconnect, Ok(())) => disconnect,
             })?;
-            if let ControlResponse::Refused(fault) = answer {
-                return Err(fault.into());
+            if let ControlResponse::Refused(error) = answer {
+                return Err(error.into());
             }
             if answer.is_last() {
                 return Ok(answer);
@@ -109,7 +109,7 @@ impl ControlClient {
     }
 
     async fn write(&mut self, line: &[u8]) -> Result<(), AskError> {
-        match ActiveDeadline::after(LINE_TIMEOUT).bound(self.to.write_all(line)).await {
+        match ActiveDeadline::after(LINE_TIMEOUT).bound(self.writer.write_all(line)).await {
             Some(written) => written.map_err(|_| AskError::Disconnected),
             None => Err(silent_owner().into()),
         }

@@ -50,33 +50,33 @@ pub(super) enum ConnectionEnd {
 /// Serves a client until it disconnects or breaks a rule. When `closing`, the request under way is still answered.
 pub(super) async fn serve(
     stream: UnixStream,
-    desk: RequestHandler,
+    handler: RequestHandler,
     token: ControlToken,
     closing: CancellationToken,
 ) -> Result<(), ConnectionEnd> {
-    let desk = desk.for_client();
-    let (from, mut to) = stream.into_split();
-    let mut lines = LineReader::new(from, MAX_LINE_BYTES);
+    let handler = handler.for_client();
+    let (reader, mut writer) = stream.into_split();
+    let mut lines = LineReader::new(reader, MAX_LINE_BYTES);
     let greeting = tokio::select! {
         biased;
-        greeting = read(&mut lines, &mut to, GREETING_TIMEOUT) => greeting?,
+        greeting = read(&mut lines, &mut writer, GREETING_TIMEOUT) => greeting?,
         () = closing.cancelled() => return Ok(()),
     };
     let Some(greeting) = greeting else { return Ok(()) };
     if !is_valid_greeting(&greeting, &token) {
         let text = "the first line is not {\"token\": …} with the content of control.token";
-        return refuse(&mut to, RequestError::new(RequestErrorKind::Denied, text)).await;
+        return refuse(&mut writer, RequestError::new(RequestErrorKind::Denied, text)).await;
     }
     loop {
         let line = tokio::select! {
             biased;
-            line = read(&mut lines, &mut to, IDLE_TIMEOUT) => line?,
+            line = read(&mut lines, &mut writer, IDLE_TIMEOUT) => line?,
             () = closing.cancelled() => return Ok(()),
         };
         let Some(line) = line else { return Ok(()) };
         match ControlRequest::parse(&line) {
-            Ok(request) => respond(&desk, request, &mut to).await?,
-            Err(fault) => write(&mut to, &ControlResponse::Refused(fault)).await?,
+            Ok(request) => respond(&handler, request, &mut writer).await?,
+            Err(error) => write(&mut writer, &ControlResponse::Refused(error)).await?,
         }
     }
 }
@@ -87,13 +87,13 @@ fn is_valid_greeting(line: &[u8], token: &ControlToken) -> bool {
 
 async fn read(
     lines: &mut LineReader<OwnedReadHalf>,
-    to: &mut OwnedWriteHalf,
+    writer: &mut OwnedWriteHalf,
     limit: Duration,
 ) -> Result<Option<Vec<u8>>, ConnectionEnd> {
     match ActiveDeadline::after(limit).bound(lines.next()).await {
         Some(Ok(line)) => Ok(line),
         Some(Err(error @ LineError::TooLong(_))) => {
-            refuse(to, RequestError::usage(format!("{error}; send less at once"))).await.map(|()| None)
+            refuse(writer, RequestError::usage(format!("{error}; send less at once"))).await.map(|()| None)
         }
         Some(Err(LineError::Io(error))) => Err(ConnectionEnd::Gone(error)),
         None => Err(ConnectionEnd::Silent),
@@ -101,36 +101,36 @@ async fn read(
 }
 
 async fn respond(
-    desk: &RequestHandler,
+    handler: &RequestHandler,
     request: ControlRequest,
-    to: &mut OwnedWriteHalf,
+    writer: &mut OwnedWriteHalf,
 ) -> Result<(), ConnectionEnd> {
     let (sender, mut answers) = mpsc::channel(MAX_QUEUED_RESPONSES);
-    let asked = async move { desk.answer(request, &sender).await };
+    let answering = async move { handler.answer(request, &sender).await };
     // When this future ends, the closed channel tells the handler that the client is gone.
     let written = async move {
-        let mut last = false;
+        let mut is_last = false;
         while let Some(answer) = answers.recv().await {
-            last = answer.is_last();
-            write(to, &answer).await?;
+            is_last = answer.is_last();
+            write(writer, &answer).await?;
         }
-        if last { Ok(()) } else { Err(ConnectionEnd::NoAnswer) }
+        if is_last { Ok(()) } else { Err(ConnectionEnd::NoAnswer) }
     };
-    let ((), written) = tokio::join!(asked, written);
+    let ((), written) = tokio::join!(answering, written);
     written
 }
 
 /// Sends the reason and ends the connection.
-async fn refuse(to: &mut OwnedWriteHalf, fault: RequestError) -> Result<(), ConnectionEnd> {
-    write(to, &ControlResponse::Refused(fault.clone())).await?;
-    Err(fault.into())
+async fn refuse(writer: &mut OwnedWriteHalf, error: RequestError) -> Result<(), ConnectionEnd> {
+    write(writer, &ControlResponse::Refused(error.clone())).await?;
+    Err(error.into())
 }
 
-async fn write(to: &mut OwnedWriteHalf, answer: &ControlResponse) -> Result<(), ConnectionEnd> {
-    let line = encode_line(answer).or_else(|fault| encode_line(&ControlResponse::Refused(fault)))?;
-    for part in line.chunks(MAX_LINE_BYTES) {
+async fn write(writer: &mut OwnedWriteHalf, answer: &ControlResponse) -> Result<(), ConnectionEnd> {
+    let line = encode_line(answer).or_else(|error| encode_line(&ControlResponse::Refused(error)))?;
+    for chunk in line.chunks(MAX_LINE_BYTES) {
         ActiveDeadline::after(WRITE_TIMEOUT)
-            .bound(to.write_all(part))
+            .bound(writer.write_all(chunk))
             .await
             .ok_or(ConnectionEnd::WriteTimeout)??;
     }

@@ -121,11 +121,11 @@ impl CommandReceiver {
 impl RequestHandler {
     /// A handler for a process with a runtime, and the receiver of its commands.
     pub fn new(reader: StoreReader) -> (Self, CommandReceiver) {
-        let (sender, waiting) = mpsc::channel(MAX_PENDING_COMMANDS);
-        let runner = SharedHealthProbe::default();
-        let desk =
-            Self { commands: Some(sender), health: Arc::clone(&runner), ..Self::without_runtime(reader) };
-        (desk, CommandReceiver { receiver: waiting, health: runner })
+        let (sender, receiver) = mpsc::channel(MAX_PENDING_COMMANDS);
+        let health = SharedHealthProbe::default();
+        let handler =
+            Self { commands: Some(sender), health: Arc::clone(&health), ..Self::without_runtime(reader) };
+        (handler, CommandReceiver { receiver, health })
     }
 
     /// A handler for a process that only has the store open: it refuses commands.
@@ -154,7 +154,7 @@ impl RequestHandler {
     /// Sends the answer of a request to `to`. Sends none if the runtime ends before it answers.
     pub async fn answer(&self, request: ControlRequest, to: &mpsc::Sender<ControlResponse>) {
         let answer = self.respond(request, to).await;
-        if let Some(answer) = answer.unwrap_or_else(|fault| Some(ControlResponse::Refused(fault))) {
+        if let Some(answer) = answer.unwrap_or_else(|error| Some(ControlResponse::Refused(error))) {
             send(to, answer).await;
         }
     }
@@ -182,8 +182,8 @@ impl RequestHandler {
             }
             ControlRequest::Journal { session, from } => return self.journal(&session, from, to).await,
             ControlRequest::BackupCreate { dir } => return back_up(self.backups.as_deref(), dir, to).await,
-            ControlRequest::Gc(sweep) => {
-                let report = with_heartbeat(self.maintenance()?.gc(sweep), to).await?;
+            ControlRequest::Gc(request) => {
+                let report = with_heartbeat(self.maintenance()?.gc(request), to).await?;
                 return Ok(report.map(ControlResponse::Gc));
             }
             ControlRequest::StoreFootprint {} => {
@@ -219,12 +219,12 @@ impl RequestHandler {
     }
 
     fn pong(&self) -> ControlResponse {
-        let vitals = self.vitals();
+        let health = self.health();
         ControlResponse::Pong {
             pid: std::process::id(),
             version: env!("CARGO_PKG_VERSION").into(),
-            writing_since: vitals.as_ref().and_then(HealthProbe::writing_since),
-            stalled: vitals.as_ref().map(stalled).unwrap_or_default(),
+            writing_since: health.as_ref().and_then(HealthProbe::writing_since),
+            stalled: health.as_ref().map(stalled).unwrap_or_default(),
         }
     }
 
@@ -262,7 +262,7 @@ impl RequestHandler {
     /// The view of a run with current counts.
     async fn view(&self, row: RunRow) -> Result<RunView, RequestError> {
         let row = self.reader.with_current_counts(row).await?;
-        Ok(run_view(row, self.vitals().as_ref()).await)
+        Ok(run_view(row, self.health().as_ref()).await)
     }
 
     async fn run(&self, id: &str) -> Result<RunDetailView, RequestError> {
@@ -272,16 +272,16 @@ impl RequestHandler {
         let accepted = match (damage, detail.accepted) {
             (None, Some(accepted)) => accepted,
             (damage, _) => {
-                let why = damage.unwrap_or_else(|| not_accepted(&row).text);
-                return Ok(RunDetailView::unreadable(self.view(row).await?, why));
+                let reason = damage.unwrap_or_else(|| not_accepted(&row).text);
+                return Ok(RunDetailView::unreadable(self.view(row).await?, reason));
             }
         };
-        let vitals = self.vitals();
+        let health = self.health();
         let waits = match &detail.waits {
-            Some(tracker) => wait_views(&row, tracker, vitals.as_ref()).await,
+            Some(tracker) => wait_views(&row, tracker, health.as_ref()).await,
             None => Vec::new(),
         };
-        let mut run = run_view(row, vitals.as_ref()).await;
+        let mut run = run_view(row, health.as_ref()).await;
         if run.ended.is_none() {
             (run.iterations, run.usage) = (detail.counts.iterations, detail.counts.usage);
         }
@@ -297,7 +297,7 @@ impl RequestHandler {
         })
     }
 
-    fn vitals(&self) -> Option<HealthProbe> {
+    fn health(&self) -> Option<HealthProbe> {
         self.health.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -329,7 +329,7 @@ impl RequestHandler {
         let mut next = from;
         loop {
             let (page, damage) = self.reader.events(session, next).await?;
-            let more = page.len() == PAGE_RECORDS;
+            let has_more = page.len() == PAGE_RECORDS;
             for event in page {
                 next = event.seq + 1;
                 if !send(to, ControlResponse::Record(event)).await {
@@ -339,7 +339,7 @@ impl RequestHandler {
             if let Some(damage) = damage {
                 return Err(damage);
             }
-            if !more {
+            if !has_more {
                 return Ok(Some(ControlResponse::End {}));
             }
         }
@@ -350,9 +350,9 @@ impl RequestHandler {
             Some(id) => vec![self.reader.run(id).await?],
             None => self.reader.read(|rows| rows.open_runs()).await?,
         };
-        let vitals = self.vitals();
-        let mut forest = self.run_trees.lock().await;
-        forest.build(&self.reader, vitals.as_ref(), runs).await
+        let health = self.health();
+        let mut run_trees = self.run_trees.lock().await;
+        run_trees.build(&self.reader, health.as_ref(), runs).await
     }
 
     async fn budget(&self, id: &str) -> Result<BudgetView, RequestError> {
@@ -366,10 +366,10 @@ impl RequestHandler {
         self.maintenance.as_deref().ok_or_else(|| RequestError::new(RequestErrorKind::Internal, text))
     }
 
-    async fn send_command(&self, order: ControlCommand) -> Result<Option<ControlResponse>, RequestError> {
-        let Some(orders) = &self.commands else { return Err(no_runtime(&order)) };
+    async fn send_command(&self, command: ControlCommand) -> Result<Option<ControlResponse>, RequestError> {
+        let Some(commands) = &self.commands else { return Err(no_runtime(&command)) };
         let (reply, answer) = oneshot::channel();
-        match orders.try_send(PendingCommand { command: order, reply }) {
+        match commands.try_send(PendingCommand { command, reply }) {
             Ok(()) => Ok(answer.await.ok()),
             Err(TrySendError::Full(_)) => {
                 let text = format!("{MAX_PENDING_COMMANDS} orders wait already; try again in a moment");
@@ -381,19 +381,19 @@ impl RequestHandler {
     }
 }
 
-fn stalled(vitals: &HealthProbe) -> Vec<HandlerStall> {
-    let handlers = vitals.stalled_handlers().into_iter();
-    let of = |handler: StalledHandler| HandlerStall {
+fn stalled(health: &HealthProbe) -> Vec<HandlerStall> {
+    let handlers = health.stalled_handlers().into_iter();
+    let stall = |handler: StalledHandler| HandlerStall {
         actor: handler.actor.to_owned(),
         session: handler.session,
         since: handler.since,
     };
-    handlers.map(of).collect()
+    handlers.map(stall).collect()
 }
 
 /// The error of a command in a process without a runtime.
-fn no_runtime(order: &ControlCommand) -> RequestError {
-    match order {
+fn no_runtime(command: &ControlCommand) -> RequestError {
+    match command {
         ControlCommand::Steer { run, .. } => RequestError::usage(match &run.ended {
             None if run.state == RunState::Parked => format!(
                 "no process runs run {0}, and it waits for a person: answer it (see `hermod approvals list`), or take it up \

@@ -18,18 +18,18 @@ const ULID_RANDOM_BITS: u32 = 80;
 impl StoreReader {
     /// The session whose conversation has, or had, this lineage.
     pub(super) async fn of_lineage(&self, lineage: SessionId) -> Result<Option<SessionRow>, RequestError> {
-        let Ok(at) = i64::try_from(lineage.bits() >> ULID_RANDOM_BITS).map(Timestamp) else {
+        let Ok(began_at) = i64::try_from(lineage.bits() >> ULID_RANDOM_BITS).map(Timestamp) else {
             return Ok(None);
         };
         let mut runs = self.read(|rows| rows.runs(None, usize::MAX)).await?;
-        runs.retain(|run| was_open_at(run, at));
+        runs.retain(|run| was_open_at(run, began_at));
         let mut unreadable = None;
         for run in &runs {
             match self.has_lineage(run, lineage).await {
                 Ok(true) => return self.read(|rows| rows.session(run.session)).await,
                 Ok(false) => {}
                 // The lineage may be in another session, so the search continues.
-                Err(fault) => unreadable = Some(fault),
+                Err(error) => unreadable = Some(error),
             }
         }
         unreadable.map_or(Ok(None), Err)

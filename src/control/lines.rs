@@ -7,7 +7,7 @@ use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader};
 /// Reads lines of at most `max` bytes.
 #[derive(Debug)]
 pub(super) struct LineReader<R> {
-    from: BufReader<R>,
+    reader: BufReader<R>,
     line: Vec<u8>,
     max: usize,
 }
@@ -24,15 +24,15 @@ pub(super) enum LineError {
 }
 
 impl<R: AsyncRead + Unpin> LineReader<R> {
-    pub(super) fn new(from: R, max: usize) -> Self {
-        Self { from: BufReader::new(from), line: Vec::new(), max }
+    pub(super) fn new(reader: R, max: usize) -> Self {
+        Self { reader: BufReader::new(reader), line: Vec::new(), max }
     }
 
     /// The next line without its newline; `None` at the end of the stream, also within a line. Cancel-safe: dropping
     /// the future loses nothing.
     pub(super) async fn next(&mut self) -> Result<Option<Vec<u8>>, LineError> {
         loop {
-            let read = self.from.fill_buf().await?;
+            let read = self.reader.fill_buf().await?;
             if read.is_empty() {
                 return Ok(None);
             }
@@ -43,7 +43,7 @@ impl<R: AsyncRead + Unpin> LineReader<R> {
             }
             self.line.extend_from_slice(part);
             let used = part.len() + usize::from(end.is_some());
-            self.from.consume(used);
+            self.reader.consume(used);
             if end.is_some() {
                 return Ok(Some(std::mem::take(&mut self.line)));
             }

@@ -11,7 +11,7 @@ use super::error::RequestError;
 /// Garbage collection and disk usage of the state directory, in the process that has the store open.
 pub trait MaintenanceService: Debug + Send + Sync + 'static {
     /// Removes what is no longer needed. Continues when the future is dropped.
-    fn gc(&self, sweep: GcRequest) -> BoxFuture<'static, Result<GcReport, RequestError>>;
+    fn gc(&self, request: GcRequest) -> BoxFuture<'static, Result<GcReport, RequestError>>;
 
     /// The disk usage by class.
     fn footprint(&self) -> BoxFuture<'static, Result<Footprint, RequestError>>;

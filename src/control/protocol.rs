@@ -288,9 +288,9 @@ mod tests {
     fn check(line: &str, expect: Result<ControlRequest, &str>) {
         match (ControlRequest::parse(line.as_bytes()), expect) {
             (Ok(request), Ok(expect)) => assert_eq!(request, expect),
-            (Err(fault), Err(part)) => {
-                assert!(fault.text.contains(part), "{fault}");
-                assert_eq!(fault.kind, RequestErrorKind::Usage);
+            (Err(error), Err(part)) => {
+                assert!(error.text.contains(part), "{error}");
+                assert_eq!(error.kind, RequestErrorKind::Usage);
             }
             (got, expect) => panic!("{line}: expected {expect:?}, got {got:?}"),
         }

@@ -58,8 +58,8 @@ impl StoreReader {
         {
             return Ok(ResolvedId::Session(row));
         }
-        let of_key = self.read(|rows| rows.session_of_key(id)).await?;
-        if let Some(row) = of_key {
+        let by_key = self.read(|rows| rows.session_of_key(id)).await?;
+        if let Some(row) = by_key {
             return Ok(ResolvedId::Session(row));
         }
         if let Ok(lineage) = id.parse::<SessionId>()
@@ -79,10 +79,10 @@ impl StoreReader {
         let mut max = LAST_ROWS;
         loop {
             let rows = self.read(|rows| rows.runs(None, max)).await?;
-            let is_all = rows.len() < max;
+            let has_all_rows = rows.len() < max;
             match rows.into_iter().rfind(|row| row.parent.is_none()) {
                 Some(last) => return Ok(last),
-                None if is_all => {
+                None if has_all_rows => {
                     let text = "there is no last run: no run in this store was begun by a person or a client";
                     return Err(RequestError::usage(text));
                 }
@@ -92,36 +92,36 @@ impl StoreReader {
         }
     }
 
-    /// The run whose id ends with `end`, as trees of runs abbreviate it.
-    async fn run_by_suffix(&self, end: &str) -> Result<Option<RunRow>, RequestError> {
-        if !SUFFIX_CHARS.contains(&end.len()) || !end.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
+    /// The run whose id ends with `suffix`, as trees of runs abbreviate it.
+    async fn run_by_suffix(&self, suffix: &str) -> Result<Option<RunRow>, RequestError> {
+        if !SUFFIX_CHARS.contains(&suffix.len()) || !suffix.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
             return Ok(None);
         }
         let mut rows = self.read(|rows| rows.runs(None, MAX_SUFFIX_CANDIDATES)).await?;
         rows.extend(self.read(|rows| rows.open_runs()).await?);
-        let upper = end.to_ascii_uppercase();
+        let upper = suffix.to_ascii_uppercase();
         rows.retain(|row| row.id.to_string().ends_with(&upper));
         rows.sort_by_key(|row| row.id);
         rows.dedup_by_key(|row| row.id);
         match rows.len() {
             0 | 1 => Ok(rows.pop()),
-            many => Err(RequestError::usage(format!(
-                "the ids of {many} runs end with `{end}`; name one by more of it"
+            count => Err(RequestError::usage(format!(
+                "the ids of {count} runs end with `{suffix}`; name one by more of it"
             ))),
         }
     }
 
     /// The ancestors of a subagent's run, its parent first. A removed ancestor ends the list.
     pub(super) async fn ancestors(&self, row: &RunRow) -> Result<Vec<RunRow>, RequestError> {
-        let (mut above, mut met, mut parent) = (Vec::new(), BTreeSet::from([row.id]), row.parent);
-        while let Some(of) = parent
-            && met.insert(of.call.run)
-            && let Some(row) = self.read(|rows| rows.run(of.call.run)).await?
+        let (mut ancestors, mut seen, mut parent) = (Vec::new(), BTreeSet::from([row.id]), row.parent);
+        while let Some(parent_call) = parent
+            && seen.insert(parent_call.call.run)
+            && let Some(row) = self.read(|rows| rows.run(parent_call.call.run)).await?
         {
             parent = row.parent;
-            above.push(row);
+            ancestors.push(row);
         }
-        Ok(above)
+        Ok(ancestors)
     }
 
     /// The root of the tree that contains the run `id`.
@@ -177,14 +177,14 @@ impl StoreReader {
         let mut next = from;
         loop {
             let page = self.page(session, next, PAGE_RECORDS).await?;
-            let is_last = page.len() < PAGE_RECORDS;
+            let is_last_page = page.len() < PAGE_RECORDS;
             for StoredRecord { seq, record, .. } in page {
                 next = seq + 1;
                 if let broken @ ControlFlow::Break(_) = each(seq, record) {
                     return Ok(broken);
                 }
             }
-            if is_last {
+            if is_last_page {
                 return Ok(ControlFlow::Continue(()));
             }
         }

@@ -45,7 +45,7 @@ pub struct ListenError {
 /// Serves the socket until it is stopped or dropped; both remove the socket.
 #[derive(Debug)]
 pub struct ControlServer {
-    serving: JoinHandle<()>,
+    task: JoinHandle<()>,
     closing: DropGuard,
     files: SocketFiles,
 }
@@ -68,26 +68,26 @@ impl Drop for SocketFiles {
 impl ControlServer {
     /// Listens in the state directory. This process must have its store open: an existing socket is then of a dead
     /// process.
-    pub fn start(state: &Path, desk: RequestHandler) -> Result<Self, ListenError> {
+    pub fn start(state: &Path, handler: RequestHandler) -> Result<Self, ListenError> {
         let socket = state.join(SOCKET);
-        let failed = |path: &Path| {
+        let listen_error = |path: &Path| {
             let path = path.to_owned();
             move |source| ListenError { path, source }
         };
-        let token = ControlToken::create(state).map_err(failed(&ControlToken::path(state)))?;
+        let token = ControlToken::create(state).map_err(listen_error(&ControlToken::path(state)))?;
         let files = SocketFiles(state.to_owned());
-        let listener = listen(state).map_err(failed(&socket))?;
+        let listener = listen(state).map_err(listen_error(&socket))?;
         let closing = CancellationToken::new();
-        let serving = tokio::spawn(accept(listener, desk, token, closing.clone()));
-        Ok(Self { serving, closing: closing.drop_guard(), files })
+        let task = tokio::spawn(accept(listener, handler, token, closing.clone()));
+        Ok(Self { task, closing: closing.drop_guard(), files })
     }
 
     /// Stops the server. Requests under way get `CLOSE_TIMEOUT` for their answers.
     pub async fn stop(self) {
-        let Self { serving, closing, files } = self;
+        let Self { task, closing, files } = self;
         drop(files);
         drop(closing);
-        if let Err(error) = serving.await {
+        if let Err(error) = task.await {
             tracing::error!(%error, "the control socket's task died");
         }
     }
@@ -106,7 +106,7 @@ fn listen(state: &Path) -> io::Result<UnixListener> {
 
 async fn accept(
     listener: UnixListener,
-    desk: RequestHandler,
+    handler: RequestHandler,
     token: ControlToken,
     closing: CancellationToken,
 ) {
@@ -132,9 +132,9 @@ async fn accept(
             reject(&stream);
             continue;
         }
-        let served = connection::serve(stream, desk.clone(), token.clone(), closing.clone());
+        let connection = connection::serve(stream, handler.clone(), token.clone(), closing.clone());
         connections.spawn(async {
-            if let Err(ended) = served.await {
+            if let Err(ended) = connection.await {
                 tracing::debug!(%ended, "a control connection ended");
             }
         });

@@ -51,10 +51,10 @@ mod tests {
         for depth in [1, 200] {
             let state = dir.path().join("d".repeat(depth));
             std::fs::create_dir(&state).unwrap();
-            let place = || SocketPath::new(&state, SOCKET).unwrap();
-            assert!(place().path().as_os_str().len() <= MAX_PATH_BYTES);
-            let listener = UnixListener::bind(place().path()).unwrap();
-            UnixStream::connect(place().path()).unwrap();
+            let socket = || SocketPath::new(&state, SOCKET).unwrap();
+            assert!(socket().path().as_os_str().len() <= MAX_PATH_BYTES);
+            let listener = UnixListener::bind(socket().path()).unwrap();
+            UnixStream::connect(socket().path()).unwrap();
             drop(listener);
             assert!(state.join(SOCKET).exists());
         }

@@ -52,9 +52,9 @@ impl ControlToken {
 
     /// Compares in constant time for a given length.
     pub(super) fn is(&self, other: &str) -> bool {
-        let (one, other) = (self.0.as_bytes(), other.as_bytes());
-        let differ = one.iter().zip(other).fold(0, |differ, (a, b)| black_box(differ | (a ^ b)));
-        one.len() == other.len() && differ == 0
+        let (token, other) = (self.0.as_bytes(), other.as_bytes());
+        let differ = token.iter().zip(other).fold(0, |differ, (a, b)| black_box(differ | (a ^ b)));
+        token.len() == other.len() && differ == 0
     }
 
     /// The token itself, only for the greeting.

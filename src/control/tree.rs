@@ -32,37 +32,38 @@ struct CachedSession {
 type NodeWithParent = (NodeView, Option<usize>);
 
 impl RunTreeCache {
-    /// The trees of these runs; each run is in exactly one of them. `vitals` tells their waits if this process has a
+    /// The trees of these runs; each run is in exactly one of them. `health` tells their waits if this process has a
     /// runtime.
     pub async fn build(
         &mut self,
         reader: &StoreReader,
-        vitals: Option<&HealthProbe>,
+        health: Option<&HealthProbe>,
         runs: Vec<RunRow>,
     ) -> Result<Vec<NodeView>, RequestError> {
-        let mut placed = Vec::<NodeWithParent>::new();
-        let mut met = BTreeSet::new();
+        let mut nodes = Vec::<NodeWithParent>::new();
+        let mut seen = BTreeSet::new();
         // A stack: the next run is at the end.
-        let roots = roots_first(reader, runs).await?;
-        let mut left: Vec<(RunRow, Option<usize>)> = roots.into_iter().rev().map(|row| (row, None)).collect();
-        while let Some((row, above)) = left.pop() {
-            if !met.insert(row.id) {
+        let roots = sort_roots_first(reader, runs).await?;
+        let mut stack: Vec<(RunRow, Option<usize>)> =
+            roots.into_iter().rev().map(|row| (row, None)).collect();
+        while let Some((row, parent)) = stack.pop() {
+            if !seen.insert(row.id) {
                 continue;
             }
-            let (node, children) = self.node(reader, vitals, row).await?;
+            let (node, children) = self.node(reader, health, row).await?;
             for child in children.into_iter().rev() {
                 let row = reader.read(|rows| rows.run(child)).await?;
-                left.extend(row.map(|row| (row, Some(placed.len()))));
+                stack.extend(row.map(|row| (row, Some(nodes.len()))));
             }
-            placed.push((node, above));
+            nodes.push((node, parent));
         }
-        Ok(assemble(placed))
+        Ok(link_nodes(nodes))
     }
 
     async fn node(
         &mut self,
         reader: &StoreReader,
-        vitals: Option<&HealthProbe>,
+        health: Option<&HealthProbe>,
         mut run: RunRow,
     ) -> Result<(NodeView, Vec<RunId>), RequestError> {
         // An account that cannot be read must not hide the runs.
@@ -70,20 +71,20 @@ impl RunTreeCache {
             tracing::warn!(run = %run.id, %fault, "its account cannot be read");
             None
         });
-        let seen = self.0.entry(run.session).or_insert_with(|| CachedSession::new(run.session));
+        let cached = self.0.entry(run.session).or_insert_with(|| CachedSession::new(run.session));
         let is_open = run.state != RunState::Ended;
         // An ended run has no new records.
-        if is_open || seen.next <= run.last {
-            seen.update(reader, run.session).await?;
+        if is_open || cached.next <= run.last {
+            cached.update(reader, run.session).await?;
         }
-        let projection = seen.runs.get(&run.id).cloned().unwrap_or_default();
+        let projection = cached.runs.get(&run.id).cloned().unwrap_or_default();
         let mut waits = Vec::new();
-        if is_open && seen.is_readable {
+        if is_open && cached.is_readable {
             (run.iterations, run.usage) = (projection.counts.iterations, projection.counts.usage);
-            waits = wait_views(&run, &seen.waits, vitals).await;
+            waits = wait_views(&run, &cached.waits, health).await;
         }
         let parent = run.parent;
-        let node = NodeView::new(run_view(run, vitals).await, parent, account.as_ref());
+        let node = NodeView::new(run_view(run, health).await, parent, account.as_ref());
         Ok((NodeView { input: projection.input, waits, ..node }, projection.children))
     }
 }
@@ -115,44 +116,44 @@ impl CachedSession {
 pub(super) async fn wait_views(
     row: &RunRow,
     tracker: &WaitTracker,
-    vitals: Option<&HealthProbe>,
+    health: Option<&HealthProbe>,
 ) -> Vec<WaitView> {
-    let waits = match vitals {
-        Some(vitals) => vitals.waits(row.session, row.id, tracker).await,
+    let waits = match health {
+        Some(health) => health.waits(row.session, row.id, tracker).await,
         None => tracker.waits_unowned(row.id, clock::now()),
     };
     waits.into_iter().map(WaitView::from).collect()
 }
 
 /// The view of a run; the runtime of this process, if there is one, knows whether a process runs it.
-pub async fn run_view(row: RunRow, vitals: Option<&HealthProbe>) -> RunView {
-    let has_process = match vitals {
-        Some(vitals) if row.state != RunState::Ended => vitals.runs(row.session).await,
+pub async fn run_view(row: RunRow, health: Option<&HealthProbe>) -> RunView {
+    let has_process = match health {
+        Some(health) if row.state != RunState::Ended => health.runs(row.session).await,
         Some(_) | None => false,
     };
     if has_process { row.into() } else { RunView::without_process(row) }
 }
 
 /// Sorts runs without a given ancestor first: the others are then reached as their descendants.
-async fn roots_first(reader: &StoreReader, runs: Vec<RunRow>) -> Result<Vec<RunRow>, RequestError> {
+async fn sort_roots_first(reader: &StoreReader, runs: Vec<RunRow>) -> Result<Vec<RunRow>, RequestError> {
     let given: BTreeSet<RunId> = runs.iter().map(|row| row.id).collect();
-    let mut placed = Vec::with_capacity(runs.len());
+    let mut rows = Vec::with_capacity(runs.len());
     for row in runs {
-        let stands_below = reader.ancestors(&row).await?.iter().any(|above| given.contains(&above.id));
-        placed.push((stands_below, row));
+        let has_ancestor = reader.ancestors(&row).await?.iter().any(|ancestor| given.contains(&ancestor.id));
+        rows.push((has_ancestor, row));
     }
-    placed.sort_by_key(|(stands_below, row)| (*stands_below, row.id));
-    Ok(placed.into_iter().map(|(_, row)| row).collect())
+    rows.sort_by_key(|(has_ancestor, row)| (*has_ancestor, row.id));
+    Ok(rows.into_iter().map(|(_, row)| row).collect())
 }
 
 /// Links nodes, given in preorder, to trees.
-fn assemble(mut placed: Vec<NodeWithParent>) -> Vec<NodeView> {
+fn link_nodes(mut nodes: Vec<NodeWithParent>) -> Vec<NodeView> {
     let mut roots = Vec::new();
-    while let Some((mut node, above)) = placed.pop() {
+    while let Some((mut node, parent)) = nodes.pop() {
         // The children were added in reverse order.
         node.children.reverse();
-        match above.and_then(|above| placed.get_mut(above)) {
-            Some((above, _)) => above.children.push(node),
+        match parent.and_then(|parent| nodes.get_mut(parent)) {
+            Some((parent, _)) => parent.children.push(node),
             None => roots.push(node),
         }
     }

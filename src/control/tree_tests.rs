@@ -23,18 +23,18 @@ use crate::view::{ApprovalView, NodeView};
 
 /// A journal that records which records are read.
 #[derive(Debug)]
-struct Noted {
+struct RecordingJournal {
     inner: MemoryJournal,
-    asked: Mutex<Vec<(u128, Seq)>>,
+    reads: Mutex<Vec<(u128, Seq)>>,
 }
 
-impl Journal for Noted {
+impl Journal for RecordingJournal {
     fn commit(&self, batch: Vec<WriteOp>) -> BoxFuture<'static, Result<Vec<WriteOutcome>, JournalError>> {
         self.inner.commit(batch)
     }
 
     fn records(&self, session: SessionId, from: Seq, max: usize) -> ReadFuture<Vec<StoredRecord>> {
-        self.asked.lock().unwrap().push((session.bits(), from));
+        self.reads.lock().unwrap().push((session.bits(), from));
         self.inner.records(session, from, max)
     }
 
@@ -45,7 +45,7 @@ impl Journal for Noted {
 
 /// A store of runs, each in the session with its number, and one client's cache of run trees.
 struct Bench {
-    journal: Arc<Noted>,
+    journal: Arc<RecordingJournal>,
     fences: BTreeMap<u128, (Incarnation, Seq)>,
     forest: RunTreeCache,
 }
@@ -87,7 +87,7 @@ fn row(n: u128, state: RunState, parent: u128) -> RunRow {
 
 impl Bench {
     fn new() -> Self {
-        let journal = Noted { inner: MemoryJournal::new(), asked: Mutex::default() };
+        let journal = RecordingJournal { inner: MemoryJournal::new(), reads: Mutex::default() };
         Self { journal: Arc::new(journal), fences: BTreeMap::new(), forest: RunTreeCache::default() }
     }
 
@@ -237,20 +237,20 @@ fn a_run_is_named_by_the_end_of_its_id() {
     assert!(found("00005").unwrap_err().text.contains("no run or session"), "too short");
     let mut bench = bench;
     bench.run(5 + (1 << 50), RunState::Running, (0, &[]));
-    let fault = block_on(bench.reader().run("00000005")).unwrap_err();
-    assert!(fault.text.contains("the ids of 2 runs end with `00000005`"), "{fault}");
+    let error = block_on(bench.reader().run("00000005")).unwrap_err();
+    assert!(error.text.contains("the ids of 2 runs end with `00000005`"), "{error}");
 }
 
 #[test]
 fn who_asks_again_pays_for_what_is_new() {
     let mut bench = family();
     bench.check(Some(3), "3(6 4(5))");
-    bench.journal.asked.lock().unwrap().clear();
+    bench.journal.reads.lock().unwrap().clear();
     bench.append(6, vec![delegated(6, &[7])], |_| {});
     bench.run(7, RunState::Running, (6, &[]));
     bench.check(Some(3), "3(6(7) 4(5))");
     // Nothing is read of the ended 4, and only new records of the others.
-    assert_eq!(*bench.journal.asked.lock().unwrap(), [(3, 3), (6, 2), (7, 1), (5, 2)]);
+    assert_eq!(*bench.journal.reads.lock().unwrap(), [(3, 3), (6, 2), (7, 1), (5, 2)]);
 }
 
 /// Run 1 with two answers in its journal, and a row that has these counts.
@@ -274,7 +274,7 @@ fn answered_twice(counts: Option<RunCounts>) -> Bench {
             vec![IndexRow::Run(Box::new(RunRow { counts, last: 2, ..row(1, RunState::Running, 0) }))];
     });
     bench.append(1, vec![answered(2)], |_| {});
-    bench.journal.asked.lock().unwrap().clear();
+    bench.journal.reads.lock().unwrap().clear();
     bench
 }
 
@@ -285,7 +285,7 @@ fn an_unfinished_run_is_counted_from_its_row() {
         let row = block_on(bench.journal.rows().run(RunId::from_bits(1))).unwrap().unwrap();
         let counted = block_on(bench.reader().with_current_counts(row)).unwrap();
         assert_eq!((counted.iterations, counted.usage.input_tokens), (iterations, input_tokens));
-        assert_eq!(*bench.journal.asked.lock().unwrap(), [(1, expect_from)]);
+        assert_eq!(*bench.journal.reads.lock().unwrap(), [(1, expect_from)]);
     };
     let usage = Usage { input_tokens: 500, ..Usage::default() };
     check(Some(RunCounts { iterations: 40, usage }), 3, 41, 510);
@@ -310,5 +310,5 @@ fn pending_approvals_are_read_from_the_row_of_a_parked_run() {
     bench.append(1, vec![delegated(1, &[])], |append| append.index = vec![IndexRow::Run(Box::new(parked))]);
     let approvals = block_on(bench.reader().approvals()).unwrap();
     assert_eq!(approvals, [ApprovalView::new(SessionId::from_bits(1), approval)]);
-    assert_eq!(*bench.journal.asked.lock().unwrap(), []);
+    assert_eq!(*bench.journal.reads.lock().unwrap(), []);
 }
