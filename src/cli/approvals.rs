@@ -18,7 +18,7 @@ use crate::{
 #[derive(Debug, Args)]
 pub(crate) struct ApprovalsArgs {
     #[command(subcommand)]
-    verb: ApprovalsCommand,
+    command: ApprovalsCommand,
 }
 
 #[derive(Debug, Subcommand)]
@@ -45,16 +45,16 @@ struct AnswerArgs {
 }
 
 /// Lists the open approvals, or answers one.
-pub(crate) async fn execute(args: ApprovalsArgs, inquiry: &StoreClient) -> Result<(), CliError> {
-    match args.verb {
-        ApprovalsCommand::List { json } => list(json, inquiry).await,
-        ApprovalsCommand::Allow(args) => decide(args, ApprovalDecision::Allow, inquiry).await,
-        ApprovalsCommand::Deny(args) => decide(args, ApprovalDecision::Deny, inquiry).await,
+pub(crate) async fn execute(args: ApprovalsArgs, client: &StoreClient) -> Result<(), CliError> {
+    match args.command {
+        ApprovalsCommand::List { json } => list(json, client).await,
+        ApprovalsCommand::Allow(args) => decide(args, ApprovalDecision::Allow, client).await,
+        ApprovalsCommand::Deny(args) => decide(args, ApprovalDecision::Deny, client).await,
     }
 }
 
-async fn list(json: bool, inquiry: &StoreClient) -> Result<(), CliError> {
-    let ControlResponse::Approvals(open) = inquiry.request(&ControlRequest::ApprovalsList {}).await? else {
+async fn list(json: bool, client: &StoreClient) -> Result<(), CliError> {
+    let ControlResponse::Approvals(open) = client.request(&ControlRequest::ApprovalsList {}).await? else {
         return Err(unexpected_response().into());
     };
     if json {
@@ -70,23 +70,23 @@ async fn list(json: bool, inquiry: &StoreClient) -> Result<(), CliError> {
 fn format_approval(approval: &ApprovalView, now: Timestamp) -> String {
     let ApprovalView { call, question, since, expires_at, .. } = approval;
     let (since, until) = (rfc3339(*since), rfc3339(*expires_at));
-    let then = if *expires_at > now {
+    let expiry = if *expires_at > now {
         format!("taken for a no at {until}")
     } else {
         format!("expired {until}: taken for a no when `hermod runs resume {}` takes it up", call.run)
     };
-    format!("{call}\n  {question}\n  asked {since}; {then}")
+    format!("{call}\n  {question}\n  asked {since}; {expiry}")
 }
 
-async fn decide(args: AnswerArgs, verdict: ApprovalDecision, inquiry: &StoreClient) -> Result<(), CliError> {
-    let decision = inquiry.decide(&args.call, verdict).await?;
+async fn decide(args: AnswerArgs, verdict: ApprovalDecision, client: &StoreClient) -> Result<(), CliError> {
+    let decision = client.decide(&args.call, verdict).await?;
     if args.json {
         return print_json(&decision);
     }
     let DecisionView { call, run, .. } = decision;
     print(&format!("call {call} is {verdict}"))?;
     // The decision is recorded, even if the follow-up query fails.
-    if inquiry.run_detail(run.id.to_string()).await.is_ok_and(|detail| detail.is_unowned()) {
+    if client.run_detail(run.id.to_string()).await.is_ok_and(|detail| detail.is_unowned()) {
         print_note(format!("no process runs run {0}: it goes on with `hermod runs resume {0}`", run.id));
     }
     Ok(())

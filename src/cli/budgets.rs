@@ -31,7 +31,7 @@ const POLL_INTERVAL: Duration = Duration::from_millis(200);
 #[command(after_help = examples::BUDGET)]
 pub(crate) struct BudgetArgs {
     #[command(subcommand)]
-    verb: BudgetCommand,
+    command: BudgetCommand,
 }
 
 #[derive(Debug, Subcommand)]
@@ -66,49 +66,49 @@ struct AddArgs {
 
 /// Shows a budget, or raises it.
 pub(crate) async fn execute(args: BudgetArgs, variables: &Variables) -> Result<Exit, CliError> {
-    let inquiry = StoreClient::new(variables)?;
-    match args.verb {
+    let client = StoreClient::new(variables)?;
+    match args.command {
         BudgetCommand::Show { run, json } => {
-            print_as(json, &show(run.into(), &inquiry).await?, format_budget).map(|()| Exit::Ok)
+            print_as(json, &show(run.into(), &client).await?, format_budget).map(|()| Exit::Ok)
         }
-        BudgetCommand::Add(args) => add(args, &inquiry, variables).await,
+        BudgetCommand::Add(args) => add(args, &client, variables).await,
     }
 }
 
-async fn show(run: String, inquiry: &StoreClient) -> Result<BudgetView, CliError> {
-    let ControlResponse::Budget(budget) = inquiry.request(&ControlRequest::BudgetShow { run }).await? else {
+async fn show(run: String, client: &StoreClient) -> Result<BudgetView, CliError> {
+    let ControlResponse::Budget(budget) = client.request(&ControlRequest::BudgetShow { run }).await? else {
         return Err(unexpected_response().into());
     };
     Ok(*budget)
 }
 
-async fn add(args: AddArgs, inquiry: &StoreClient, variables: &Variables) -> Result<Exit, CliError> {
-    let more: BudgetLimits = args.more.join(",").parse().map_err(CliError::usage)?;
-    let by = LimitIncrease { budget: more.amounts, wall_ms: more.wall.map(millis) };
-    let row = inquiry.raise(&args.run, by).await?;
+async fn add(args: AddArgs, client: &StoreClient, variables: &Variables) -> Result<Exit, CliError> {
+    let added: BudgetLimits = args.more.join(",").parse().map_err(CliError::usage)?;
+    let increase = LimitIncrease { budget: added.amounts, wall_ms: added.wall.map(millis) };
+    let row = client.raise(&args.run, increase).await?;
     let run = row.id.to_string();
     if args.json {
-        return print_json(&show(run, inquiry).await?).map(|()| Exit::Ok);
+        return print_json(&show(run, client).await?).map(|()| Exit::Ok);
     }
     let leg = if row.legs > 1 { format!(", leg {}", row.legs) } else { String::new() };
     print_note(format!("raised    the budget of run {run}{leg}"));
     if args.wait {
-        return wait(row.id, inquiry, variables).await;
+        return wait(row.id, client, variables).await;
     }
     // The budget is raised, even if the follow-up queries fail.
-    if let Ok(budget) = show(run.clone(), inquiry).await {
+    if let Ok(budget) = show(run.clone(), client).await {
         print(&format_budget(&budget))?;
     }
-    if inquiry.run_detail(run.clone()).await.is_ok_and(|detail| detail.is_unowned()) {
+    if client.run_detail(run.clone()).await.is_ok_and(|detail| detail.is_unowned()) {
         print_note(format!("no process runs run {run}: it goes on with `hermod runs resume {run}`"));
     }
     Ok(Exit::Ok)
 }
 
 /// Waits for the run's end, and runs it in this process if no other one does.
-async fn wait(run: RunId, inquiry: &StoreClient, variables: &Variables) -> Result<Exit, CliError> {
+async fn wait(run: RunId, client: &StoreClient, variables: &Variables) -> Result<Exit, CliError> {
     loop {
-        let detail = inquiry.run_detail(run.to_string()).await?;
+        let detail = client.run_detail(run.to_string()).await?;
         match &detail.run.ended {
             Some(ended) => {
                 print_note(format!("ended     run {run}: {ended}"));
@@ -134,12 +134,12 @@ fn format_budget(budget: &BudgetView) -> String {
     let row = &budget.run;
     let state = row.ended.as_ref().map_or_else(|| runs::state(row), ToString::to_string);
     let head = format!("run         {}\nleg         {}\nstate       {state}\n", row.id, budget.leg);
-    let accounts = budget.accounts.iter().enumerate().map(|(n, purse)| {
+    let accounts = budget.accounts.iter().enumerate().map(|(n, account)| {
         let above = if n == 0 { "" } else { ", above" };
         let rows: Vec<_> =
-            purse.dimensions.iter().map(|(dimension, usage)| cells(*dimension, usage)).collect();
+            account.dimensions.iter().map(|(dimension, usage)| cells(*dimension, usage)).collect();
         let table = table::render(["LIMITED", "LIMIT", "SPENT", "RESERVED", "LEFT"], &rows);
-        format!("\naccount     {}{above}\n{table}", purse.account)
+        format!("\naccount     {}{above}\n{table}", account.account)
     });
     head + &wall(budget) + &accounts.collect::<String>()
 }

@@ -9,7 +9,7 @@ const SIGNALS: [&str; 15] = [
     "SIGSEGV", "SIGUSR2", "SIGPIPE", "SIGALRM", "SIGTERM",
 ];
 /// A shell exits with this plus a signal's number if the signal ended its command.
-const BY_SIGNAL: i32 = 128;
+const SIGNAL_EXIT_BASE: i32 = 128;
 
 /// The result of a command, in the form that the model reads.
 #[derive(Debug, Deserialize, PartialEq, Eq)]
@@ -36,8 +36,8 @@ impl CommandEnd {
             (Some(code), None) => Some(match code {
                 126 => "exit 126 (it cannot be executed)".into(),
                 127 => "exit 127 (command not found)".into(),
-                code if code > BY_SIGNAL && SIGNALS.len() > index(code - BY_SIGNAL) => {
-                    format!("exit {code} ({})", signal_name(code - BY_SIGNAL))
+                code if code > SIGNAL_EXIT_BASE && SIGNALS.len() > index(code - SIGNAL_EXIT_BASE) => {
+                    format!("exit {code} ({})", signal_name(code - SIGNAL_EXIT_BASE))
                 }
                 code => format!("exit {code}"),
             }),

@@ -19,7 +19,7 @@ use crate::{
 #[derive(Debug, Args)]
 pub(crate) struct ConfigArgs {
     #[command(subcommand)]
-    verb: ConfigCommand,
+    command: ConfigCommand,
 }
 
 #[derive(Debug, Subcommand)]
@@ -44,15 +44,15 @@ const NOTHING_SET: &str =
 /// Checks or shows the configuration.
 pub(crate) async fn execute(args: ConfigArgs, variables: &Variables) -> Result<(), CliError> {
     let config = Config::read(variables)?;
-    match args.verb {
+    match args.command {
         ConfigCommand::Check => check(&config, variables).await,
         ConfigCommand::Show { effective, json } => {
-            let wanted = |setting: &Setting| effective || setting.origin != SettingOrigin::Default;
-            let settings: Vec<_> = config.settings.iter().filter(|(_, setting)| wanted(setting)).collect();
+            let is_listed = |setting: &Setting| effective || setting.origin != SettingOrigin::Default;
+            let settings: Vec<_> = config.settings.iter().filter(|(_, setting)| is_listed(setting)).collect();
             match (json, settings.is_empty()) {
-                (true, _) => print_json(&object(&config, &settings)),
+                (true, _) => print_json(&settings_json(&config, &settings)),
                 (false, true) => print(NOTHING_SET),
-                (false, false) => print(&lines(&settings)),
+                (false, false) => print(&format_settings(&settings)),
             }
         }
     }
@@ -70,42 +70,42 @@ async fn check(config: &Config, variables: &Variables) -> Result<(), CliError> {
         SettingOrigin::Variable(name) => Some(format!("variable  {name}")),
         SettingOrigin::Default | SettingOrigin::File { .. } => None,
     }));
-    let found = host::discover(config, variables, host::OllamaProbe::of(config)).await;
-    let provider = |found: &DiscoveredProvider| {
-        format!("provider  {}: {}", found.name, providers::credentials(found, variables))
+    let providers = host::discover(config, variables, host::OllamaProbe::of(config)).await;
+    let provider_line = |provider: &DiscoveredProvider| {
+        format!("provider  {}: {}", provider.name, providers::credentials(provider, variables))
     };
-    report.extend(found.iter().map(provider));
+    report.extend(providers.iter().map(provider_line));
     print(&report.join("\n"))?;
-    let wanted = RequestedModel { provider: None, model: config.model.0.as_deref() };
-    let first = discovery::choose(&found, wanted).map_err(StartError::NoModel)?;
+    let requested = RequestedModel { provider: None, model: config.model.0.as_deref() };
+    let first = discovery::choose(&providers, requested).map_err(StartError::NoModel)?;
     let auxiliary = config.auxiliary.values().map(|section| &section.chain.0);
     for links in [&config.fallback_providers.0].into_iter().chain(auxiliary) {
-        discovery::chain(&found, first.clone(), links).map_err(StartError::NoModel)?;
+        discovery::chain(&providers, first.clone(), links).map_err(StartError::NoModel)?;
     }
     // A run reads the credentials of only the providers that it needs; the check reads all.
     let state = host::state_dir(variables)?;
-    for provider in &found {
+    for provider in &providers {
         provider.config(variables, &state).map_err(StartError::NoModel)?;
     }
     print("ok")
 }
 
 /// The settings as a TOML file, one `key = value  # origin` per line.
-fn lines(settings: &[(&String, &Setting)]) -> String {
-    let width = |(key, setting): &(&String, &Setting)| line(key, setting).chars().count();
+fn format_settings(settings: &[(&String, &Setting)]) -> String {
+    let width = |(key, setting): &(&String, &Setting)| format_setting(key, setting).chars().count();
     let width = settings.iter().map(width).max().unwrap_or(0).min(60);
     let lines = settings
         .iter()
-        .map(|(key, setting)| format!("{:<width$}  # {}\n", line(key, setting), setting.origin));
+        .map(|(key, setting)| format!("{:<width$}  # {}\n", format_setting(key, setting), setting.origin));
     lines.collect::<Vec<_>>().concat()
 }
 
-fn line(key: &str, setting: &Setting) -> String {
+fn format_setting(key: &str, setting: &Setting) -> String {
     let value = redacted(key, &setting.value).map_or_else(String::new, |value| value.to_string());
     format!("{key} = {value}")
 }
 
-fn object(config: &Config, settings: &[(&String, &Setting)]) -> Value {
+fn settings_json(config: &Config, settings: &[(&String, &Setting)]) -> Value {
     let setting = |(key, setting): &(&String, &Setting)| {
         let value = redacted(key, &setting.value);
         json!({ "key": key, "value": value, "origin": setting.origin.to_string() })

@@ -80,11 +80,11 @@ enum CursorPosition {
 #[derive(Debug)]
 struct LiveRegion {
     live: LiveView,
-    began: Instant,
+    started_at: Instant,
     /// Number of drawn lines that the next drawing replaces.
     drawn: usize,
     /// Time of the last drawing.
-    at: Instant,
+    drawn_at: Instant,
 }
 
 impl ProgressDisplay {
@@ -96,7 +96,12 @@ impl ProgressDisplay {
         let is_free = LevelFilter::current() == LevelFilter::OFF && !is_json() && !args.quiet;
         let palette = Palette::at_stderr(variables).filter(|_| is_free);
         let now = Instant::now();
-        let region = palette.map(|_| LiveRegion { live: LiveView::default(), began: now, drawn: 0, at: now });
+        let region = palette.map(|_| LiveRegion {
+            live: LiveView::default(),
+            started_at: now,
+            drawn: 0,
+            drawn_at: now,
+        });
         let at_terminal = stderr_is_terminal() && is_free;
         let verbosity = args.verbose.unwrap_or(if at_terminal { Verbosity::On } else { Verbosity::Off });
         Self {
@@ -131,7 +136,7 @@ impl ProgressDisplay {
     /// Resolves when the live region is due to be redrawn; never without one.
     pub(crate) async fn frame(&self) {
         match &self.region {
-            Some(region) => tokio::time::sleep_until(region.at + FRAME_INTERVAL).await,
+            Some(region) => tokio::time::sleep_until(region.drawn_at + FRAME_INTERVAL).await,
             None => std::future::pending().await,
         }
     }
@@ -173,8 +178,8 @@ impl ProgressDisplay {
         // A text that is streamed need not also appear beside its call.
         let is_shown = self.answer.is_some() && matches!(body, EventBody::TextDelta { .. });
         if let Some(region) = self.region.as_mut().filter(|_| !is_shown) {
-            region.live.take(body, region.began.elapsed());
-            if region.at.elapsed() >= FRAME_INTERVAL {
+            region.live.take(body, region.started_at.elapsed());
+            if region.drawn_at.elapsed() >= FRAME_INTERVAL {
                 self.draw();
             }
         }
@@ -192,7 +197,7 @@ impl ProgressDisplay {
         let Some(region) = &mut self.region else { return };
         match self.cursor {
             CursorPosition::LineStart => region.draw(""),
-            CursorPosition::InAnswer | CursorPosition::InThought => region.at = Instant::now(),
+            CursorPosition::InAnswer | CursorPosition::InThought => region.drawn_at = Instant::now(),
         }
     }
 
@@ -221,14 +226,14 @@ impl ProgressDisplay {
             }
             return;
         }
-        let of_run = |call: &CallId| Some(call.run) == self.run;
+        let is_of_run = |call: &CallId| Some(call.run) == self.run;
         if let EventBody::TextDelta { call, delta, .. } = body
-            && of_run(call)
+            && is_of_run(call)
         {
             let text = self.answer.as_mut().map(|stream| stream.delta(*call, delta));
             self.show_text(text.as_deref().unwrap_or_default());
         } else if let EventBody::ReasoningDelta { call, delta, .. } = body
-            && of_run(call)
+            && is_of_run(call)
             && self.shows_reasoning
             && self.streams()
         {
@@ -236,14 +241,14 @@ impl ProgressDisplay {
             let text = self.thought.push(delta);
             self.show_thought(&text);
         } else if let EventBody::Retry { call, .. } = body
-            && of_run(call)
+            && is_of_run(call)
         {
             self.end_thought();
             if self.answer.as_mut().is_some_and(|stream| stream.void(*call)) {
                 self.line(Tone::Bad, "void      the text above does not count: the model is asked again");
             }
         } else if let EventBody::ToolCallParsed { call, .. } = body
-            && of_run(call)
+            && is_of_run(call)
             && let Some(stream) = &mut self.answer
         {
             stream.tool_call();
@@ -296,9 +301,9 @@ impl ProgressDisplay {
         }
         self.erase();
         for piece in text.split_inclusive('\n') {
-            let before = if self.cursor == CursorPosition::LineStart { THOUGHT_PREFIX } else { "" };
+            let prefix = if self.cursor == CursorPosition::LineStart { THOUGHT_PREFIX } else { "" };
             let (line, end) = piece.strip_suffix('\n').map_or((piece, ""), |line| (line, "\n"));
-            write_stderr(&(self.palette.paint(Tone::Quiet, &format!("{before}{line}")) + end));
+            write_stderr(&(self.palette.paint(Tone::Quiet, &format!("{prefix}{line}")) + end));
             self.cursor = if end.is_empty() { CursorPosition::InThought } else { CursorPosition::LineStart };
         }
     }
@@ -333,9 +338,9 @@ impl ProgressDisplay {
 
 impl LiveRegion {
     fn draw(&mut self, above: &str) {
-        let lines = self.live.lines(self.began.elapsed(), stderr_columns());
+        let lines = self.live.lines(self.started_at.elapsed(), stderr_columns());
         let frame = format!("{}{above}{}", self.erased(), lines.join("\n"));
-        (self.drawn, self.at) = (lines.len(), Instant::now());
+        (self.drawn, self.drawn_at) = (lines.len(), Instant::now());
         if !frame.is_empty() {
             write_stderr(&frame);
         }

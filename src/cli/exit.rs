@@ -65,7 +65,7 @@ impl From<&OutcomeDetail> for Exit {
     fn from(ended: &OutcomeDetail) -> Self {
         match (ended.outcome, &ended.cause) {
             (Outcome::Completed, _) => Self::Ok,
-            (Outcome::Failed, Some(OutcomeCause::Provider { failure, .. })) => of_failure(&failure.class),
+            (Outcome::Failed, Some(OutcomeCause::Provider { failure, .. })) => failure_exit(&failure.class),
             (Outcome::Failed, Some(OutcomeCause::CrashLoop { .. })) => Self::Internal,
             (Outcome::Failed, Some(OutcomeCause::Unreadable { .. })) => Self::Store,
             (Outcome::Stopped, Some(OutcomeCause::Stop { reason: StopReason::Signal })) => Self::Interrupted,
@@ -80,7 +80,7 @@ impl From<&OutcomeDetail> for Exit {
 
 /// The exit code for a failed model call: failures of the provider, of the request, and of the runtime are
 /// distinguished.
-const fn of_failure(class: &FailureClass) -> Exit {
+const fn failure_exit(class: &FailureClass) -> Exit {
     match class {
         FailureClass::RateLimited { .. }
         | FailureClass::Overloaded
@@ -102,8 +102,8 @@ const fn of_failure(class: &FailureClass) -> Exit {
 }
 
 impl From<&RuntimeEnd> for Exit {
-    fn from(terminated: &RuntimeEnd) -> Self {
-        match terminated {
+    fn from(end: &RuntimeEnd) -> Self {
+        match end {
             RuntimeEnd::Suspended => Self::Suspended,
             RuntimeEnd::Store(_) => Self::Store,
             RuntimeEnd::Actor { .. } => Self::Internal,
@@ -128,7 +128,7 @@ impl From<&RunError> for Exit {
             RunError::NotAccepted(SubmitError::CrashLooping(_)) => Self::Internal,
             RunError::NotAccepted(SubmitError::Overloaded { .. }) => Self::Busy,
             RunError::NotAccepted(SubmitError::Duplicate(_) | SubmitError::KeyTaken(_)) => Self::Failed,
-            RunError::Terminated(terminated) => terminated.into(),
+            RunError::Terminated(end) => end.into(),
             RunError::WaitTimedOut(_) => Self::TimedOut,
             RunError::NotCompleted(result) => (&result.ended).into(),
         }
@@ -155,7 +155,7 @@ impl From<&StartError> for Exit {
             | StartError::Provider(_) => Self::Config,
             StartError::Workspace { .. } => Self::Usage,
             StartError::Listen(_) => Self::Internal,
-            StartError::Actors(terminated) => terminated.into(),
+            StartError::Actors(end) => end.into(),
         }
     }
 }
@@ -189,8 +189,8 @@ impl CliError {
 }
 
 /// True if the runtime itself failed.
-pub(crate) fn has_failed<T>(done: &Result<T, CliError>) -> bool {
-    matches!(done, Err(CliError { exit: Exit::Internal, .. }))
+pub(crate) fn has_failed<T>(result: &Result<T, CliError>) -> bool {
+    matches!(result, Err(CliError { exit: Exit::Internal, .. }))
 }
 
 impl From<ConfigErrors> for CliError {
@@ -227,15 +227,15 @@ impl From<HostError> for CliError {
 }
 
 impl From<RequestError> for CliError {
-    fn from(fault: RequestError) -> Self {
-        let exit = match fault.kind {
+    fn from(error: RequestError) -> Self {
+        let exit = match error.kind {
             RequestErrorKind::Usage => Exit::Usage,
             RequestErrorKind::Denied => Exit::Denied,
             RequestErrorKind::Busy => Exit::Busy,
             RequestErrorKind::Store => Exit::Store,
             RequestErrorKind::Internal => Exit::Internal,
         };
-        Self { exit, text: fault.text }
+        Self { exit, text: error.text }
     }
 }
 
@@ -299,7 +299,7 @@ mod tests {
 
     #[test]
     fn the_end_of_the_runtime_has_its_code() {
-        let check = |terminated: &RuntimeEnd, code: u8| assert_eq!(Exit::from(terminated) as u8, code);
+        let check = |end: &RuntimeEnd, code: u8| assert_eq!(Exit::from(end) as u8, code);
         check(&RuntimeEnd::Store("full".into()), 74);
         check(&RuntimeEnd::Actor { name: "Root", error: "x".into() }, 70);
         check(&RuntimeEnd::Suspended, 143);

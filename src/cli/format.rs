@@ -11,9 +11,9 @@ pub(crate) fn seconds(ms: u64) -> String {
 }
 
 /// Nano-dollars as dollars, rounded to the millionth, with at least two decimals.
-pub(crate) fn dollars(nano: u64) -> String {
-    let micro = nano.saturating_add(500) / 1_000;
-    let text = format!("${}.{:06}", micro / 1_000_000, micro % 1_000_000);
+pub(crate) fn dollars(nano_usd: u64) -> String {
+    let micro_usd = nano_usd.saturating_add(500) / 1_000;
+    let text = format!("${}.{:06}", micro_usd / 1_000_000, micro_usd % 1_000_000);
     let cents = text.len() - 4;
     let (cents, rest) = text.split_at(cents);
     format!("{cents}{}", rest.trim_end_matches('0'))
@@ -24,11 +24,11 @@ pub(crate) fn truncated_line(text: &str, max: usize) -> String {
     let plain = |c: char| if c.is_control() { ' ' } else { c };
     let text: String = text.chars().take(max.saturating_add(1)).map(plain).collect();
     let text = SanitizedText::strict(&text);
-    let mut shown: String = text.chars().take(max).collect();
+    let mut cut: String = text.chars().take(max).collect();
     if text.chars().nth(max).is_some() {
-        shown.push_str(Charset::current().ellipsis());
+        cut.push_str(Charset::current().ellipsis());
     }
-    shown
+    cut
 }
 
 #[cfg(test)]
@@ -37,7 +37,7 @@ mod tests {
 
     #[test]
     fn dollars_are_shown_to_the_millionth() {
-        let check = |nano: u64, expect: &str| assert_eq!(dollars(nano), expect);
+        let check = |nano_usd: u64, expect: &str| assert_eq!(dollars(nano_usd), expect);
         check(0, "$0.00");
         check(1_499, "$0.000001");
         check(123_456_000, "$0.123456");

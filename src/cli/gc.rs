@@ -3,7 +3,7 @@
 
 use clap::Args;
 
-use super::{exit::CliError, output::print_as, store::bytes, table};
+use super::{exit::CliError, output::print_as, store::format_bytes, table};
 use crate::{
     config::Config,
     control::{ControlRequest, ControlResponse, GcClassReport, GcReport, GcRequest},
@@ -25,30 +25,31 @@ pub(crate) struct GcArgs {
 /// Lets the owner of the store collect the garbage; without an owner, this process does.
 pub(crate) async fn execute(args: &GcArgs, variables: &Variables) -> Result<(), CliError> {
     let retention = Config::read(variables)?.retention;
-    let sweep = GcRequest {
+    let request = GcRequest {
         sessions_ms: retention.sessions.millis(),
         artifacts_ms: retention.artifacts.millis(),
         dry_run: args.dry_run,
     };
-    let ControlResponse::Gc(swept) = StoreClient::new(variables)?.request(&ControlRequest::Gc(sweep)).await?
+    let ControlResponse::Gc(report) =
+        StoreClient::new(variables)?.request(&ControlRequest::Gc(request)).await?
     else {
         return Err(unexpected_response().into());
     };
-    print_as(args.json, &swept, format_report)
+    print_as(args.json, &report, format_report)
 }
 
-fn format_report(swept: &GcReport) -> String {
+fn format_report(report: &GcReport) -> String {
     let cells = |class: &GcClassReport| {
-        let kept = class.kept.iter().map(|(why, count)| format!("{count} {why}"));
+        let kept = class.kept.iter().map(|(reason, count)| format!("{count} {reason}"));
         [
             class.class.clone(),
             class.seen.to_string(),
             class.removed.to_string(),
-            bytes(class.bytes),
+            format_bytes(class.bytes),
             kept.collect::<Vec<_>>().join(", "),
         ]
     };
-    let rows: Vec<_> = swept.classes.iter().map(cells).collect();
-    let removed = if swept.dry_run { "WOULD GO" } else { "REMOVED" };
+    let rows: Vec<_> = report.classes.iter().map(cells).collect();
+    let removed = if report.dry_run { "WOULD GO" } else { "REMOVED" };
     table::render(["CLASS", "SEEN", removed, "BYTES", "KEPT"], &rows)
 }

@@ -20,11 +20,11 @@ pub(crate) struct JournalArgs {
 }
 
 /// Prints the records.
-pub(crate) async fn execute(args: JournalArgs, inquiry: &StoreClient) -> Result<(), CliError> {
+pub(crate) async fn execute(args: JournalArgs, client: &StoreClient) -> Result<(), CliError> {
     // Resolves the id first: `last` may name another session when a later page is requested.
     let request = ControlRequest::SessionsShow { session: args.session.into(), max: 0 };
-    let ControlResponse::Session(detail) = inquiry.request(&request).await? else {
+    let ControlResponse::Session(detail) = client.request(&request).await? else {
         return Err(unexpected_response().into());
     };
-    inquiry.records(detail.session.id.to_string(), args.from, |event| print_json(&event)).await
+    client.records(detail.session.id.to_string(), args.from, |event| print_json(&event)).await
 }

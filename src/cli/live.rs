@@ -69,14 +69,14 @@ impl LiveView {
                 }
             }
             EventBody::ToolStart { call, tool, arguments, .. } => {
-                let what = format!(
+                let label = format!(
                     "tool {}.{}  {} {}",
                     call.iteration,
                     call.n,
                     truncated_line(tool, MAX_PREVIEW_CHARS),
                     truncated_line(arguments, MAX_PREVIEW_CHARS)
                 );
-                self.tools.insert(*call, LiveCall::new(what, now));
+                self.tools.insert(*call, LiveCall::new(label, now));
             }
             EventBody::ToolProgress { call, note, .. } => {
                 if let Some(tool) = self.tools.get_mut(call) {
@@ -109,24 +109,24 @@ impl LiveView {
 
     /// The lines to show at `now`, none wider than `columns`.
     pub(crate) fn lines(&self, now: Duration, columns: usize) -> Vec<String> {
-        let signs = Charset::current().spinner();
-        let frame = now.as_millis() / FRAME_INTERVAL.as_millis() % signs.len() as u128;
-        let sign = signs[usize::try_from(frame).unwrap_or(0)];
-        let works: Vec<&LiveCall> = self.model.iter().chain(self.tools.values()).collect();
-        let (shown, rest) = match works.len() > MAX_LINES {
-            true => works.split_at(MAX_LINES - 1),
-            false => (&works[..], &[][..]),
+        let frames = Charset::current().spinner();
+        let frame = now.as_millis() / FRAME_INTERVAL.as_millis() % frames.len() as u128;
+        let spinner = frames[usize::try_from(frame).unwrap_or(0)];
+        let calls: Vec<&LiveCall> = self.model.iter().chain(self.tools.values()).collect();
+        let (listed, rest) = match calls.len() > MAX_LINES {
+            true => calls.split_at(MAX_LINES - 1),
+            false => (&calls[..], &[][..]),
         };
-        let printed = if shown.len() > 1 { 1 } else { MAX_OUTPUT_LINES };
+        let max_output_lines = if listed.len() > 1 { 1 } else { MAX_OUTPUT_LINES };
         let mut lines = Vec::new();
-        for work in shown {
-            let time = seconds(millis(now.saturating_sub(work.since)));
-            let says = if work.text.is_empty() { String::new() } else { format!(": {}", work.text) };
-            lines.push(format!("{sign} {time:>7}  {}{says}", work.label));
-            let printed = work.output.iter().skip(work.output.len().saturating_sub(printed));
-            lines.extend(printed.map(|line| format!("           | {line}")));
+        for call in listed {
+            let time = seconds(millis(now.saturating_sub(call.since)));
+            let text = if call.text.is_empty() { String::new() } else { format!(": {}", call.text) };
+            lines.push(format!("{spinner} {time:>7}  {}{text}", call.label));
+            let last_lines = call.output.iter().skip(call.output.len().saturating_sub(max_output_lines));
+            lines.extend(last_lines.map(|line| format!("           | {line}")));
         }
-        lines.extend((!rest.is_empty()).then(|| format!("{sign}          and {} more", rest.len())));
+        lines.extend((!rest.is_empty()).then(|| format!("{spinner}          and {} more", rest.len())));
         lines.extend(self.subagents.iter().take(MAX_SUBAGENT_LINES).map(|line| format!("           {line}")));
         let more = self.subagents.len().saturating_sub(MAX_SUBAGENT_LINES);
         lines.extend((more > 0).then(|| format!("           and {more} more")));

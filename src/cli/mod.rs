@@ -134,11 +134,11 @@ fn start(cli: Cli) -> Result<Exit, CliError> {
     let runtime = threads::runtime().map_err(|error| {
         CliError::internal(format!("the operating system gives no event queue, or no threads: {error}"))
     })?;
-    let done = runtime.block_on(dispatch(cli.command, &variables));
+    let result = runtime.block_on(dispatch(cli.command, &variables));
     // Reads and writes of tools that are still under way are aborted as by a kill: a signal must end the process
     // within a second.
     runtime.shutdown_timeout(THREADS_EXIT_TIMEOUT);
-    done
+    result
 }
 
 async fn dispatch(command: CliCommand, variables: &Variables) -> Result<Exit, CliError> {

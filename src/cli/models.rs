@@ -23,7 +23,7 @@ use crate::{
 #[derive(Debug, Args)]
 pub(crate) struct ModelsArgs {
     #[command(subcommand)]
-    verb: ModelsCommand,
+    command: ModelsCommand,
 }
 
 #[derive(Debug, Subcommand)]
@@ -39,16 +39,16 @@ enum ModelsCommand {
 
 /// Lists the models.
 pub(crate) async fn execute(args: &ModelsArgs, variables: &Variables) -> Result<(), CliError> {
-    let ModelsCommand::List { json } = args.verb;
+    let ModelsCommand::List { json } = args.command;
     let config = Config::read(variables)?;
-    let found = match observed_models(variables).await {
+    let observed_views = match observed_models(variables).await {
         Ok(rows) => rows.iter().filter_map(observed).collect(),
         Err(failure) => {
             print_note(format!("store     what runs have found out is not listed: {failure}"));
             Vec::new()
         }
     };
-    let models: Vec<ModelView> = known(&config).chain(found).collect();
+    let models: Vec<ModelView> = known(&config).chain(observed_views).collect();
     if json {
         return print_json(&models);
     }
@@ -92,8 +92,8 @@ fn known(config: &Config) -> impl Iterator<Item = ModelView> {
 }
 
 fn row(model: &ModelView) -> [String; 9] {
-    let price = |of: fn(&PriceView) -> &Option<Number>| {
-        or_dash(model.price.as_ref().and_then(|price| of(price).as_ref()))
+    let price = |field: fn(&PriceView) -> &Option<Number>| {
+        or_dash(model.price.as_ref().and_then(|price| field(price).as_ref()))
     };
     [
         model.model.clone(),

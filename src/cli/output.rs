@@ -37,10 +37,10 @@ pub(crate) enum StdoutState {
     Closed,
 }
 
-/// Writes `over`, Hermod's own control sequences, then `text` as `print` does; reports whether standard output has
+/// Writes `erasure`, Hermod's own control sequences, then `text` as `print` does; reports whether standard output has
 /// a reader.
-pub(crate) fn print_over(over: &str, text: &str) -> Result<StdoutState, CliError> {
-    let mut text = over.to_owned() + &SanitizedText::sanitize(&unix_lines(text));
+pub(crate) fn print_over(erasure: &str, text: &str) -> Result<StdoutState, CliError> {
+    let mut text = erasure.to_owned() + &SanitizedText::sanitize(&unix_lines(text));
     if !text.ends_with('\n') {
         text.push('\n');
     }

@@ -78,8 +78,8 @@ impl ProgressLines {
         self.track(record);
         let line = self.step(record, now);
         match (line, self.usage_warning(&record.body)) {
-            (Some(line), Some(disbelief)) => Some(format!("{line}\n{disbelief}")),
-            (line, disbelief) => line.or(disbelief),
+            (Some(line), Some(warning)) => Some(format!("{line}\n{warning}")),
+            (line, warning) => line.or(warning),
         }
     }
 
@@ -117,16 +117,16 @@ impl ProgressLines {
             }
             Body::ModelStarted(started) => {
                 self.started_at.insert(started.call, now);
-                let again = attempt_suffix(started.attempt);
-                Some(format!("model {}   asks {}{again}", started.call.iteration, started.model))
+                let suffix = attempt_suffix(started.attempt);
+                Some(format!("model {}   asks {}{suffix}", started.call.iteration, started.model))
             }
             Body::ModelAnswered(answered) => Some(self.answered(answered, now)),
-            Body::ModelFailed(failed) => Some(failure(failed, record)),
+            Body::ModelFailed(failed) => Some(format_failure(failed, record)),
             Body::ContextCompacted(_)
             | Body::SummaryStarted(_)
             | Body::SummaryAnswered(_)
             | Body::SummaryFailed(_) => compaction_line(&record.body),
-            Body::ModelWaiting(waiting) => Some(waits(waiting, record)),
+            Body::ModelWaiting(waiting) => Some(format_wait(waiting, record)),
             Body::CallStarted(started) => Some(self.started(started, now)),
             Body::CallEnded(ended) => Some(self.ended(ended, now)),
             Body::CallLost(lost) => Some(format!("{} {}", self.tool(lost.call), retry_reason(lost.reason))),
@@ -139,7 +139,7 @@ impl ProgressLines {
                 ))
             }
             Body::ApprovalAnswered(answered) => {
-                Some(format!("{} {}", self.tool(answered.call), decision(answered)))
+                Some(format!("{} {}", self.tool(answered.call), format_decision(answered)))
             }
             Body::RunExhausted(exhausted) => {
                 Some(format!("budget    {}: a last answer is asked for, if that fits", exhausted.refusal))
@@ -151,8 +151,8 @@ impl ProgressLines {
             Body::MessageSteered(steered) => {
                 Some(format!("steered   {}", truncated_line(&steered.text, MAX_ERROR_CHARS)))
             }
-            Body::TodoChanged(changed) => Some(todo(&changed.items)),
-            Body::ChildEnded(ended) => Some(child_ended(ended)),
+            Body::TodoChanged(changed) => Some(format_todo(&changed.items)),
+            Body::ChildEnded(ended) => Some(format_child_end(ended)),
             _ => None,
         }
     }
@@ -175,8 +175,9 @@ impl ProgressLines {
 
     fn answered(&mut self, answered: &ModelAnswered, now: u64) -> String {
         let call = answered.call;
-        for (n, asked) in (1..).zip(&answered.message.calls) {
-            self.requested_calls.insert(CallId { n, ..call }, (asked.name.clone(), asked.arguments.clone()));
+        for (n, requested) in (1..).zip(&answered.message.calls) {
+            self.requested_calls
+                .insert(CallId { n, ..call }, (requested.name.clone(), requested.arguments.clone()));
         }
         let took = self.took(call, now);
         let tokens = answered.usage.map_or_else(String::new, |usage| {
@@ -187,7 +188,7 @@ impl ProgressLines {
             1 => ", 1 tool call".into(),
             calls => format!(", {calls} tool calls"),
         };
-        format!("model {}   answered{took}{tokens}{calls}{}", call.iteration, flaw(answered))
+        format!("model {}   answered{took}{tokens}{calls}{}", call.iteration, format_flaw(answered))
     }
 
     fn started(&mut self, started: &CallStarted, now: u64) -> String {
@@ -199,15 +200,15 @@ impl ProgressLines {
             [one] => format!(", subagent {one}"),
             many => format!(", subagents {}", many.join(" ")),
         };
-        let (tool, again) = (self.tool(started.call), attempt_suffix(started.attempt));
-        format!("{tool} {}{again}{children}", truncated_line(arguments, MAX_ARGUMENT_CHARS))
+        let (tool, suffix) = (self.tool(started.call), attempt_suffix(started.attempt));
+        format!("{tool} {}{suffix}{children}", truncated_line(arguments, MAX_ARGUMENT_CHARS))
     }
 
     /// Output lines of this record's call, limited by the verbosity.
     pub(crate) fn output(&self, record: &Record, verbosity: Verbosity) -> Vec<String> {
         let Body::CallEnded(ended) = &record.body else { return Vec::new() };
         let command = self.command(ended);
-        let most = match (verbosity, &command) {
+        let max_lines = match (verbosity, &command) {
             (Verbosity::Off, _) | (Verbosity::On, None) => return Vec::new(),
             (Verbosity::On, Some(_)) => MAX_OUTPUT_LINES,
             (Verbosity::Full, _) => usize::MAX,
@@ -216,7 +217,7 @@ impl ProgressLines {
             Some(command) => command.stdout.lines().chain(command.stderr.lines()).collect(),
             None => ended.end.content.lines().collect(),
         };
-        let left_out = lines.len().saturating_sub(most);
+        let left_out = lines.len().saturating_sub(max_lines);
         let more = (left_out > 0).then(|| format!("[{left_out} lines before]"));
         more.into_iter().chain(lines[left_out..].iter().map(ToString::to_string)).collect()
     }
@@ -225,15 +226,15 @@ impl ProgressLines {
         let took = self.took(ended.call, now);
         let (tool, end) = (self.tool(ended.call), &ended.end);
         if let Some(command) = self.command(ended) {
-            return format!("{tool} {}", command_end(&command, end.status, &took));
+            return format!("{tool} {}", format_command_end(&command, end.status, &took));
         }
-        let why = match end.status {
+        let error = match end.status {
             CallStatus::Ok => String::new(),
             CallStatus::Error | CallStatus::Stopped | CallStatus::NotStarted | CallStatus::InDoubt => {
                 format!(": {}", truncated_line(&end.content, MAX_ERROR_CHARS))
             }
         };
-        format!("{tool} {}{took}{why}", status_name(end.status))
+        format!("{tool} {}{took}{error}", status_name(end.status))
     }
 
     /// The command of the call, if it is one of the `shell` tool.
@@ -248,21 +249,21 @@ impl ProgressLines {
     }
 
     fn took(&mut self, call: CallId, now: u64) -> String {
-        let begun = self.started_at.remove(&call);
-        begun.map_or_else(String::new, |begun| format!(" in {}", seconds(now.saturating_sub(begun))))
+        let start = self.started_at.remove(&call);
+        start.map_or_else(String::new, |start| format!(" in {}", seconds(now.saturating_sub(start))))
     }
 }
 
 /// How a command ended. A failed one has the exit code or the signal, and its last printed line.
-fn command_end(command: &CommandEnd, status: CallStatus, took: &str) -> String {
+fn format_command_end(command: &CommandEnd, status: CallStatus, took: &str) -> String {
     let failure = command.failure();
-    let how = match (&failure, status) {
+    let outcome = match (&failure, status) {
         (Some(_), CallStatus::Stopped) | (None, _) => status_name(status),
         (Some(failure), _) => failure,
     };
     let last = failure.as_ref().and_then(|_| command.last_line());
     let last = last.map_or_else(String::new, |line| format!(": {}", truncated_line(line, MAX_ERROR_CHARS)));
-    format!("{how}{took}{last}")
+    format!("{outcome}{took}{last}")
 }
 
 const fn status_name(status: CallStatus) -> &'static str {
@@ -276,8 +277,8 @@ const fn status_name(status: CallStatus) -> &'static str {
 }
 
 /// The flaw of an answer, and the recovery.
-fn flaw(answered: &ModelAnswered) -> String {
-    let (what, then) = match answered.flaw {
+fn format_flaw(answered: &ModelAnswered) -> String {
+    let (problem, next) = match answered.flaw {
         None => return String::new(),
         Some(Flaw::UnknownTools) => return "; no such tool".into(),
         Some(Flaw::Malformed) => ("arguments are not JSON", "asked again"),
@@ -288,11 +289,11 @@ fn flaw(answered: &ModelAnswered) -> String {
         Some(Flaw::Empty) => ("nothing said", "asked again"),
         Some(Flaw::Refused) => ("refused", "asked again"),
     };
-    let then = if answered.fallback.is_some() { "the next of the chain is asked" } else { then };
-    format!("; {what}, {then}")
+    let next = if answered.fallback.is_some() { "the next of the chain is asked" } else { next };
+    format!("; {problem}, {next}")
 }
 
-fn failure(failed: &ModelFailed, record: &Record) -> String {
+fn format_failure(failed: &ModelFailed, record: &Record) -> String {
     let next = match (failed.retry_at, failed.fallback) {
         (None, _) => "; not asked again".into(),
         (Some(_), Some(_)) => "; the next of the chain is asked".into(),
@@ -302,7 +303,7 @@ fn failure(failed: &ModelFailed, record: &Record) -> String {
     format!("model {}   attempt {} failed: {failure}{next}", failed.call.iteration, failed.attempt)
 }
 
-fn waits(waiting: &ModelWaiting, record: &Record) -> String {
+fn format_wait(waiting: &ModelWaiting, record: &Record) -> String {
     let skipped: Vec<String> =
         waiting.skipped.iter().map(|link| truncated_line(&link.to_string(), MAX_ERROR_CHARS)).collect();
     let wait = seconds(waiting.until.ms_since(record.at));
@@ -310,7 +311,7 @@ fn waits(waiting: &ModelWaiting, record: &Record) -> String {
 }
 
 /// How a subagent ended; its id is shortened as in `hermod tree`.
-fn child_ended(ended: &ChildEnded) -> String {
+fn format_child_end(ended: &ChildEnded) -> String {
     let ChildEnded { child, ended, iterations, usage, .. } = ended;
     let (id, tokens) = (tree::id_suffix(child.run), usage.total());
     format!(
@@ -320,18 +321,18 @@ fn child_ended(ended: &ChildEnded) -> String {
 }
 
 /// The progress of the model's to-do list, and its current item.
-fn todo(list: &TodoList) -> String {
-    let of = |status| move |item: &&TodoItem| item.status == status;
-    let (all, done) = (list.0.len(), list.0.iter().filter(of(TodoStatus::Completed)).count());
-    let at = list.0.iter().find(of(TodoStatus::InProgress));
-    let at = at.map_or_else(String::new, |item| {
+fn format_todo(list: &TodoList) -> String {
+    let has_status = |status| move |item: &&TodoItem| item.status == status;
+    let (all, done) = (list.0.len(), list.0.iter().filter(has_status(TodoStatus::Completed)).count());
+    let current = list.0.iter().find(has_status(TodoStatus::InProgress));
+    let current = current.map_or_else(String::new, |item| {
         format!(", now {}", truncated_line(&item.content, MAX_ARGUMENT_CHARS))
     });
-    format!("todo      {done} of {all} done{at}")
+    format!("todo      {done} of {all} done{current}")
 }
 
-fn retry_reason(why: RetryReason) -> &'static str {
-    match why {
+fn retry_reason(reason: RetryReason) -> &'static str {
+    match reason {
         RetryReason::Lost => "lost, is started again",
         RetryReason::Interrupted => "lost with its process, is started again",
         RetryReason::NeverStarted => "lost before it began, is started again",
@@ -339,7 +340,7 @@ fn retry_reason(why: RetryReason) -> &'static str {
     }
 }
 
-fn decision(answered: &ApprovalAnswered) -> String {
+fn format_decision(answered: &ApprovalAnswered) -> String {
     match answered.by {
         DecisionSource::Person => answered.decision.to_string(),
         DecisionSource::Expiry => format!("{}: no answer in time", answered.decision),
@@ -353,12 +354,11 @@ fn attempt_suffix(attempt: u32) -> String {
 /// The line about a compaction or a summary.
 fn compaction_line(body: &Body) -> Option<String> {
     if let Body::ContextCompacted(compacted) = body {
-        let ContextCompacted { method: by, tokens_before: before, tokens_after: after, waited_ms, .. } =
-            &**compacted;
+        let ContextCompacted { method, tokens_before, tokens_after, waited_ms, .. } = &**compacted;
         let waited = seconds(*waited_ms);
         return Some(format!(
-            "view      {}: {before} tokens before, {after} now, waited {waited}",
-            by.name()
+            "view      {}: {tokens_before} tokens before, {tokens_after} now, waited {waited}",
+            method.name()
         ));
     }
     if let Body::SummaryStarted(started) = body {
@@ -372,7 +372,7 @@ fn compaction_line(body: &Body) -> Option<String> {
         return Some(format!("summary   failed: {}", failed.failure));
     }
     let Body::SummaryAnswered(answered) = body else { return None };
-    answered.unusable.map(|why| format!("summary   of no use: {}", why.name()))
+    answered.unusable.map(|reason| format!("summary   of no use: {}", reason.name()))
 }
 
 #[cfg(test)]

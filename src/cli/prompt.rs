@@ -27,7 +27,7 @@ use crate::{
 #[derive(Debug, Args)]
 pub(crate) struct PromptArgs {
     #[command(subcommand)]
-    verb: PromptCommand,
+    command: PromptCommand,
 }
 
 #[derive(Debug, Subcommand)]
@@ -45,24 +45,24 @@ enum PromptCommand {
 
 /// Shows the prompt. Starts and writes nothing.
 pub(crate) async fn execute(args: PromptArgs, variables: &Variables) -> Result<(), CliError> {
-    let PromptCommand::Show { workspace, json } = args.verb;
+    let PromptCommand::Show { workspace, json } = args.command;
     let config = Config::read(variables)?;
     let state = host::state_dir(variables)?;
     let state = state.canonicalize().unwrap_or(state);
-    let place = workspace.as_deref().map_or(WorkspaceChoice::Current, WorkspaceChoice::Named);
-    let workspace = workspace_arg::resolve(place, &state)?;
+    let choice = workspace.as_deref().map_or(WorkspaceChoice::Current, WorkspaceChoice::Named);
+    let workspace = workspace_arg::resolve(choice, &state)?;
     let chain = first_model(&config, variables).await.into_iter().collect();
     let prompt = spawn_blocking(move || build(&config, chain, &workspace, &state)).await;
     let prompt = prompt.map_err(|error| CliError::internal(error.to_string()))??;
     let prompt = PromptView::from(prompt);
-    print_as(json, &prompt, page)
+    print_as(json, &prompt, format_prompt)
 }
 
 /// The model that a run would call first; without one the prompt names no model.
 async fn first_model(config: &Config, variables: &Variables) -> Option<ModelRef> {
-    let found = discover(config, variables, OllamaProbe::of(config)).await;
-    let wanted = RequestedModel { provider: None, model: config.model.0.as_deref() };
-    discovery::choose(&found, wanted).ok()
+    let providers = discover(config, variables, OllamaProbe::of(config)).await;
+    let requested = RequestedModel { provider: None, model: config.model.0.as_deref() };
+    discovery::choose(&providers, requested).ok()
 }
 
 fn build(
@@ -73,15 +73,15 @@ fn build(
 ) -> Result<SystemPrompt, CliError> {
     let mut spec = host::run_defaults::spec(config, chain, None, workspace);
     host::run_defaults::add_skill_tool(&mut spec, &skill_folders(config, state));
-    let occasion = PromptRequest::for_run(&spec, clock::now());
-    let built = LayeredPrompt::new(config, state).build_now(&occasion);
-    built.map_err(|error| CliError { exit: Exit::Config, text: error.to_string() })
+    let request = PromptRequest::for_run(&spec, clock::now());
+    let prompt = LayeredPrompt::new(config, state).build_now(&request);
+    prompt.map_err(|error| CliError { exit: Exit::Config, text: error.to_string() })
 }
 
 /// The sizes of the layers, then the text that a model reads.
-fn page(prompt: &PromptView) -> String {
-    let row = |name: &str, bytes: usize, tokens: u64, of: Option<u64>| {
-        [name.to_owned(), bytes.to_string(), tokens.to_string(), table::or_dash(of)]
+fn format_prompt(prompt: &PromptView) -> String {
+    let row = |name: &str, bytes: usize, tokens: u64, cut_from: Option<u64>| {
+        [name.to_owned(), bytes.to_string(), tokens.to_string(), table::or_dash(cut_from)]
     };
     let layers = prompt.layers.iter();
     let layers = layers.map(|layer| row(&layer.name, layer.bytes, layer.tokens, layer.original_bytes));

@@ -29,19 +29,20 @@ pub(crate) async fn execute(args: RehearseArgs) -> Result<(), CliError> {
     let script = match &args.file {
         None => Script::builtin(),
         Some(path) => {
-            let wrong = |error: String| CliError::usage(format!("{}: {error}", path.display()));
-            let json = read_regular(path, MAX_SCRIPT_BYTES).map_err(|error| wrong(error.to_string()))?;
-            Script::parse(&json).map_err(|error| wrong(error.to_string()))?
+            let script_error = |error: String| CliError::usage(format!("{}: {error}", path.display()));
+            let json =
+                read_regular(path, MAX_SCRIPT_BYTES).map_err(|error| script_error(error.to_string()))?;
+            Script::parse(&json).map_err(|error| script_error(error.to_string()))?
         }
     };
     let mut signals = Signals::listen()?;
-    let running = Rehearsal::start(&*args.listen, Arc::new(script)).await.map_err(|error| {
+    let rehearsal = Rehearsal::start(&*args.listen, Arc::new(script)).await.map_err(|error| {
         CliError::usage(format!("--listen {}: {error}; give an address like 127.0.0.1:0", args.listen))
     })?;
     print_note(NOTICE);
-    print(&running.base_url)?;
+    print(&rehearsal.base_url)?;
     signals.next().await;
-    running
+    rehearsal
         .stop()
         .await
         .map_err(|error| CliError::internal(format!("the rehearsal did not end well: {error}")))

@@ -25,7 +25,7 @@ use crate::{
 #[derive(Debug, Args)]
 pub(crate) struct RunsArgs {
     #[command(subcommand)]
-    verb: RunsCommand,
+    command: RunsCommand,
 }
 
 #[derive(Debug, Subcommand)]
@@ -45,36 +45,36 @@ enum RunsCommand {
 
 /// Lists, shows or resumes runs.
 pub(crate) async fn execute(args: RunsArgs, variables: &Variables) -> Result<Exit, CliError> {
-    let inquiry = || StoreClient::new(variables);
-    let printed = match args.verb {
+    let client = || StoreClient::new(variables);
+    let result = match args.command {
         RunsCommand::Resume(args) => return resume::execute(&args, variables).await,
         RunsCommand::List(list) => {
             let ControlResponse::Runs(runs) =
-                inquiry()?.request(&ControlRequest::RunsList { max: list.max }).await?
+                client()?.request(&ControlRequest::RunsList { max: list.max }).await?
             else {
                 return Err(unexpected_response().into());
             };
-            for (run, why) in runs.iter().filter_map(|run| Some((run, run.unreadable.as_ref()?))) {
+            for (run, reason) in runs.iter().filter_map(|run| Some((run, run.unreadable.as_ref()?))) {
                 let (id, session) = (run.run.id, run.run.session);
                 print_note(format!(
-                    "unreadable run {id}: {why}; `hermod store repair {session}` sets its session aside"
+                    "unreadable run {id}: {reason}; `hermod store repair {session}` sets its session aside"
                 ));
             }
-            print_as(list.json, &runs, |runs| list_of(runs))
+            print_as(list.json, &runs, |runs| format_list(runs))
         }
         RunsCommand::Show { id, json } => {
-            let run = inquiry()?.run_detail(id.into()).await?;
+            let run = client()?.run_detail(id.into()).await?;
             print_as(json, &run, |run| format_run(run, clock::now()))
         }
     };
-    printed.map(|()| Exit::Ok)
+    result.map(|()| Exit::Ok)
 }
 
 /// Characters of a task in the list.
 const MAX_TASK_CHARS: usize = 40;
 
 /// Runs of the whole store as a table. The most important columns come first, since a terminal truncates lines.
-fn list_of(runs: &[RunSummaryView]) -> String {
+fn format_list(runs: &[RunSummaryView]) -> String {
     let cells = |summary: &RunSummaryView| {
         let RunSummaryView { run, input, model, workspace, spent_usd, unreadable: _ } = summary;
         let task = input.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -109,7 +109,7 @@ fn list_of(runs: &[RunSummaryView]) -> String {
 }
 
 /// Runs of one session as a table.
-pub(crate) fn table_of(rows: &[RunView]) -> String {
+pub(crate) fn format_table(rows: &[RunView]) -> String {
     let cells = |row: &RunView| {
         [
             row.id.to_string(),
@@ -149,7 +149,7 @@ fn format_run(detail: &RunDetailView, now: Timestamp) -> String {
         }
     };
     let legs = if row.legs > 1 { format!("legs        {}\n", row.legs) } else { String::new() };
-    let waits: String = detail.waits.iter().map(|wait| waits::line(wait, row.id, now)).collect();
+    let waits: String = detail.waits.iter().map(|wait| waits::format_wait(wait, row.id, now)).collect();
     format!(
         "run         {}\nsession     {}\nstate       {cause}\n{legs}{waits}accepted    {}\ntook        {}\n\
          iterations  {}\ntokens      {} read, {} written\ncost        {cost}\nmodel       {}\nworkspace   {}\n\ninput:\n{}\n\n\

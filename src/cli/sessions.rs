@@ -20,7 +20,7 @@ use crate::{
 #[derive(Debug, Args)]
 pub(crate) struct SessionsArgs {
     #[command(subcommand)]
-    verb: SessionsCommand,
+    command: SessionsCommand,
 }
 
 #[derive(Debug, Subcommand)]
@@ -41,11 +41,11 @@ enum SessionsCommand {
 }
 
 /// Lists sessions, or shows one.
-pub(crate) async fn execute(args: SessionsArgs, inquiry: &StoreClient) -> Result<(), CliError> {
-    match args.verb {
+pub(crate) async fn execute(args: SessionsArgs, client: &StoreClient) -> Result<(), CliError> {
+    match args.command {
         SessionsCommand::List(list) => {
             let ControlResponse::Sessions(sessions) =
-                inquiry.request(&ControlRequest::SessionsList { max: list.max }).await?
+                client.request(&ControlRequest::SessionsList { max: list.max }).await?
             else {
                 return Err(unexpected_response().into());
             };
@@ -60,7 +60,7 @@ pub(crate) async fn execute(args: SessionsArgs, inquiry: &StoreClient) -> Result
         }
         SessionsCommand::Show { id, max, json } => {
             let request = ControlRequest::SessionsShow { session: id.into(), max };
-            let ControlResponse::Session(detail) = inquiry.request(&request).await? else {
+            let ControlResponse::Session(detail) = client.request(&request).await? else {
                 return Err(unexpected_response().into());
             };
             if json {
@@ -68,7 +68,7 @@ pub(crate) async fn execute(args: SessionsArgs, inquiry: &StoreClient) -> Result
             }
             let SessionDetailView { session, runs, todo } = detail;
             let (id, key, opened) = (session.id, &session.key, rfc3339(session.opened_at));
-            let (state, runs) = (state(&session), runs::table_of(&runs));
+            let (state, runs) = (state(&session), runs::format_table(&runs));
             let todo = todo
                 .map_or_else(String::new, |todo| format!("\ntodo:\n{}\n", SanitizedText::sanitize(&todo)));
             print(&format!(
@@ -80,5 +80,5 @@ pub(crate) async fn execute(args: SessionsArgs, inquiry: &StoreClient) -> Result
 
 /// `readable`, or `quarantined` with the reason: this program then cannot use the session.
 fn state(session: &SessionView) -> String {
-    session.quarantined.as_ref().map_or_else(|| "readable".into(), |why| format!("quarantined: {why}"))
+    session.quarantined.as_ref().map_or_else(|| "readable".into(), |reason| format!("quarantined: {reason}"))
 }

@@ -25,8 +25,8 @@ pub(crate) struct SteerArgs {
 }
 
 /// Sends the message to the process that runs the run; returns when it is durable.
-pub(crate) async fn execute(args: SteerArgs, inquiry: &StoreClient) -> Result<(), CliError> {
-    let ControlResponse::Steered(steered) = inquiry.steer(args.run.into(), args.text).await? else {
+pub(crate) async fn execute(args: SteerArgs, client: &StoreClient) -> Result<(), CliError> {
+    let ControlResponse::Steered(steered) = client.steer(args.run.into(), args.text).await? else {
         return Err(unexpected_response().into());
     };
     if args.json {

@@ -31,13 +31,13 @@ pub(crate) struct StopArgs {
 }
 
 /// Stops runs, and prints their states.
-pub(crate) async fn execute(args: StopArgs, inquiry: &StoreClient) -> Result<(), CliError> {
+pub(crate) async fn execute(args: StopArgs, client: &StoreClient) -> Result<(), CliError> {
     let target = match args.run {
         None => StopTarget::All,
         Some(run) if args.tree => StopTarget::Tree(run.into()),
         Some(run) => StopTarget::Run(run.into()),
     };
-    let rows = inquiry.stop(&target).await?;
+    let rows = client.stop(&target).await?;
     if args.json {
         print_json(&rows)?;
     } else if rows.is_empty() {

@@ -24,12 +24,12 @@ fn aligned<const N: usize>(head: [&str; N], rows: &[[String; N]]) -> String {
         rows.iter().map(|row| row.each_ref().map(|cell| SanitizedText::name(cell.as_bytes()))).collect();
     let mut widths = head.map(width);
     for row in &rows {
-        for (most, cell) in widths.iter_mut().zip(row) {
-            *most = (*most).max(width(cell));
+        for (max, cell) in widths.iter_mut().zip(row) {
+            *max = (*max).max(width(cell));
         }
     }
     let line = |cells: [&str; N]| {
-        let padded = |(cell, most): (&&str, usize)| format!("{cell}{}", " ".repeat(most - width(cell)));
+        let padded = |(cell, max): (&&str, usize)| format!("{cell}{}", " ".repeat(max - width(cell)));
         let cells = cells.iter().zip(widths).map(padded);
         let mut line = cells.collect::<Vec<_>>().join("  ");
         line.truncate(line.trim_end().len());

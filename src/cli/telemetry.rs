@@ -41,18 +41,18 @@ pub(crate) fn start(verbose: u8, format: LogFormat, variables: &Variables) -> Re
         (None, 1) => "hermod=info,hermod_actors=info",
         (None, _) => "hermod=debug,hermod_actors=debug",
     };
-    let wrong =
+    let filter_error =
         |error: String| CliError { exit: Exit::Config, text: format!("{VARIABLE}={filter}: {error}") };
-    let parsed = EnvFilter::try_new(filter).map_err(|error| wrong(error.to_string()))?;
-    let colour = io::stderr().is_terminal() && Palette::of(variables) == Palette::Coloured;
-    let logs = tracing_subscriber::fmt().with_env_filter(parsed).with_ansi(colour).with_writer(io::stderr);
+    let parsed = EnvFilter::try_new(filter).map_err(|error| filter_error(error.to_string()))?;
+    let ansi = io::stderr().is_terminal() && Palette::of(variables) == Palette::Coloured;
+    let logs = tracing_subscriber::fmt().with_env_filter(parsed).with_ansi(ansi).with_writer(io::stderr);
     // A line that cannot be written is lost: standard error is also where that loss would be reported.
     let logs = logs.log_internal_errors(false);
-    let started = match format {
+    let init = match format {
         LogFormat::Text => logs.try_init(),
         LogFormat::Json => logs.json().flatten_event(true).try_init(),
     };
-    started.map_err(|error| wrong(error.to_string()))
+    init.map_err(|error| filter_error(error.to_string()))
 }
 
 #[cfg(test)]

@@ -135,8 +135,8 @@ impl TerminalSize {
 impl Palette {
     /// The palette of the terminal at standard error; `None` if there is none, or if it supports no control sequences.
     pub(crate) fn at_stderr(variables: &Variables) -> Option<Self> {
-        let draws = io::stderr().is_terminal() && !is_dumb(variables);
-        draws.then(|| Self::of(variables))
+        let can_draw = io::stderr().is_terminal() && !is_dumb(variables);
+        can_draw.then(|| Self::of(variables))
     }
 
     /// The palette by the variable `NO_COLOR`.
@@ -202,13 +202,13 @@ fn truncate_with(line: &str, columns: usize, ellipsis: &str) -> String {
     if width(line) <= columns {
         return line.to_owned();
     }
-    let Some(mut left) = columns.checked_sub(width(ellipsis)) else {
+    let Some(mut columns_left) = columns.checked_sub(width(ellipsis)) else {
         return ellipsis.chars().take(columns).collect();
     };
     let fits = |c: &char| {
         let width = c.width().unwrap_or(0);
-        let fits = width <= left;
-        left = left.saturating_sub(width);
+        let fits = width <= columns_left;
+        columns_left = columns_left.saturating_sub(width);
         fits
     };
     line.chars().take_while(fits).collect::<String>() + ellipsis

@@ -6,14 +6,14 @@ use super::format::seconds;
 use crate::{clock::rfc3339, view::WaitView};
 
 /// A line of `hermod runs show`.
-pub(crate) fn line(wait: &WaitView, run: RunId, now: Timestamp) -> String {
-    let (at, took) = (rfc3339(wait.since), seconds(now.ms_since(wait.since)));
+pub(crate) fn format_wait(wait: &WaitView, run: RunId, now: Timestamp) -> String {
+    let (since, took) = (rfc3339(wait.since), seconds(now.ms_since(wait.since)));
     if let WaitKind::Limit { limit_ms, outcome } = &wait.kind {
         let until = wait.until.map_or_else(|| "-".to_owned(), rfc3339);
         let limit = seconds(*limit_ms);
-        return format!("time limit  {limit} of active time since {at}, ends as {outcome} at {until}\n");
+        return format!("time limit  {limit} of active time since {since}, ends as {outcome} at {until}\n");
     }
-    let what = whole(&wait.kind);
+    let text = format_subject(&wait.kind);
     let end = if wait.kind == WaitKind::NoProcess {
         format!("; no process runs it: `hermod runs resume {run}`")
     } else if let WaitKind::Retry { failure, .. } | WaitKind::Reset { failure, .. } = &wait.kind {
@@ -24,22 +24,22 @@ pub(crate) fn line(wait: &WaitView, run: RunId, now: Timestamp) -> String {
     } else {
         format!(", no end of its own: {}", wait.kind.describe_end())
     };
-    format!("waiting     for {what} since {at} ({took}){end}\n")
+    format!("waiting     for {text} since {since} ({took}){end}\n")
 }
 
 /// The current work or wait of a run and its duration, for `hermod tree`; `None` without any.
-pub(crate) fn short(waits: &[WaitView], now: Timestamp) -> Option<String> {
+pub(crate) fn format_short(waits: &[WaitView], now: Timestamp) -> Option<String> {
     let mut waits: Vec<_> =
         waits.iter().filter(|wait| !matches!(wait.kind, WaitKind::Limit { .. })).collect();
     // Several calls may delegate; their subagents are counted together.
-    let left = waits.iter().map(|wait| subagents_left(&wait.kind)).sum();
+    let subagent_count = waits.iter().map(|wait| subagents_left(&wait.kind)).sum();
     let mut is_first = true;
     waits.retain(|wait| subagents_left(&wait.kind) == 0 || std::mem::take(&mut is_first));
     // A wait for a person comes first: starting a process would not help such a run.
     let person = waits.iter().find(|wait| matches!(wait.kind, WaitKind::Person { .. }));
     let first = person.or(waits.first())?;
     let until = || first.until.map_or_else(String::new, |until| format!(" until {}", rfc3339(until)));
-    let what = match &first.kind {
+    let text = match &first.kind {
         WaitKind::NoProcess => "no process runs it".to_owned(),
         WaitKind::Queue { behind } => format!("behind {behind}"),
         WaitKind::Model { model, attempt: 1 } => format!("asks {model}"),
@@ -50,7 +50,7 @@ pub(crate) fn short(waits: &[WaitView], now: Timestamp) -> Option<String> {
         WaitKind::Permit { tool, .. } => format!("waits for leave to run {tool}"),
         WaitKind::Conflict { tool, .. } => format!("keeps {tool} in order"),
         WaitKind::Tool { tool, .. } => format!("runs {tool}"),
-        WaitKind::Children { .. } => format!("waits for {}", subagents(left)),
+        WaitKind::Children { .. } => format!("waits for {}", subagents(subagent_count)),
         WaitKind::Person { .. } => "asks a person".to_owned(),
         WaitKind::Stop => "stops".to_owned(),
         WaitKind::Disk { full: Some(_) } => "waits for room on the disk".to_owned(),
@@ -58,7 +58,7 @@ pub(crate) fn short(waits: &[WaitView], now: Timestamp) -> Option<String> {
     };
     let more = waits.len() - 1;
     let more = if more > 0 { format!(", {more} more") } else { String::new() };
-    Some(format!("{what} {}{more}", age(now.ms_since(first.since))))
+    Some(format!("{text} {}{more}", age(now.ms_since(first.since))))
 }
 
 /// A time in whole seconds: `7s`, `3m05s`, `2h00m`.
@@ -71,29 +71,29 @@ fn age(ms: u64) -> String {
     }
 }
 
-const fn subagents_left(what: &WaitKind) -> u32 {
-    if let WaitKind::Children { left, .. } = what { *left } else { 0 }
+const fn subagents_left(kind: &WaitKind) -> u32 {
+    if let WaitKind::Children { left, .. } = kind { *left } else { 0 }
 }
 
 fn subagents(left: u32) -> String {
     format!("{left} subagent{}", if left == 1 { "" } else { "s" })
 }
 
-fn whole(what: &WaitKind) -> String {
-    match what {
+fn format_subject(kind: &WaitKind) -> String {
+    match kind {
         WaitKind::NoProcess => "a process".to_owned(),
         WaitKind::Queue { behind } => format!("run {behind}, which goes first,"),
         WaitKind::Model { model, attempt } => format!("the answer of {model}, attempt {attempt},"),
         WaitKind::Retry { attempt, .. } => format!("attempt {attempt} at the model"),
         WaitKind::Reset { .. } => "a time that the provider has named,".to_owned(),
         WaitKind::Lease { attempt } => format!("leave to ask a model, attempt {attempt},"),
-        WaitKind::Permit { call, tool } => format!("leave to run {tool}, call {},", number(*call)),
+        WaitKind::Permit { call, tool } => format!("leave to run {tool}, call {},", call_number(*call)),
         WaitKind::Conflict { call, tool, behind } => {
-            format!("call {}, behind which {tool}, call {}, goes,", number(*behind), number(*call))
+            format!("call {}, behind which {tool}, call {}, goes,", call_number(*behind), call_number(*call))
         }
-        WaitKind::Tool { call, tool, .. } => format!("{tool}, call {},", number(*call)),
+        WaitKind::Tool { call, tool, .. } => format!("{tool}, call {},", call_number(*call)),
         WaitKind::Person { call } => format!("a person (`hermod approvals allow {call}` or `deny {call}`)"),
-        WaitKind::Children { call, left } => format!("{}, call {},", subagents(*left), number(*call)),
+        WaitKind::Children { call, left } => format!("{}, call {},", subagents(*left), call_number(*call)),
         WaitKind::Stop => "its calls to end".to_owned(),
         WaitKind::Disk { full: None } => "the disk".to_owned(),
         WaitKind::Disk { full: Some(full) } => {
@@ -104,7 +104,7 @@ fn whole(what: &WaitKind) -> String {
 }
 
 /// A call's number within its run, as in the progress lines.
-fn number(call: CallId) -> String {
+fn call_number(call: CallId) -> String {
     format!("{}.{}", call.iteration, call.n)
 }
 
@@ -120,8 +120,8 @@ mod tests {
         let wait = WaitView { kind: what, since: Timestamp(1_000), until: until.map(Timestamp) };
         let now = Timestamp(13_000);
         let expect = expect.replace("SINCE", "since 1970-01-01T00:00:01.000Z");
-        assert_eq!(line(&wait, run, now), format!("{expect}\n"));
-        assert_eq!(short(&[wait], now).unwrap_or_default(), in_tree);
+        assert_eq!(format_wait(&wait, run, now), format!("{expect}\n"));
+        assert_eq!(format_short(&[wait], now).unwrap_or_default(), in_tree);
     }
 
     const RUN: RunId = RunId::from_bits(2);
@@ -230,13 +230,16 @@ mod tests {
         let wait = |what| WaitView { kind: what, since: Timestamp(0), until: None };
         let limit = WaitKind::Limit { limit_ms: 1, outcome: Outcome::TimedOut };
         let waits = [wait(WaitKind::Stop), wait(WaitKind::Disk { full: None }), wait(limit)];
-        assert_eq!(short(&waits, Timestamp(185_500)).as_deref(), Some("stops 3m05s, 1 more"));
-        assert_eq!(short(&[], Timestamp(0)), None);
+        assert_eq!(format_short(&waits, Timestamp(185_500)).as_deref(), Some("stops 3m05s, 1 more"));
+        assert_eq!(format_short(&[], Timestamp(0)), None);
         let children = |n, left| wait(WaitKind::Children { call: CallId { n, ..CALL }, left });
         let waits = [children(1, 2), children(2, 1), wait(WaitKind::Disk { full: None })];
         let expect = "waits for 3 subagents 5s, 1 more";
-        assert_eq!(short(&waits, Timestamp(5_000)).as_deref(), Some(expect));
+        assert_eq!(format_short(&waits, Timestamp(5_000)).as_deref(), Some(expect));
         let waits = [wait(WaitKind::NoProcess), wait(WaitKind::Person { call: CALL })];
-        assert_eq!(short(&waits, Timestamp(7_260_500)).as_deref(), Some("asks a person 2h01m, 1 more"));
+        assert_eq!(
+            format_short(&waits, Timestamp(7_260_500)).as_deref(),
+            Some("asks a person 2h01m, 1 more")
+        );
     }
 }

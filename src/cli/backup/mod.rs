@@ -22,7 +22,7 @@ use crate::{
 #[derive(Debug, Args)]
 pub(crate) struct BackupArgs {
     #[command(subcommand)]
-    verb: BackupCommand,
+    command: BackupCommand,
 }
 
 #[derive(Debug, Subcommand)]
@@ -62,15 +62,15 @@ enum BackupCommand {
 
 /// Creates, verifies or restores a backup.
 pub(crate) async fn execute(args: BackupArgs, variables: &Variables) -> Result<Exit, CliError> {
-    match args.verb {
+    match args.command {
         BackupCommand::Create { dir, json } => {
             create::execute(dir, json, &StoreClient::new(variables)?).await
         }
         BackupCommand::Verify { dir, json } => verify::execute(dir, json).await,
         BackupCommand::Restore { dir, replace, json } => {
             let state = host::configured_state_dir(variables)?;
-            let present = if replace { ExistingStore::Replace } else { ExistingStore::Keep };
-            restore::execute(dir, state, present, json).await
+            let existing = if replace { ExistingStore::Replace } else { ExistingStore::Keep };
+            restore::execute(dir, state, existing, json).await
         }
     }
 }
@@ -80,7 +80,7 @@ async fn off_thread<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, BackupError> + Send + 'static,
 ) -> Result<T, CliError> {
     match tokio::task::spawn_blocking(work).await {
-        Ok(done) => Ok(done.map_err(RequestError::from)?),
+        Ok(result) => Ok(result.map_err(RequestError::from)?),
         Err(error) => Err(CliError::internal(format!("the backup's thread died: {error}"))),
     }
 }

@@ -3,17 +3,17 @@
 use crate::backup::{BackupView, FileClass};
 
 /// The content of a backup in one line.
-pub(super) fn line(backup: &BackupView) -> String {
+pub(super) fn format_backup(backup: &BackupView) -> String {
     let counts = &backup.info.counts;
-    let of = |class| backup.info.sizes.get(&class).copied().unwrap_or_default();
-    let files = |class, name: &str| format!("{} {name} ({} bytes)", of(class).files, of(class).bytes);
+    let size = |class| backup.info.sizes.get(&class).copied().unwrap_or_default();
+    let files = |class, name: &str| format!("{} {name} ({} bytes)", size(class).files, size(class).bytes);
     format!(
         "{} sessions, {} runs ({} unfinished), {} records; store {} bytes, {}, {}, {}, {}",
         counts.sessions,
         counts.runs,
         counts.open_runs,
         counts.records,
-        of(FileClass::Store).bytes,
+        size(FileClass::Store).bytes,
         files(FileClass::Blobs, "blobs"),
         files(FileClass::Artifacts, "artifacts"),
         files(FileClass::Scripts, "scripts"),

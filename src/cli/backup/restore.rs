@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::{off_thread, report::line};
+use super::{off_thread, report::format_backup};
 use crate::{
     backup::{self, ExistingStore, RestoredBackupView},
     cli::{
@@ -14,10 +14,10 @@ use crate::{
 pub(super) async fn execute(
     dir: PathBuf,
     state: PathBuf,
-    present: ExistingStore,
+    existing: ExistingStore,
     json: bool,
 ) -> Result<Exit, CliError> {
-    let restored = off_thread(move || backup::restore(&state, &dir, present, &mut |_| Ok(()))).await?;
+    let restored = off_thread(move || backup::restore(&state, &dir, existing, &mut |_| Ok(()))).await?;
     if json {
         print_json(&restored)?;
         return Ok(Exit::Ok);
@@ -29,7 +29,7 @@ pub(super) async fn execute(
     if let Some(replaced) = replaced {
         print_note(format!("replaced  the store that was there lies in {replaced}"));
     }
-    print(&format!("restored  {state} of {}: {}", backup.info.created_at, line(&backup)))?;
+    print(&format!("restored  {state} of {}: {}", backup.info.created_at, format_backup(&backup)))?;
     if backup.info.counts.open_runs > 0 {
         print_note(
             "unfinished runs go on with `hermod runs resume --all --wait`; what their commands were at is in doubt",

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::{off_thread, report::line};
+use super::{off_thread, report::format_backup};
 use crate::{
     backup::{self, VerifiedBackupView},
     cli::{
@@ -12,8 +12,8 @@ use crate::{
 };
 
 pub(super) async fn execute(dir: PathBuf, json: bool) -> Result<Exit, CliError> {
-    let at = dir.clone();
-    let report = off_thread(move || backup::verify(&at, &mut |_| Ok(()))).await?;
+    let path = dir.clone();
+    let report = off_thread(move || backup::verify(&path, &mut |_| Ok(()))).await?;
     let verified = VerifiedBackupView::new(&dir, report);
     let backup = &verified.backup;
     for damage in &verified.damage {
@@ -24,7 +24,7 @@ pub(super) async fn execute(dir: PathBuf, json: bool) -> Result<Exit, CliError> 
     }
     print_as(json, &verified, |VerifiedBackupView { ok, backup, .. }| {
         let word = if *ok { "whole    " } else { "damaged  " };
-        format!("{word} {} of {}: {}", backup.dir, backup.info.created_at, line(backup))
+        format!("{word} {} of {}: {}", backup.dir, backup.info.created_at, format_backup(backup))
     })?;
     Ok(if verified.ok { Exit::Ok } else { Exit::Store })
 }

@@ -31,16 +31,16 @@ use crate::{
 
 /// Runs a test, or checks an earlier one again, and prints the findings.
 pub(crate) async fn execute(args: ChaosArgs, variables: &Variables) -> Result<Exit, CliError> {
-    let (folder, mut notes) = match &args.again {
+    let (folder, mut state) = match &args.again {
         Some(folder) => {
             let folder = TestFolder(folder.clone());
-            let notes = TestState::read(&folder)?;
-            (folder, notes)
+            let state = TestState::read(&folder)?;
+            (folder, state)
         }
         None => run_test(&args, variables).await?,
     };
-    let counts = notes.check_runs(&folder).await.map_err(|failure| with_folder(failure, &folder))?;
-    let mut report = ChaosReport { notes, counts, folder: None };
+    let counts = state.check_runs(&folder).await.map_err(|failure| with_folder(failure, &folder))?;
+    let mut report = ChaosReport { state, counts, folder: None };
     if args.keep || args.again.is_some() || !report.is_ok() {
         report.folder = Some(folder.0.display().to_string());
     } else if let Err(error) = remove_tree(&folder.0) {
@@ -61,7 +61,7 @@ async fn run_test(args: &ChaosArgs, variables: &Variables) -> Result<(TestFolder
     let folder = make_folder(args.dir.as_deref().unwrap_or(&env::temp_dir()), seed)?;
     let script = Workload::new(args.commands).script().to_string();
     fs::write(folder.script(), script).map_err(|error| unusable(&folder.script(), &error))?;
-    let notes = TestState {
+    let state = TestState {
         seed,
         commands: args.commands,
         durability: args.durability,
@@ -75,24 +75,24 @@ async fn run_test(args: &ChaosArgs, variables: &Variables) -> Result<(TestFolder
     };
     let program = ProgramUnderTest { exe, state: folder.state(), durability: args.durability.name() };
     let (schedule, status) = (Schedule::new(seed), StatusLine::new(variables));
-    let mut trial = ChaosTest { folder, program, schedule, notes, status };
+    let mut test = ChaosTest { folder, program, schedule, state, status };
     let clock = SystemClock::default();
-    let run = trial.run(args.kills, args.runs).await;
-    trial.notes.took_ms = clock.monotonic_ms();
-    let ChaosTest { folder, notes, .. } = trial;
-    run.and_then(|()| notes.write(&folder)).map_err(|failure| with_folder(failure, &folder))?;
-    Ok((folder, notes))
+    let run = test.run(args.kills, args.runs).await;
+    test.state.took_ms = clock.monotonic_ms();
+    let ChaosTest { folder, state, .. } = test;
+    run.and_then(|()| state.write(&folder)).map_err(|failure| with_folder(failure, &folder))?;
+    Ok((folder, state))
 }
 
 /// Creates a new folder that only this user may enter.
-fn make_folder(above: &Path, seed: u32) -> Result<TestFolder, CliError> {
+fn make_folder(parent: &Path, seed: u32) -> Result<TestFolder, CliError> {
     let name = format!("hermod-chaos-{}-{seed}", std::process::id());
-    let made = above.canonicalize().and_then(|above| {
-        let folder: PathBuf = above.join(name);
+    let creation = parent.canonicalize().and_then(|parent| {
+        let folder: PathBuf = parent.join(name);
         fs::DirBuilder::new().mode(0o700).create(&folder).map(|()| TestFolder(folder))
     });
-    made.map_err(|error| {
-        CliError::usage(format!("--dir {}: {error}; give a folder to write in", above.display()))
+    creation.map_err(|error| {
+        CliError::usage(format!("--dir {}: {error}; give a folder to write in", parent.display()))
     })
 }
 

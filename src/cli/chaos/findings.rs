@@ -88,14 +88,14 @@ pub(super) fn check_run(plan: &Workload, records: &[(Seq, Record)], lines: &str)
     }
     let fates = command_fates(records);
     for line in plan.lines() {
-        let times = written.remove(line).unwrap_or(0);
+        let written_lines = written.remove(line).unwrap_or(0);
         let fate = fates.get(&Workload::command(line));
         let in_doubt = fate == Some(&CommandFate::InDoubt);
-        counts.duplicated += usize::from(times > 1);
-        counts.missing += usize::from(times == 0 && is_accepted && !in_doubt);
-        counts.unrecorded += usize::from(times > 0 && fate.is_none());
+        counts.duplicated += usize::from(written_lines > 1);
+        counts.missing += usize::from(written_lines == 0 && is_accepted && !in_doubt);
+        counts.unrecorded += usize::from(written_lines > 0 && fate.is_none());
         counts.in_doubt += usize::from(in_doubt);
-        counts.in_doubt_without_line += usize::from(in_doubt && times == 0);
+        counts.in_doubt_without_line += usize::from(in_doubt && written_lines == 0);
     }
     counts.unexpected = written.values().sum();
     counts

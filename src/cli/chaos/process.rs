@@ -53,10 +53,14 @@ pub(super) enum ProcessEnd {
 }
 
 impl ProgramUnderTest {
-    /// Runs the program with these arguments, and kills it after `until`. Without `until` it runs to its end, unless
-    /// it is silent for `SILENCE_TIMEOUT`. Only the process itself is killed, not its commands.
-    pub(super) async fn run(&self, args: &[String], until: Option<Duration>) -> Result<ProcessRun, CliError> {
-        let begin = Instant::now();
+    /// Runs the program with these arguments, and kills it after `uptime`. Without `uptime` it runs to its end,
+    /// unless it is silent for `SILENCE_TIMEOUT`. Only the process itself is killed, not its commands.
+    pub(super) async fn run(
+        &self,
+        args: &[String],
+        uptime: Option<Duration>,
+    ) -> Result<ProcessRun, CliError> {
+        let started_at = Instant::now();
         let mut child = Command::new(&self.exe)
             .args(args)
             .env("HERMOD_HOME", &self.state)
@@ -71,14 +75,14 @@ impl ProgramUnderTest {
         let mut stderr_lines = BufReader::new(stderr).lines();
         let (mut lines, mut progress, mut silent, mut killed) = (Vec::new(), None, false, false);
         loop {
-            let at = match until {
-                Some(until) if !killed => begin + until,
+            let deadline = match uptime {
+                Some(uptime) if !killed => started_at + uptime,
                 Some(_) | None => Instant::now() + SILENCE_TIMEOUT,
             };
             tokio::select! {
                 biased;
-                () = sleep_until(at) => {
-                    silent = killed || until.is_none();
+                () = sleep_until(deadline) => {
+                    silent = killed || uptime.is_none();
                     if killed {
                         break;
                     }
@@ -89,15 +93,15 @@ impl ProgramUnderTest {
                     let line = line.map_err(|error| failed(&format!("what it says is no text: {error}")))?;
                     let Some(line) = line else { break };
                     if progress.is_none() && matches!(progress_lines::parse(&line), Some(ProgressLine::Step(..))) {
-                        progress = Some(begin.elapsed());
+                        progress = Some(started_at.elapsed());
                     }
                     lines.push(line);
                 }
             }
         }
         let status = child.wait().await.map_err(|error| failed(&format!("its end is not known: {error}")))?;
-        let death = classify_end(status, (killed, silent), lines.last());
-        Ok(ProcessRun { lines, progress, end: death })
+        let end = classify_end(status, (killed, silent), lines.last());
+        Ok(ProcessRun { lines, progress, end })
     }
 }
 
@@ -124,13 +128,13 @@ mod tests {
     #[test]
     fn only_our_kill_and_a_good_end_are_well() {
         let check = |raw: i32, seen: (bool, bool), expect: Option<ProcessEnd>| {
-            let death = classify_end(ExitStatus::from_raw(raw), seen, Some(&"last words".to_owned()));
+            let end = classify_end(ExitStatus::from_raw(raw), seen, Some(&"last words".to_owned()));
             match expect {
-                Some(expect) => assert_eq!(death, expect),
+                Some(expect) => assert_eq!(end, expect),
                 None => {
                     assert!(
-                        matches!(&death, ProcessEnd::Abnormal(text) if text.ends_with("last words")),
-                        "{death:?}"
+                        matches!(&end, ProcessEnd::Abnormal(text) if text.ends_with("last words")),
+                        "{end:?}"
                     );
                 }
             }

@@ -42,33 +42,35 @@ pub(super) fn parse(line: &str) -> Option<ProgressLine<'_>> {
     match words.as_slice() {
         ["accepted", "run", run, ..] => Some(ProgressLine::Accepted(run)),
         ["goes", "on", "run", run, ..] => Some(ProgressLine::Resumed(run)),
-        [who @ ("model" | "tool"), rest @ ..] => Some(ProgressLine::Step(None, parse_step(who, rest)?)),
-        [run, who @ ("model" | "tool"), rest @ ..] => {
+        [subject @ ("model" | "tool"), rest @ ..] => {
+            Some(ProgressLine::Step(None, parse_step(subject, rest)?))
+        }
+        [run, subject @ ("model" | "tool"), rest @ ..] => {
             let run = run.trim_matches(|c: char| !c.is_ascii_alphanumeric());
-            Some(ProgressLine::Step(Some(run), parse_step(who, rest)?))
+            Some(ProgressLine::Step(Some(run), parse_step(subject, rest)?))
         }
         _ => None,
     }
 }
 
-fn parse_step(who: &str, words: &[&str]) -> Option<ReportedStep> {
-    match (who, words) {
-        ("model", [iteration, what, rest @ ..]) => {
-            let (kind, attempt) = match *what {
+fn parse_step(subject: &str, words: &[&str]) -> Option<ReportedStep> {
+    match (subject, words) {
+        ("model", [iteration, word, rest @ ..]) => {
+            let (kind, attempt) = match *word {
                 "asks" => (Kind::ModelStarted, Some(parse_attempt(rest))),
                 "attempt" => (Kind::ModelFailed, Some(rest.first()?.parse().ok()?)),
                 "waits" => (Kind::ModelWaiting, None),
-                what if what.starts_with("answered") => (Kind::ModelAnswered, None),
+                word if word.starts_with("answered") => (Kind::ModelAnswered, None),
                 _ => return None,
             };
             Some(ReportedStep { kind, iteration: iteration.parse().ok()?, n: 0, attempt })
         }
-        ("tool", [call, _name, what, rest @ ..]) => {
+        ("tool", [call, _name, word, rest @ ..]) => {
             let (iteration, n) = call.split_once('.')?;
-            let (kind, attempt) = match what.trim_end_matches([':', ',']) {
+            let (kind, attempt) = match word.trim_end_matches([':', ',']) {
                 "ok" | "error" | "stopped" | "not" | "in" => (Kind::CallEnded, None),
                 "lost" => (Kind::CallLost, None),
-                what if what.starts_with('{') => (Kind::CallStarted, Some(parse_attempt(rest))),
+                word if word.starts_with('{') => (Kind::CallStarted, Some(parse_attempt(rest))),
                 _ => return None,
             };
             Some(ReportedStep { kind, iteration: iteration.parse().ok()?, n: n.parse().ok()?, attempt })

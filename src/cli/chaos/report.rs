@@ -8,7 +8,7 @@ use crate::cli::{format::seconds, run::DurabilityArg, table};
 /// The result of a test.
 #[derive(Debug)]
 pub(super) struct ChaosReport {
-    pub(super) notes: TestState,
+    pub(super) state: TestState,
     pub(super) counts: Findings,
     /// The test's folder, if it is kept.
     pub(super) folder: Option<String>,
@@ -23,7 +23,7 @@ impl ChaosReport {
 
     /// The findings: name in JSON, name in words, count, and whether a count above 0 is a failure.
     fn findings(&self) -> [(&'static str, &'static str, usize, bool); 10] {
-        let (counts, strict) = (&self.counts, self.notes.durability == DurabilityArg::Strict);
+        let (counts, strict) = (&self.counts, self.state.durability == DurabilityArg::Strict);
         [
             ("lost", "of them lost", counts.lost, strict),
             ("changed", "records on disk gone or changed", counts.changed, true),
@@ -34,32 +34,32 @@ impl ChaosReport {
             ("unrecorded", "commands run without a record", counts.unrecorded, strict),
             ("not_completed", "runs not completed", counts.not_completed, true),
             ("ended_twice", "runs with two outcomes", counts.ended_twice, true),
-            ("bad_ends", "processes that ended badly", self.notes.abnormal_ends.len(), true),
+            ("bad_ends", "processes that ended badly", self.state.abnormal_ends.len(), true),
         ]
     }
 
     fn runs(&self) -> usize {
-        self.notes.journals.iter().filter(|book| book.run.is_some()).count()
+        self.state.journals.iter().filter(|seen| seen.run.is_some()).count()
     }
 
     fn records(&self) -> usize {
-        self.notes.journals.iter().map(super::seen_journal::SeenJournal::len).sum()
+        self.state.journals.iter().map(super::seen_journal::SeenJournal::len).sum()
     }
 
     fn commands(&self) -> u64 {
-        u64::from(self.notes.commands) * self.runs() as u64
+        u64::from(self.state.commands) * self.runs() as u64
     }
 
     /// The median and the maximum of the milliseconds from a restart to the first step.
     fn progress(&self) -> Option<[u64; 2]> {
-        let mut times = self.notes.progress_ms.clone();
-        times.sort_unstable();
-        Some([*times.get(times.len() / 2)?, *times.last()?])
+        let mut waits_ms = self.state.progress_ms.clone();
+        waits_ms.sort_unstable();
+        Some([*waits_ms.get(waits_ms.len() / 2)?, *waits_ms.last()?])
     }
 
     /// The report as one JSON object.
     pub(super) fn json(&self) -> Value {
-        let TestState { seed, durability, kills, starts, took_ms, .. } = &self.notes;
+        let TestState { seed, durability, kills, starts, took_ms, .. } = &self.state;
         let mut report = json!({
             "ok": self.is_ok(),
             "seed": seed,
@@ -74,7 +74,7 @@ impl ChaosReport {
         for (name, _, count, _) in self.findings() {
             report[name] = json!(count);
         }
-        report["bad_ends"] = json!(self.notes.abnormal_ends);
+        report["bad_ends"] = json!(self.state.abnormal_ends);
         report["in_doubt"] = json!(self.counts.in_doubt);
         report["in_doubt_without_line"] = json!(self.counts.in_doubt_without_line);
         let progress = self.progress();
@@ -87,7 +87,7 @@ impl ChaosReport {
 
     /// The report as a table, with the verdict.
     pub(super) fn text(&self) -> String {
-        let doubts = match self.counts {
+        let in_doubt = match self.counts {
             Findings { in_doubt: 0, .. } => "0".to_owned(),
             Findings { in_doubt, in_doubt_without_line, .. } => {
                 format!("{in_doubt}, of which {in_doubt_without_line} have no line")
@@ -97,17 +97,17 @@ impl ChaosReport {
             || "never seen".to_owned(),
             |[median, longest]| format!("{} median, {} at most", seconds(median), seconds(longest)),
         );
-        let TestState { seed, kills, starts, took_ms, .. } = &self.notes;
+        let TestState { seed, kills, starts, took_ms, .. } = &self.state;
         let mut rows = vec![
             ["SIGKILLs".into(), format!("{kills} of {starts} processes, seed {seed}")],
             [
                 "runs".into(),
-                format!("{}, {}, {} records", self.runs(), self.notes.durability.name(), self.records()),
+                format!("{}, {}, {} records", self.runs(), self.state.durability.name(), self.records()),
             ],
             ["commands".into(), self.commands().to_string()],
             ["acknowledged records".into(), self.counts.acknowledged.to_string()],
         ];
-        let found = |(_, what, count, fails): (_, &str, usize, bool)| {
+        let row = |(_, what, count, fails): (_, &str, usize, bool)| {
             let mark = match (count, fails) {
                 (0, _) => "",
                 (_, true) => "  !",
@@ -115,12 +115,12 @@ impl ChaosReport {
             };
             [what.to_owned(), format!("{count}{mark}")]
         };
-        rows.extend(self.findings().map(found));
-        rows.push(["calls in doubt, as the model was told".into(), doubts]);
+        rows.extend(self.findings().map(row));
+        rows.push(["calls in doubt, as the model was told".into(), in_doubt]);
         rows.push(["restart to first step".into(), first_step]);
         rows.push(["took".into(), seconds(*took_ms)]);
         let mut text = table::render(["COUNTED", ""], &rows);
-        text.extend(self.notes.abnormal_ends.iter().map(|how| format!("ended badly: {how}\n")));
+        text.extend(self.state.abnormal_ends.iter().map(|end| format!("ended badly: {end}\n")));
         text.extend(self.folder.iter().map(|folder| format!("left in {folder}\n")));
         text.push_str(if self.is_ok() { "ok\n" } else { "FAILED\n" });
         text
@@ -132,19 +132,19 @@ mod tests {
     use super::*;
 
     fn report(durability: DurabilityArg, counts: Findings, bad_ends: &[&str]) -> ChaosReport {
-        let notes = TestState {
+        let state = TestState {
             seed: 7,
             commands: 20,
             durability,
             kills: 2,
             starts: 3,
-            abnormal_ends: bad_ends.iter().map(|&how| how.to_owned()).collect(),
+            abnormal_ends: bad_ends.iter().map(|&end| end.to_owned()).collect(),
             progress_ms: vec![30, 10, 20],
             took_ms: 1_500,
             counts: Findings::default(),
             journals: Vec::new(),
         };
-        ChaosReport { notes, counts, folder: None }
+        ChaosReport { state, counts, folder: None }
     }
 
     #[test]
@@ -184,7 +184,7 @@ mod tests {
         let mut report = report(DurabilityArg::Strict, Findings::default(), &[]);
         assert_eq!(report.json()["first_step_ms"], json!({ "median": 20, "longest": 30 }));
         assert!(report.text().contains("20 ms median, 30 ms at most"), "{}", report.text());
-        report.notes.progress_ms.clear();
+        report.state.progress_ms.clear();
         assert_eq!(report.json()["first_step_ms"], Value::Null);
     }
 }

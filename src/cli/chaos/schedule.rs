@@ -19,14 +19,14 @@ impl Schedule {
 
     /// The time from the next process's start to its kill, less than `span`.
     pub(super) fn next(&mut self, span: Duration) -> Duration {
-        let early = self.chance().is_multiple_of(EARLY_SHARE);
+        let early = self.next_random().is_multiple_of(EARLY_SHARE);
         let span = if early { EARLY_SPAN.min(span) } else { span };
         let micros = u64::try_from(span.as_micros()).unwrap_or(u64::MAX).max(1);
-        Duration::from_micros(self.chance() % micros)
+        Duration::from_micros(self.next_random() % micros)
     }
 
     /// The next number of SplitMix64.
-    const fn chance(&mut self) -> u64 {
+    const fn next_random(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

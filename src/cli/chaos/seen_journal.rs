@@ -22,9 +22,9 @@ impl SeenJournal {
     /// findings.
     pub(super) fn check(&mut self, records: &[(Seq, Record)], reported: &[ReportedStep]) -> Findings {
         let hashes: Vec<_> = records.iter().map(|(_, record)| Hash::of(&encode(record))).collect();
-        let same = self.records.iter().zip(&hashes).filter(|(before, now)| before == now).count();
+        let unchanged = self.records.iter().zip(&hashes).filter(|(before, now)| before == now).count();
         let gaps = (1..).zip(records).filter(|(expect, (seq, _))| expect != seq).count();
-        let changed = self.records.len() - same;
+        let changed = self.records.len() - unchanged;
         let lost = reported
             .iter()
             .filter(|step| !records.iter().any(|(_, record)| step.matches(&record.body)))
@@ -32,13 +32,13 @@ impl SeenJournal {
         let accepted = records.iter().find_map(|(_, record)| {
             if let Body::RunAccepted(accepted) = &record.body { Some(accepted.run) } else { None }
         });
-        let not_there = self.run.is_some() && accepted.is_none();
+        let is_missing = self.run.is_some() && accepted.is_none();
         self.run = accepted;
-        let last = |wanted: fn(&Body) -> bool| records.iter().rposition(|(_, record)| wanted(&record.body));
+        let last = |matches: fn(&Body) -> bool| records.iter().rposition(|(_, record)| matches(&record.body));
         let reopened = last(|body| matches!(body, Body::RunReopened(_)));
         self.ended = last(|body| matches!(body, Body::RunEnded(_))) > reopened;
         self.records = hashes;
-        let (acknowledged, lost) = (reported.len(), lost + usize::from(not_there));
+        let (acknowledged, lost) = (reported.len(), lost + usize::from(is_missing));
         Findings { acknowledged, lost, changed, gaps, ..Findings::default() }
     }
 

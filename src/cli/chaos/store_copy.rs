@@ -40,8 +40,8 @@ pub(super) async fn read_journals(
         let mut records = Vec::new();
         let key = session_key(number);
         if let Some(session) = reader.read(|rows| rows.session_of_key(&key)).await? {
-            let keep = |seq, record| records.push((seq, Arc::unwrap_or_clone(record)));
-            reader.records(session.id, 1, keep).await?;
+            let collect = |seq, record| records.push((seq, Arc::unwrap_or_clone(record)));
+            reader.records(session.id, 1, collect).await?;
         }
         journals.insert(number, records);
     }
@@ -55,24 +55,24 @@ pub(super) fn unusable(path: &Path, error: &dyn std::fmt::Display) -> CliError {
 
 /// Copies the files of a state directory and links its folders: a read needs only the blobs there, and no blob changes.
 fn copy_state(state: &Path, copy: &Path) -> Result<(), (PathBuf, io::Error)> {
-    let at = |path: &Path| {
+    let error_at = |path: &Path| {
         let path = path.to_owned();
         move |error| (path, error)
     };
-    remove_tree(copy).and_then(|()| fs::create_dir(copy)).map_err(at(copy))?;
+    remove_tree(copy).and_then(|()| fs::create_dir(copy)).map_err(error_at(copy))?;
     let entries = match fs::read_dir(state) {
         // The process was killed before it created the folder.
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
-        entries => entries.map_err(at(state))?,
+        entries => entries.map_err(error_at(state))?,
     };
     for entry in entries {
-        let entry = entry.map_err(at(state))?;
+        let entry = entry.map_err(error_at(state))?;
         let (from, to) = (entry.path(), copy.join(entry.file_name()));
-        let kind = entry.file_type().map_err(at(&from))?;
+        let kind = entry.file_type().map_err(error_at(&from))?;
         if kind.is_dir() {
-            symlink(&from, &to).map_err(at(&from))?;
+            symlink(&from, &to).map_err(error_at(&from))?;
         } else if kind.is_file() {
-            fs::copy(&from, &to).map_err(at(&from))?;
+            fs::copy(&from, &to).map_err(error_at(&from))?;
         }
     }
     Ok(())

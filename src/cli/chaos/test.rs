@@ -33,7 +33,7 @@ pub(super) struct ChaosTest {
     pub(super) folder: TestFolder,
     pub(super) program: ProgramUnderTest,
     pub(super) schedule: Schedule,
-    pub(super) notes: TestState,
+    pub(super) state: TestState,
     pub(super) status: StatusLine,
 }
 
@@ -42,19 +42,19 @@ impl ChaosTest {
     /// end.
     pub(super) async fn run(&mut self, kills: u32, runs: u32) -> Result<(), CliError> {
         let mut to_submit = 0;
-        while self.notes.kills < kills && self.notes.abnormal_ends.len() < MAX_BAD_ENDS {
+        while self.state.kills < kills && self.state.abnormal_ends.len() < MAX_BAD_ENDS {
             if to_submit == 0 && self.open().is_empty() {
                 to_submit = runs;
             }
-            let before = self.notes.kills;
+            let before = self.state.kills;
             if to_submit > 0 {
                 to_submit -= u32::from(self.submit().await?);
             } else {
-                let life = Some(self.next_uptime());
-                self.resume(life).await?;
+                let uptime = Some(self.next_uptime());
+                self.resume(uptime).await?;
             }
-            if self.notes.kills > before
-                && (self.status.is_live() || self.notes.kills.is_multiple_of(KILLS_PER_LINE))
+            if self.state.kills > before
+                && (self.status.is_live() || self.state.kills.is_multiple_of(KILLS_PER_LINE))
             {
                 self.print_progress(kills);
             }
@@ -70,19 +70,19 @@ impl ChaosTest {
 
     /// The unfinished runs.
     fn open(&self) -> Vec<RunId> {
-        self.notes.journals.iter().filter(|book| !book.ended).filter_map(|book| book.run).collect()
+        self.state.journals.iter().filter(|seen| !seen.ended).filter_map(|seen| seen.run).collect()
     }
 
     fn next_uptime(&mut self) -> Duration {
-        let longest = self.notes.progress_ms.iter().max();
+        let longest = self.state.progress_ms.iter().max();
         let wait = longest.map_or(INITIAL_WAIT, |ms| Duration::from_millis(*ms));
         self.schedule.next(2 * (wait + EXTRA_UPTIME))
     }
 
     /// Runs a process that submits a new run; true if the run was accepted.
     async fn submit(&mut self) -> Result<bool, CliError> {
-        self.notes.journals.push(SeenJournal::default());
-        let number = self.notes.journals.len();
+        self.state.journals.push(SeenJournal::default());
+        let number = self.state.journals.len();
         let workspace = self.folder.workspace(number);
         fs::create_dir_all(&workspace).map_err(|error| unusable(&workspace, &error))?;
         let args = [
@@ -95,34 +95,34 @@ impl ChaosTest {
             "--timeout=1d".into(),
             format!("write the lines of run {number}"),
         ];
-        let until = self.next_uptime();
-        let life = self.program.run(&args, Some(until)).await?;
-        self.on_process_end(life, Some(number)).await?;
-        Ok(self.notes.journals.last().is_some_and(|book| book.run.is_some()))
+        let uptime = self.next_uptime();
+        let process = self.program.run(&args, Some(uptime)).await?;
+        self.on_process_end(process, Some(number)).await?;
+        Ok(self.state.journals.last().is_some_and(|seen| seen.run.is_some()))
     }
 
     /// Runs a process that resumes the unfinished runs.
-    async fn resume(&mut self, until: Option<Duration>) -> Result<(), CliError> {
-        let life = self.program.run(&resume_arguments(), until).await?;
-        self.notes.progress_ms.extend(life.progress.map(millis));
-        self.on_process_end(life, None).await
+    async fn resume(&mut self, uptime: Option<Duration>) -> Result<(), CliError> {
+        let process = self.program.run(&resume_arguments(), uptime).await?;
+        self.state.progress_ms.extend(process.progress.map(millis));
+        self.on_process_end(process, None).await
     }
 
     /// Records the observations of a process, and checks the journals it left on disk.
-    async fn on_process_end(&mut self, life: ProcessRun, number: Option<usize>) -> Result<(), CliError> {
-        self.notes.starts += 1;
-        match life.end {
-            ProcessEnd::Killed => self.notes.kills += 1,
+    async fn on_process_end(&mut self, process: ProcessRun, number: Option<usize>) -> Result<(), CliError> {
+        self.state.starts += 1;
+        match process.end {
+            ProcessEnd::Killed => self.state.kills += 1,
             ProcessEnd::Expected => {}
-            ProcessEnd::Abnormal(how) => self.notes.abnormal_ends.push(how),
+            ProcessEnd::Abnormal(end) => self.state.abnormal_ends.push(end),
         }
-        let said = self.reported_steps(&life.lines, number);
+        let reported = self.reported_steps(&process.lines, number);
         let unfinished =
-            (1..).zip(&self.notes.journals).filter(|(_, book)| !book.ended).map(|(number, _)| number);
+            (1..).zip(&self.state.journals).filter(|(_, seen)| !seen.ended).map(|(number, _)| number);
         let journals = read_journals(&self.folder.state(), &self.folder.copy(), unfinished).await?;
         for (number, records) in &journals {
-            let said = said.get(number).map_or(&[][..], Vec::as_slice);
-            self.notes.counts += self.notes.journals[number - 1].check(records, said);
+            let reported = reported.get(number).map_or(&[][..], Vec::as_slice);
+            self.state.counts += self.state.journals[number - 1].check(records, reported);
         }
         Ok(())
     }
@@ -139,13 +139,13 @@ impl ChaosTest {
             match parse(line) {
                 Some(ProgressLine::Accepted(run)) => {
                     current = number;
-                    if let Some(book) = number.and_then(|number| self.notes.journals.get_mut(number - 1)) {
-                        book.run = run.parse().ok();
+                    if let Some(seen) = number.and_then(|number| self.state.journals.get_mut(number - 1)) {
+                        seen.run = run.parse().ok();
                     }
                 }
                 Some(ProgressLine::Resumed(run)) => current = self.number_of(run),
                 Some(ProgressLine::Step(run, step)) => {
-                    if let Some(number) = run.map_or(current, |end| self.number_of(end)) {
+                    if let Some(number) = run.map_or(current, |suffix| self.number_of(suffix)) {
                         steps.entry(number).or_default().push(step);
                     }
                 }
@@ -155,18 +155,18 @@ impl ChaosTest {
         steps
     }
 
-    /// The number of the run whose id ends with `end`.
-    fn number_of(&self, end: &str) -> Option<usize> {
-        let is = |book: &SeenJournal| book.run.is_some_and(|run| run.to_string().ends_with(end));
-        self.notes.journals.iter().position(is).map(|at| at + 1)
+    /// The number of the run whose id ends with `suffix`.
+    fn number_of(&self, suffix: &str) -> Option<usize> {
+        let matches = |seen: &SeenJournal| seen.run.is_some_and(|run| run.to_string().ends_with(suffix));
+        self.state.journals.iter().position(matches).map(|index| index + 1)
     }
 
     fn print_progress(&self, kills: u32) {
-        let ended = self.notes.journals.iter().filter(|book| book.ended).count();
-        let TestState { kills: killed, counts, .. } = &self.notes;
-        let wrong = counts.lost + counts.changed + counts.gaps;
-        let wrong = if wrong == 0 { String::new() } else { format!(", {wrong} records lost or changed") };
-        self.status.show(&format!("chaos     killed {killed} of {kills}, {ended} runs have ended{wrong}"));
+        let ended = self.state.journals.iter().filter(|seen| seen.ended).count();
+        let TestState { kills: killed, counts, .. } = &self.state;
+        let damage = counts.lost + counts.changed + counts.gaps;
+        let damage = if damage == 0 { String::new() } else { format!(", {damage} records lost or changed") };
+        self.status.show(&format!("chaos     killed {killed} of {kills}, {ended} runs have ended{damage}"));
     }
 }
 

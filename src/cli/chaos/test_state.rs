@@ -37,7 +37,7 @@ impl TestFolder {
         self.0.join("work").join(number.to_string())
     }
 
-    fn notes(&self) -> PathBuf {
+    fn state_file(&self) -> PathBuf {
         self.0.join("notes.json")
     }
 
@@ -80,20 +80,20 @@ pub(super) struct TestState {
 impl TestState {
     /// Reads the state of an earlier test.
     pub(super) fn read(folder: &TestFolder) -> Result<Self, CliError> {
-        let path = folder.notes();
-        let wrong = |error: String| {
+        let path = folder.state_file();
+        let state_error = |error: String| {
             CliError::usage(format!(
                 "--again {}: {error}; give the folder that `hermod chaos --keep` has left",
                 path.display()
             ))
         };
-        let json = fs::read(&path).map_err(|error| wrong(error.to_string()))?;
-        serde_json::from_slice(&json).map_err(|error| wrong(error.to_string()))
+        let json = fs::read(&path).map_err(|error| state_error(error.to_string()))?;
+        serde_json::from_slice(&json).map_err(|error| state_error(error.to_string()))
     }
 
     /// Writes the state into the folder.
     pub(super) fn write(&self, folder: &TestFolder) -> Result<(), CliError> {
-        let path = folder.notes();
+        let path = folder.state_file();
         let json = serde_json::to_vec(self).map_err(|error| unusable(&path, &error))?;
         fs::write(&path, json).map_err(|error| unusable(&path, &error))
     }
@@ -102,8 +102,8 @@ impl TestState {
     pub(super) async fn check_runs(&mut self, folder: &TestFolder) -> Result<Findings, CliError> {
         let (plan, mut counts) = (Workload::new(self.commands), self.counts);
         let journals = read_journals(&folder.state(), &folder.copy(), 1..=self.journals.len()).await?;
-        for (book, (number, records)) in self.journals.iter_mut().zip(&journals) {
-            counts += book.check(records, &[]);
+        for (seen, (number, records)) in self.journals.iter_mut().zip(&journals) {
+            counts += seen.check(records, &[]);
             counts += check_run(&plan, records, &folder.lines(*number)?);
         }
         Ok(counts)

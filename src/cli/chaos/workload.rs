@@ -13,10 +13,10 @@ pub(super) struct Workload(Vec<Vec<String>>);
 impl Workload {
     /// A workload of this many commands: most answers call one, every fourth calls three at once.
     pub(super) fn new(commands: u32) -> Self {
-        let mut left = commands;
+        let mut remaining = commands;
         let answer = |step: u32| {
-            let calls = if step.is_multiple_of(4) { left.min(3) } else { left.min(1) };
-            left -= calls;
+            let calls = if step.is_multiple_of(4) { remaining.min(3) } else { remaining.min(1) };
+            remaining -= calls;
             (calls > 0).then(|| (1..=calls).map(|n| format!("{step}.{n}")).collect())
         };
         Self((1..).map_while(answer).collect())

@@ -22,19 +22,19 @@ use crate::{
 /// Lists the providers.
 pub(super) async fn execute(json: bool, variables: &Variables) -> Result<(), CliError> {
     let config = Config::read(variables)?;
-    let found = discover(&config, variables, OllamaProbe::of(&config)).await;
+    let providers = discover(&config, variables, OllamaProbe::of(&config)).await;
     if json {
-        let views: Vec<_> = found.iter().map(|found| view(found, &config, variables)).collect();
+        let views: Vec<_> = providers.iter().map(|provider| view(provider, &config, variables)).collect();
         return print_json(&views);
     }
-    let rows: Vec<_> = found
+    let rows: Vec<_> = providers
         .iter()
-        .map(|found| {
-            let model = table::or_dash(found.model.as_deref().ok());
-            let (name, url) = (found.name.to_string(), redacted_url(&found.base_url));
-            let (window, price) = format_profile(&profile(found, &config));
-            let (credentials, from) = (credentials(found, variables), found.source.name().into());
-            [name, url, found.wire.into(), credentials, model, window, price, from]
+        .map(|provider| {
+            let model = table::or_dash(provider.model.as_deref().ok());
+            let (name, url) = (provider.name.to_string(), redacted_url(&provider.base_url));
+            let (window, price) = format_profile(&profile(provider, &config));
+            let (credentials, from) = (credentials(provider, variables), provider.source.name().into());
+            [name, url, provider.wire.into(), credentials, model, window, price, from]
         })
         .collect();
     let head = ["PROVIDER", "BASE URL", "WIRE", "CREDENTIAL", "MODEL", "WINDOW", "PRICE", "FROM"];
@@ -42,10 +42,10 @@ pub(super) async fn execute(json: bool, variables: &Variables) -> Result<(), Cli
 }
 
 /// The references of the credentials, with the problem of each that is missing.
-pub(crate) fn credentials(found: &DiscoveredProvider, variables: &Variables) -> String {
+pub(crate) fn credentials(provider: &DiscoveredProvider, variables: &Variables) -> String {
     let sources =
-        found.account.credential_report(variables).into_iter().map(|(shown, missing)| match missing {
-            None => shown,
+        provider.account.credential_report(variables).into_iter().map(|(text, missing)| match missing {
+            None => text,
             Some(missing) => format!("missing: {missing}"),
         });
     let sources: Vec<_> = sources.collect();
@@ -53,41 +53,41 @@ pub(crate) fn credentials(found: &DiscoveredProvider, variables: &Variables) -> 
 }
 
 /// The profile of the provider's default model.
-fn profile(found: &DiscoveredProvider, config: &Config) -> ModelProfile {
-    let model = found
+fn profile(provider: &DiscoveredProvider, config: &Config) -> ModelProfile {
+    let model = provider
         .model
         .as_ref()
         .ok()
-        .and_then(|model| ModelRef::new(Arc::clone(&found.name), Arc::clone(model)).ok());
+        .and_then(|model| ModelRef::new(Arc::clone(&provider.name), Arc::clone(model)).ok());
     model.map(|model| model_catalogue::profile(config, &model)).unwrap_or_default()
 }
 
 /// The window, and the prices of input and output per million tokens.
-fn format_profile(traits: &ModelProfile) -> (String, String) {
+fn format_profile(profile: &ModelProfile) -> (String, String) {
     // Nano-dollars per token are thousandths of a dollar per million.
     let dollars = |price: u64| format::dollars(price.saturating_mul(1_000_000));
-    let price = traits.price.map(|price| format!("{} / {}", dollars(price.input), dollars(price.output)));
-    (table::or_dash(traits.window), table::or_dash(price))
+    let price = profile.price.map(|price| format!("{} / {}", dollars(price.input), dollars(price.output)));
+    (table::or_dash(profile.window), table::or_dash(price))
 }
 
-fn view(found: &DiscoveredProvider, config: &Config, variables: &Variables) -> ConfiguredProviderView {
-    let profile = profile(found, config);
+fn view(provider: &DiscoveredProvider, config: &Config, variables: &Variables) -> ConfiguredProviderView {
+    let profile = profile(provider, config);
     let credential = |(from, missing): (String, Option<MissingSecret>)| CredentialView {
         from,
         error: missing.map(|missing| missing.reason),
     };
     ConfiguredProviderView {
-        name: found.name.to_string(),
-        base_url: redacted_url(&found.base_url),
-        wire: found.wire,
-        credentials: found.account.credential_report(variables).into_iter().map(credential).collect(),
-        pool: found.account.pool,
-        requests_per_minute: found.account.limits.requests,
-        tokens_per_minute: found.account.limits.tokens,
-        model: found.model.as_deref().ok().map(str::to_owned),
+        name: provider.name.to_string(),
+        base_url: redacted_url(&provider.base_url),
+        wire: provider.wire,
+        credentials: provider.account.credential_report(variables).into_iter().map(credential).collect(),
+        pool: provider.account.pool,
+        requests_per_minute: provider.account.limits.requests,
+        tokens_per_minute: provider.account.limits.tokens,
+        model: provider.model.as_deref().ok().map(str::to_owned),
         window: profile.window,
         priced: profile.price.is_some(),
-        calls: found.limits.calls.0,
-        from: found.source.name(),
+        calls: provider.limits.calls.0,
+        from: provider.source.name(),
     }
 }

@@ -19,7 +19,7 @@ pub(super) use list::credentials;
 #[derive(Debug, Args)]
 pub(crate) struct ProvidersArgs {
     #[command(subcommand)]
-    verb: ProvidersCommand,
+    command: ProvidersCommand,
 }
 
 #[derive(Debug, Subcommand)]
@@ -53,7 +53,7 @@ enum ProvidersCommand {
 
 /// Runs the subcommand.
 pub(crate) async fn execute(args: ProvidersArgs, variables: &Variables) -> Result<Exit, CliError> {
-    match args.verb {
+    match args.command {
         ProvidersCommand::List { json } => list::execute(json, variables).await?,
         ProvidersCommand::Test(args) => return test::execute(args, variables).await,
         ProvidersCommand::Status { json } => status::execute(json, &StoreClient::new(variables)?).await?,

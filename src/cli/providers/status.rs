@@ -16,23 +16,23 @@ use crate::{
 const NO_OWNER: &str = "no Hermod is running; breakers live in its process";
 
 /// Shows the state of the providers.
-pub(super) async fn execute(json: bool, inquiry: &StoreClient) -> Result<(), CliError> {
-    let known = match ask(&ControlRequest::ProvidersStatus {}, inquiry).await? {
+pub(super) async fn execute(json: bool, client: &StoreClient) -> Result<(), CliError> {
+    let providers = match ask(&ControlRequest::ProvidersStatus {}, client).await? {
         None => {
             print_note(NO_OWNER);
             Vec::new()
         }
-        Some(ControlResponse::Providers(known)) if json || !known.is_empty() => known,
+        Some(ControlResponse::Providers(providers)) if json || !providers.is_empty() => providers,
         Some(ControlResponse::Providers(_)) => return print("no provider is asked"),
         Some(_) => return Err(unexpected_response().into()),
     };
     if json {
-        return print_json(&known);
+        return print_json(&providers);
     }
-    if known.is_empty() {
+    if providers.is_empty() {
         return Ok(());
     }
-    let rows: Vec<_> = known.iter().flat_map(rows).collect();
+    let rows: Vec<_> = providers.iter().flat_map(rows).collect();
     print(&table::render(
         [
             "PROVIDER",
@@ -50,8 +50,8 @@ pub(super) async fn execute(json: bool, inquiry: &StoreClient) -> Result<(), Cli
 }
 
 /// Resets the failures of a provider.
-pub(super) async fn reset(name: String, inquiry: &StoreClient) -> Result<(), CliError> {
-    match ask(&ControlRequest::ProvidersReset { name }, inquiry).await? {
+pub(super) async fn reset(name: String, client: &StoreClient) -> Result<(), CliError> {
+    match ask(&ControlRequest::ProvidersReset { name }, client).await? {
         None => {
             print_note(NO_OWNER);
             Ok(())
@@ -64,19 +64,19 @@ pub(super) async fn reset(name: String, inquiry: &StoreClient) -> Result<(), Cli
 /// The response of the owner; `None` if there is no owner.
 pub(super) async fn ask(
     request: &ControlRequest,
-    inquiry: &StoreClient,
+    client: &StoreClient,
 ) -> Result<Option<ControlResponse>, CliError> {
-    let Some(mut holder) = inquiry.owner().await? else { return Ok(None) };
-    match holder.request(request, |_| Ok(())).await {
+    let Some(mut owner) = client.owner().await? else { return Ok(None) };
+    match owner.request(request, |_| Ok(())).await {
         Ok(answer) => Ok(Some(answer)),
         Err(AskError::Disconnected) => Ok(None),
-        Err(AskError::Rejected(fault)) => Err(fault.into()),
+        Err(AskError::Rejected(error)) => Err(error.into()),
     }
 }
 
 /// A row for the endpoint, and one for each of its models with each credential used.
 fn rows(provider: &ProviderView) -> Vec<[String; 9]> {
-    let of_model = |model: &ModelBreakerView| {
+    let model_row = |model: &ModelBreakerView| {
         [
             String::new(),
             model.model.clone(),
@@ -89,7 +89,7 @@ fn rows(provider: &ProviderView) -> Vec<[String; 9]> {
             table::or_dash(model.last_failure.as_ref()),
         ]
     };
-    let whole = [
+    let provider_row = [
         provider.name.clone(),
         limits(provider),
         format!("{} in all", provider.credentials),
@@ -100,7 +100,7 @@ fn rows(provider: &ProviderView) -> Vec<[String; 9]> {
         provider.usage_anomalies.to_string(),
         table::or_dash(provider.last_failure.as_ref()),
     ];
-    [whole].into_iter().chain(provider.models.iter().map(of_model)).collect()
+    [provider_row].into_iter().chain(provider.models.iter().map(model_row)).collect()
 }
 
 fn state(state: BreakerView) -> String {

@@ -18,8 +18,8 @@ use crate::{
 const NO_OWNER: &str = "no Hermod is running; statistics of summaries live in its process";
 
 /// Shows the summary calls and the statistics.
-pub(super) async fn execute(json: bool, inquiry: &StoreClient) -> Result<(), CliError> {
-    let status = match ask(&ControlRequest::SummariesStatus {}, inquiry).await? {
+pub(super) async fn execute(json: bool, client: &StoreClient) -> Result<(), CliError> {
+    let status = match ask(&ControlRequest::SummariesStatus {}, client).await? {
         None => {
             print_note(NO_OWNER);
             if !json {

@@ -50,86 +50,88 @@ pub(super) struct TestArgs {
 pub(super) async fn execute(args: TestArgs, variables: &Variables) -> Result<Exit, CliError> {
     let config = Config::read(variables)?;
     let is_local = args.name.as_deref() == Some(OLLAMA);
-    let local = if is_local { OllamaProbe::Requested } else { OllamaProbe::of(&config) };
-    let found = select(discover(&config, variables, local).await, &args).map_err(StartError::NoModel)?;
+    let probe = if is_local { OllamaProbe::Requested } else { OllamaProbe::of(&config) };
+    let providers = select(discover(&config, variables, probe).await, &args).map_err(StartError::NoModel)?;
     let state = host::configured_state_dir(variables)?;
-    let tried = join_all(found.iter().map(|found| probe_provider(found, &config, variables, &state))).await;
-    let tried: Vec<ProviderProbeView> = tried.into_iter().flatten().collect();
+    let probes =
+        join_all(providers.iter().map(|provider| probe_provider(provider, &config, variables, &state))).await;
+    let probes: Vec<ProviderProbeView> = probes.into_iter().flatten().collect();
     if args.json {
-        print_json(&tried)?;
+        print_json(&probes)?;
     } else {
-        let rows: Vec<_> = tried.iter().map(row).collect();
+        let rows: Vec<_> = probes.iter().map(row).collect();
         print(&table::render(["PROVIDER", "MODEL", "CREDENTIAL", "OUTCOME", "TIME", "MESSAGE"], &rows))?;
     }
-    let all = tried.iter().all(ProviderProbeView::is_answered);
-    Ok(if all { Exit::Ok } else { Exit::Provider })
+    let all_answered = probes.iter().all(ProviderProbeView::is_answered);
+    Ok(if all_answered { Exit::Ok } else { Exit::Provider })
 }
 
 /// The selected providers; an error if there is none.
 fn select(
-    mut found: Vec<DiscoveredProvider>,
+    mut providers: Vec<DiscoveredProvider>,
     args: &TestArgs,
 ) -> Result<Vec<DiscoveredProvider>, ModelChoiceError> {
     if let Some(name) = &args.name {
-        let unknown = discovery::unknown_provider(&found, name);
-        found.retain(|found| *found.name == **name);
-        let one = found.first_mut().ok_or(unknown)?;
+        let unknown = discovery::unknown_provider(&providers, name);
+        providers.retain(|provider| *provider.name == **name);
+        let provider = providers.first_mut().ok_or(unknown)?;
         if let Some(model) = &args.model {
-            one.model = Ok((**model).into());
+            provider.model = Ok((**model).into());
         }
     }
-    if found.is_empty() {
-        discovery::choose(&found, RequestedModel::default())?;
+    if providers.is_empty() {
+        discovery::choose(&providers, RequestedModel::default())?;
     }
-    Ok(found)
+    Ok(providers)
 }
 
 /// Calls a provider once with each of its credentials.
 async fn probe_provider(
-    found: &DiscoveredProvider,
+    provider: &DiscoveredProvider,
     config: &Config,
     variables: &Variables,
     state: &Path,
 ) -> Vec<ProviderProbeView> {
-    let name = &*found.name;
+    let name = &*provider.name;
     let not_called =
-        |why: String| vec![ProviderProbeView::not_called(name, found.model.as_deref().ok(), why)];
-    let model = found.model.clone();
-    let named = model
-        .and_then(|model| ModelRef::new(Arc::clone(&found.name), model).map_err(|error| error.to_string()));
-    let model = match named {
+        |reason: String| vec![ProviderProbeView::not_called(name, provider.model.as_deref().ok(), reason)];
+    let model = provider.model.clone();
+    let model_ref = model.and_then(|model| {
+        ModelRef::new(Arc::clone(&provider.name), model).map_err(|error| error.to_string())
+    });
+    let model = match model_ref {
         Ok(model) => model,
         Err(reason) => return not_called(reason),
     };
-    let adapter = match host::endpoint(found, variables, state) {
+    let adapter = match host::endpoint(provider, variables, state) {
         Ok((adapter, _)) => adapter,
         Err(error) => return not_called(error.to_string()),
     };
-    let sources = found.account.credential_report(variables);
+    let sources = provider.account.credential_report(variables);
     let profile = model_catalogue::profile(config, &model);
-    let each = (0..adapter.credentials()).map(async |at| {
+    let probes = (0..adapter.credentials()).map(async |index| {
         let started = Instant::now();
-        let end = probe(&*adapter, model.model(), &profile, CredentialId(at)).await;
+        let end = probe(&*adapter, model.model(), &profile, CredentialId(index)).await;
         let took_ms = Some(millis(started.elapsed()));
-        let from = sources.get(at).map(|(from, _)| from.clone());
+        let from = sources.get(index).map(|(from, _)| from.clone());
         ProviderProbeView {
-            credential: from.is_some().then_some(CredentialId(at)),
+            credential: from.is_some().then_some(CredentialId(index)),
             from,
             took_ms,
             ..ProviderProbeView::called(name, model.model(), end)
         }
     });
-    join_all(each).await
+    join_all(probes).await
 }
 
 /// Makes the call as a run would, which renews a rejected credential.
 async fn probe(
     adapter: &dyn ModelProvider,
     model: &Arc<str>,
-    traits: &ModelProfile,
+    profile: &ModelProfile,
     credential: CredentialId,
 ) -> Result<(), CallFailure> {
-    let encoder = adapter.encoder(model, traits);
+    let encoder = adapter.encoder(model, profile);
     let mut messages = MessageBuffer::default();
     encoder.messages(&[Message::User(PROBE_TEXT.into())], &mut messages);
     let request = ModelRequest {
@@ -139,29 +141,29 @@ async fn probe(
         credential,
         max_tokens: MAX_TOKENS,
         thinking: None,
-        deadlines: traits.deadlines,
+        deadlines: profile.deadlines,
         head: encoder.head("", &[]),
         tool_choice: ToolChoice::Auto,
         messages,
         images: BTreeMap::new(),
     };
     match adapter.call(request.clone(), &DiscardDeltas).await {
-        Err(refused) if refused.class == FailureClass::Auth && adapter.renew(credential).await => {
+        Err(failure) if failure.class == FailureClass::Auth && adapter.renew(credential).await => {
             adapter.call(request, &DiscardDeltas).await.map(drop)
         }
         answer => answer.map(drop),
     }
 }
 
-fn row(tried: &ProviderProbeView) -> [String; 6] {
+fn row(probe: &ProviderProbeView) -> [String; 6] {
     let credential =
-        tried.credential.zip(tried.from.as_ref()).map(|(number, from)| format!("{} {from}", number.0));
+        probe.credential.zip(probe.from.as_ref()).map(|(number, from)| format!("{} {from}", number.0));
     [
-        tried.name.clone(),
-        table::or_dash(tried.model.as_ref()),
+        probe.name.clone(),
+        table::or_dash(probe.model.as_ref()),
         table::or_dash(credential),
-        tried.outcome.to_owned(),
-        table::or_dash(tried.took_ms.map(seconds)),
-        tried.message.clone().unwrap_or_default(),
+        probe.outcome.to_owned(),
+        table::or_dash(probe.took_ms.map(seconds)),
+        probe.message.clone().unwrap_or_default(),
     ]
 }

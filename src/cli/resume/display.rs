@@ -34,8 +34,8 @@ impl ResumeDisplay {
 
     fn print_line(&mut self, run: RunId, tone: Tone, line: &str) {
         let id = run.to_string();
-        let cut = Charset::current().ellipsis();
-        self.display.line(tone, &format!("{cut}{} {line}", &id[id.len() - ID_SUFFIX_CHARS..]));
+        let ellipsis = Charset::current().ellipsis();
+        self.display.line(tone, &format!("{ellipsis}{} {line}", &id[id.len() - ID_SUFFIX_CHARS..]));
     }
 }
 
@@ -68,8 +68,8 @@ impl ResumeObserver for ResumeDisplay {
 }
 
 fn format_end(row: &RunRow) -> String {
-    let how = row.ended.as_ref().map_or_else(|| "without an outcome".to_owned(), ToString::to_string);
+    let outcome = row.ended.as_ref().map_or_else(|| "without an outcome".to_owned(), ToString::to_string);
     let took = row.started_at.zip(row.ended_at);
     let took = took.map_or_else(String::new, |(start, end)| format!(", {}", seconds(end.ms_since(start))));
-    format!("ended     {how}: iterations {}, tokens {}{took}", row.iterations, row.usage.total())
+    format!("ended     {outcome}: iterations {}, tokens {}{took}", row.iterations, row.usage.total())
 }

@@ -64,12 +64,12 @@ pub(crate) async fn execute(args: &ResumeArgs, variables: &Variables) -> Result<
     let config = Config::read(variables)?;
     let state = host::configured_state_dir(variables)?;
     let durability = args.durability.unwrap_or_else(|| config.store.durability.into());
-    let mut holding = OwnedStore::acquire(state, durability.into(), Arc::new(StderrNotes)).await?;
+    let mut store = OwnedStore::acquire(state, durability.into(), Arc::new(StderrNotes)).await?;
     let request = ResumeRequest { id: args.id.as_deref(), wait: args.wait };
     let mut display = ResumeDisplay::new(&args.display, variables);
-    let resumed = resume_runs(request, &config, variables, &mut holding, &mut display).await;
+    let resumed = resume_runs(request, &config, variables, &mut store, &mut display).await;
     let resumed = resumed.map_err(CliError::from);
-    holding.release(has_failed(&resumed)).await;
+    store.release(has_failed(&resumed)).await;
     let ResumeOutcome { runs: rows, signal, texts } = resumed?;
     if args.json {
         let text = |run: &RunView| texts.get(&run.id).map(String::as_str);
@@ -88,13 +88,13 @@ fn has_completed(row: &RunView) -> bool {
 /// run`.
 fn print_runs(rows: &[RunView], texts: &BTreeMap<RunId, String>, is_named: bool) -> Result<(), CliError> {
     if let ([row], true) = (rows, is_named) {
-        print_progress(table_of(rows).trim_end());
+        print_progress(format_table(rows).trim_end());
         let used = BudgetUsage { tokens: row.usage.total(), nano_usd: 0 };
         let line = row.ended.as_ref().and_then(|ended| continuation(row.id, ended, used));
         line.into_iter().for_each(print_progress);
         return print_last_text(texts.get(&row.id).map(String::as_str), has_completed(row));
     }
-    let mut printed = table_of(rows);
+    let mut printed = format_table(rows);
     for row in rows.iter().filter(|row| has_completed(row)) {
         if let Some(answer) = texts.get(&row.id) {
             printed.extend(["\nanswer of ", &row.id.to_string(), ":\n", answer, "\n"]);
@@ -113,7 +113,7 @@ fn exit(rows: &[RunView]) -> Exit {
 }
 
 /// A table of the runs' ends.
-fn table_of(rows: &[RunView]) -> String {
+fn format_table(rows: &[RunView]) -> String {
     let cells = |row: &RunView| {
         [
             row.id.to_string(),

@@ -35,7 +35,7 @@ pub(crate) struct RunArgs {
     #[command(flatten)]
     pub(crate) task: TaskArgs,
     #[command(flatten)]
-    pub(crate) asking: ModelCallArgs,
+    pub(crate) model_call: ModelCallArgs,
     #[command(flatten)]
     pub(crate) display: DisplayArgs,
     /// Print one JSON object at the end, also on failure
@@ -180,7 +180,7 @@ impl RunArgs {
             model: self.model.request(),
             budget: self.task.budget.unwrap_or_default(),
             timeout: self.task.timeout,
-            thinking: self.asking.thinking,
+            thinking: self.model_call.thinking,
             system: self.task.system.as_deref(),
         }
     }
@@ -197,8 +197,8 @@ impl RunArgs {
             ("--system", self.task.system.is_some()),
             ("--budget", self.task.budget.is_some()),
             ("--timeout", self.task.timeout.is_some()),
-            ("--thinking", self.asking.thinking.is_some()),
-            ("--image", !self.asking.image.is_empty()),
+            ("--thinking", self.model_call.thinking.is_some()),
+            ("--image", !self.model_call.image.is_empty()),
         ];
         match given.iter().find(|(_, given)| *given) {
             None => Ok(()),
@@ -231,7 +231,7 @@ impl ConversationArgs {
 
 impl TaskArgs {
     /// The requested workspace, if there is one.
-    pub(crate) fn place(&self) -> Option<WorkspaceChoice<'_>> {
+    pub(crate) fn workspace_choice(&self) -> Option<WorkspaceChoice<'_>> {
         let path = self.workspace.as_deref()?;
         Some(if self.create { WorkspaceChoice::Created(path) } else { WorkspaceChoice::Existing(path) })
     }

@@ -70,9 +70,9 @@ enum RunAction {
 pub(crate) async fn execute(args: RunArgs, variables: &Variables) -> Result<Exit, CliError> {
     let mut ids = None;
     let mut display = ProgressDisplay::new(&args.display, !args.json, variables);
-    let done = run(&args, variables, (&mut ids, &mut display)).await;
+    let outcome = run(&args, variables, (&mut ids, &mut display)).await;
     display.close();
-    let (object, exit) = match done {
+    let (object, exit) = match outcome {
         Ok(FollowOutcome::Ended(result)) => {
             let exit = Exit::from(&result.ended);
             if exit == Exit::Ok {
@@ -169,23 +169,24 @@ type RunDisplay<'a> = (&'a mut Option<RunAndSession>, &'a mut ProgressDisplay);
 async fn run(
     args: &RunArgs,
     variables: &Variables,
-    shown: RunDisplay<'_>,
+    run_display: RunDisplay<'_>,
 ) -> Result<FollowOutcome, CliError> {
     let text = read_task(args.text.as_deref())?;
     if text.is_none() {
         args.check_without_text()?;
     }
-    let images = images::read(&args.asking.image)?;
+    let images = images::read(&args.model_call.image)?;
     let history = history::read(args.task.history.as_deref())?;
     let isolation_key = args.task.task_id.as_deref().map(Into::into);
     let config = Config::read(variables)?;
     let state = host::configured_state_dir(variables)?;
-    let place = args.task.place().map(|place| workspace_arg::resolve(place, &state)).transpose()?;
-    let new = text.map(|text| (RunInput { text, images, history, isolation_key }, place));
+    let workspace =
+        args.task.workspace_choice().map(|choice| workspace_arg::resolve(choice, &state)).transpose()?;
+    let new = text.map(|text| (RunInput { text, images, history, isolation_key }, workspace));
     let durability = args.durability.unwrap_or_else(|| config.store.durability.into());
-    let mut holding = OwnedStore::acquire(state, durability.into(), Arc::new(StderrNotes)).await?;
-    let followed = run_as_owner(args, (&config, variables), &mut holding, new, shown).await;
-    holding.release(has_failed(&followed)).await;
+    let mut store = OwnedStore::acquire(state, durability.into(), Arc::new(StderrNotes)).await?;
+    let followed = run_as_owner(args, (&config, variables), &mut store, new, run_display).await;
+    store.release(has_failed(&followed)).await;
     followed
 }
 
@@ -193,29 +194,28 @@ async fn run(
 async fn run_as_owner(
     args: &RunArgs,
     (config, variables): (&Config, &Variables),
-    holding: &mut OwnedStore,
+    store: &mut OwnedStore,
     new: Option<(RunInput, Option<PathBuf>)>,
     (ids, display): RunDisplay<'_>,
 ) -> Result<FollowOutcome, CliError> {
-    let OwnedStore { journal, state, signals, .. } = &mut *holding;
-    let ready = prepare(args, (config, variables), (journal, state), new, ids);
-    let (daemon, prepared) = match signals.run_until_signal(Box::pin(ready)).await? {
+    let OwnedStore { journal, state, signals, .. } = &mut *store;
+    let preparation = prepare(args, (config, variables), (journal, state), new, ids);
+    let (host, prepared) = match signals.run_until_signal(Box::pin(preparation)).await? {
         ControlFlow::Continue(ready) => ready,
         ControlFlow::Break(signal) => return Ok(FollowOutcome::Interrupted(signal.into())),
     };
-    let followed = run_action(&daemon, holding, prepared, (ids, &mut *display)).await;
+    let followed = run_action(&host, store, prepared, (ids, &mut *display)).await;
     display.close();
     let printed = match &followed {
-        Ok(FollowOutcome::Ended(result)) => print_open_runs(&daemon.runtime, result.session).await,
+        Ok(FollowOutcome::Ended(result)) => print_open_runs(&host.runtime, result.session).await,
         Ok(FollowOutcome::Interrupted(_) | FollowOutcome::Parked(_)) | Err(_) => Ok(()),
     };
-    daemon
-        .suspend(if matches!(followed, Ok(FollowOutcome::Interrupted(_))) {
-            ShutdownUrgency::Urgent
-        } else {
-            ShutdownUrgency::Normal
-        })
-        .await;
+    host.suspend(if matches!(followed, Ok(FollowOutcome::Interrupted(_))) {
+        ShutdownUrgency::Urgent
+    } else {
+        ShutdownUrgency::Normal
+    })
+    .await;
     printed.and(followed)
 }
 
@@ -228,21 +228,21 @@ async fn prepare(
     ids: &mut Option<RunAndSession>,
 ) -> Result<(RuntimeHost, PreparedRun), CliError> {
     let reader = StoreReader::new(Arc::clone(journal));
-    let target = ConversationTarget::find(&reader, args.conversation.choice()).await.map_err(of_resume)?;
+    let target = ConversationTarget::find(&reader, args.conversation.choice()).await.map_err(resume_error)?;
     let first = match (&new, &args.conversation.key) {
-        (Some((task, _)), Some(key)) => known_run(&reader, key, task, &target, state).await?,
+        (Some((task, _)), Some(key)) => find_known_run(&reader, key, task, &target, state).await?,
         (Some(_) | None, _) => None,
     };
     let target = match &first {
         Some(row) => ConversationTarget::of_run(&reader, row.clone()).await?,
         None => target,
     };
-    let meant = match (&first, &new) {
+    let current = match (&first, &new) {
         (Some(row), _) => Some(row).filter(|row| row.state != RunState::Ended),
         (None, None) => target.unfinished().ok().map(|(row, _)| row),
         (None, Some(_)) => None,
     };
-    *ids = meant.map(|row| (row.id, row.session));
+    *ids = current.map(|row| (row.id, row.session));
     let request = args.spec();
     let mut endpoints = host::run_endpoints(request.model, (config, variables), &target, state).await;
     let (action, spec) = match (first, new) {
@@ -250,13 +250,13 @@ async fn prepare(
             let spec = RunSpec::clone(&reader.acceptance(&row).await?.spec);
             (RunAction::Report((row.id, row.session)), spec)
         }
-        (None, Some((task, place))) => {
-            let place = place.map_or_else(|| target.workspace(state).map_err(workspace_arg::usage), Ok)?;
-            let spec = new_spec((config, &request), &target, &endpoints, (&place, state))?;
+        (None, Some((task, folder))) => {
+            let folder = folder.map_or_else(|| target.workspace(state).map_err(workspace_arg::usage), Ok)?;
+            let spec = new_spec((config, &request), &target, &endpoints, (&folder, state))?;
             (RunAction::Submit(task, args.conversation.key.as_deref().map(Into::into)), spec)
         }
         (Some(_), _) | (None, None) => {
-            let (row, spec) = target.unfinished().map_err(of_resume)?;
+            let (row, spec) = target.unfinished().map_err(resume_error)?;
             (RunAction::Resume((row.id, row.session)), spec.clone())
         }
     };
@@ -277,12 +277,12 @@ async fn prepare(
     }
     let prompt = LayeredPrompt::new(config, state);
     let defaults = Defaults { spec: spec.clone(), prompt: Arc::new(prompt) };
-    let daemon = host::start(Arc::clone(journal), endpoints, config, defaults).await?;
-    Ok((daemon, PreparedRun { action, spec, target }))
+    let host = host::start(Arc::clone(journal), endpoints, config, defaults).await?;
+    Ok((host, PreparedRun { action, spec, target }))
 }
 
 /// The first run of an idempotency key, if there is one.
-async fn known_run(
+async fn find_known_run(
     reader: &StoreReader,
     key: &str,
     task: &RunInput,
@@ -298,56 +298,56 @@ async fn known_run(
     Ok(row)
 }
 
-fn of_resume(error: HostError) -> CliError {
+fn resume_error(error: HostError) -> CliError {
     CliError::of_option("--resume: ", error)
 }
 
 /// Executes the action, and serves the commands of other processes meanwhile.
 async fn run_action(
-    daemon: &RuntimeHost,
-    holding: &mut OwnedStore,
+    host: &RuntimeHost,
+    store: &mut OwnedStore,
     prepared: PreparedRun,
-    shown: RunDisplay<'_>,
+    run_display: RunDisplay<'_>,
 ) -> Result<FollowOutcome, CliError> {
-    let (runtime, reader) = (&daemon.runtime, holding.reader());
-    let OwnedStore { commands: orders, signals, crash_history: deaths, notes, .. } = holding;
-    let before = prepared.target.open.iter().map(|(row, _)| row);
-    let looked = async {
-        host::fail_crash_looping(runtime, &**notes, deaths, before.clone()).await?;
-        Ok::<_, CliError>(match deaths.resume_mode() {
+    let (runtime, reader) = (&host.runtime, store.reader());
+    let OwnedStore { commands, signals, crash_history, notes, .. } = store;
+    let open_rows = prepared.target.open.iter().map(|(row, _)| row);
+    let preparation = async {
+        host::fail_crash_looping(runtime, &**notes, crash_history, open_rows.clone()).await?;
+        Ok::<_, CliError>(match crash_history.resume_mode() {
             ResumeMode::AllAtOnce => None,
-            ResumeMode::Probation(died) => {
-                host::first_trial(&reader, before).await.map(|trial| (died, trial))
+            ResumeMode::Probation(deaths) => {
+                host::first_trial(&reader, open_rows).await.map(|trial| (deaths, trial))
             }
         })
     };
-    let suspect = match signals.run_until_signal(looked).await? {
+    let suspect = match signals.run_until_signal(preparation).await? {
         ControlFlow::Continue(suspect) => suspect,
         ControlFlow::Break(signal) => return Ok(FollowOutcome::Interrupted(signal.into())),
     };
     // This command resumes one session only. So a crash counts against its first unfinished run, without trials of
     // other runs.
-    if let Some((died, trial)) = suspect {
+    if let Some((deaths, trial)) = suspect {
         print_note(format!(
-            "probation the process has died {died} times within a minute; run {} is watched",
+            "probation the process has died {deaths} times within a minute; run {} is watched",
             trial.run
         ));
-        let rest = deaths.backoff_before(&trial);
-        if let Some(rest) = rest {
-            deaths.start_backoff();
+        let backoff = crash_history.backoff_before(&trial);
+        if let Some(backoff) = backoff {
+            crash_history.start_backoff();
             print_note(format!(
                 "probation waits whether the process dies without it, for {:.1} s",
-                rest.as_secs_f64()
+                backoff.as_secs_f64()
             ));
             tokio::select! {
                 signal = signals.next() => return Ok(FollowOutcome::Interrupted(signal.into())),
-                () = tokio::time::sleep(rest) => {}
+                () = tokio::time::sleep(backoff) => {}
             }
         }
-        deaths.set_trial(Some(Trial { has_min_uptime: rest.is_some(), ..trial }));
+        crash_history.set_trial(Some(Trial { has_min_uptime: backoff.is_some(), ..trial }));
     }
-    let carried = Box::pin(execute_action(runtime, prepared, &reader, signals, shown));
-    host::serve_commands(runtime, orders, notes, deaths.watch_trial(carried)).await
+    let work = Box::pin(execute_action(runtime, prepared, &reader, signals, run_display));
+    host::serve_commands(runtime, commands, notes, crash_history.watch_trial(work)).await
 }
 
 /// Prints the other open runs of the conversation, which are not resumed by this command.
@@ -375,7 +375,7 @@ async fn execute_action(
         RunAction::Submit(task, idempotency_key) => {
             ignored_settings(&spec, &task).iter().for_each(print_progress);
             let model = spec.chain.first().map_or_else(String::new, ToString::to_string);
-            let place = spec.workspace.clone();
+            let workspace = spec.workspace.clone();
             let request = RunRequest {
                 session: target.choice,
                 images: task.images,
@@ -385,18 +385,18 @@ async fn execute_action(
                 idempotency_key,
                 ..RunRequest::new(task.text)
             };
-            let (mut submitted, mut room) = (pin!(runtime.submit(request)), DiskFullMonitor::new(runtime));
+            let (mut submitted, mut disk) = (pin!(runtime.submit(request)), DiskFullMonitor::new(runtime));
             let accepted = loop {
                 tokio::select! {
                     biased;
                     accepted = &mut submitted => break accepted?,
                     signal = signals.next() => return Ok(FollowOutcome::Interrupted(signal.into())),
-                    line = room.next_change() => print_note(line),
+                    line = disk.next_change() => print_note(line),
                 }
             };
             *ids = Some((accepted.run, accepted.session));
             print_progress(format!("accepted  run {} session {}", accepted.run, accepted.session));
-            print_progress(format!("with      {model} in {place}"));
+            print_progress(format!("with      {model} in {workspace}"));
             let first = runtime.row(accepted.run).await?.first;
             let watch = runtime.watch(accepted.session, first);
             let progress = (ProgressLines::new(accepted.run), display);

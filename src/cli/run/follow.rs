@@ -38,7 +38,7 @@ pub(crate) async fn follow(
     (mut progress, display): (ProgressLines, &mut ProgressDisplay),
     (mut watch, signals, reader): (Watch, &mut Signals, &StoreReader),
 ) -> Result<FollowOutcome, CliError> {
-    let (mut stopping, mut room) = (false, DiskFullMonitor::new(runtime));
+    let (mut stopping, mut disk) = (false, DiskFullMonitor::new(runtime));
     let mut subagents = SubagentMonitor::new(reader.clone(), runtime.health_probe());
     display.show_run(run);
     loop {
@@ -77,7 +77,7 @@ pub(crate) async fn follow(
                     }
                 }
             }
-            line = room.next_change() => display.line(Tone::Action, &line),
+            line = disk.next_change() => display.line(Tone::Action, &line),
             () = subagents.wait_for_poll() => display.show_subagents(subagents.poll().await),
             () = display.frame() => display.draw(),
             reason = runtime.wait_for_end() => return Err(reason.into()),

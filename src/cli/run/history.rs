@@ -15,7 +15,7 @@ const MAX_BYTES: u64 = 64 << 20;
 /// The messages of the file; empty without a file.
 pub(super) fn read(path: Option<&Path>) -> Result<Vec<Message>, CliError> {
     let Some(path) = path else { return Ok(Vec::new()) };
-    let wrong = |why: String| CliError::usage(format!("--history {}: {why}", path.display()));
-    let json = read_regular(path, MAX_BYTES).map_err(|error| wrong(error.to_string()))?;
-    message::history(&json).map_err(wrong)
+    let history_error = |reason: String| CliError::usage(format!("--history {}: {reason}", path.display()));
+    let json = read_regular(path, MAX_BYTES).map_err(|error| history_error(error.to_string()))?;
+    message::history(&json).map_err(history_error)
 }

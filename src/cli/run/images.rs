@@ -16,10 +16,10 @@ pub(super) fn read(files: &[PathBuf]) -> Result<Vec<Bytes>, CliError> {
         let text = format!("--image: {} pictures; at most {MAX_IMAGES} can come with a task", files.len());
         return Err(CliError::usage(text));
     }
-    files.iter().map(|path| read_one(path).map_err(|reason| wrong(path, &reason))).collect()
+    files.iter().map(|path| read_one(path).map_err(|reason| image_error(path, &reason))).collect()
 }
 
-fn wrong(path: &Path, reason: &str) -> CliError {
+fn image_error(path: &Path, reason: &str) -> CliError {
     CliError::usage(format!("--image {}: {reason}", path.display()))
 }
 

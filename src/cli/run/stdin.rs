@@ -77,17 +77,17 @@ fn has_input(stdin: &io::Stdin) -> bool {
 
 /// Reads, and prints a note if it takes long: a pipe may have been left open by mistake.
 fn with_notice<T>(read: impl FnOnce() -> T) -> T {
-    let (done, ends) = mpsc::channel::<()>();
+    let (sender, receiver) = mpsc::channel::<()>();
     thread::spawn(move || {
-        if ends.recv_timeout(NOTICE_DELAY) == Err(RecvTimeoutError::Timeout) {
+        if receiver.recv_timeout(NOTICE_DELAY) == Err(RecvTimeoutError::Timeout) {
             print_note(
                 "stdin     waits for the end of what is piped to standard input; give </dev/null if nothing is",
             );
         }
     });
-    let done_reading = read();
-    drop(done);
-    done_reading
+    let result = read();
+    drop(sender);
+    result
 }
 
 #[cfg(test)]

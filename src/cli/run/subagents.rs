@@ -20,21 +20,21 @@ const POLL_INTERVAL: Duration = Duration::from_millis(500);
 /// Polls the unfinished subagents, and those below them.
 pub(super) struct SubagentMonitor {
     reader: StoreReader,
-    vitals: HealthProbe,
+    health: HealthProbe,
     run_trees: RunTreeCache,
     live: BTreeSet<RunId>,
-    next: Instant,
+    next_poll: Instant,
 }
 
 impl SubagentMonitor {
     /// A monitor without subagents.
-    pub(super) fn new(reader: StoreReader, vitals: HealthProbe) -> Self {
+    pub(super) fn new(reader: StoreReader, health: HealthProbe) -> Self {
         Self {
             reader,
-            vitals,
+            health,
             run_trees: RunTreeCache::default(),
             live: BTreeSet::new(),
-            next: Instant::now(),
+            next_poll: Instant::now(),
         }
     }
 
@@ -53,13 +53,13 @@ impl SubagentMonitor {
         if self.live.is_empty() {
             return future::pending().await;
         }
-        sleep_until(self.next).await;
+        sleep_until(self.next_poll).await;
     }
 
     /// Lines for the current subagents; a single line with the reason if they cannot be read.
     pub(super) async fn poll(&mut self) -> Vec<String> {
-        self.next = Instant::now() + POLL_INTERVAL;
-        self.lines().await.unwrap_or_else(|fault| vec![format!("subagents cannot be shown: {fault}")])
+        self.next_poll = Instant::now() + POLL_INTERVAL;
+        self.lines().await.unwrap_or_else(|error| vec![format!("subagents cannot be shown: {error}")])
     }
 
     async fn lines(&mut self) -> Result<Vec<String>, RequestError> {
@@ -67,9 +67,9 @@ impl SubagentMonitor {
         for run in &self.live {
             rows.extend(self.reader.read(|rows| rows.run(*run)).await?);
         }
-        let nodes = self.run_trees.build(&self.reader, Some(&self.vitals), rows).await?;
+        let nodes = self.run_trees.build(&self.reader, Some(&self.health), rows).await?;
         let mut lines = Vec::new();
-        tree::below(&nodes, clock::now(), "", &mut lines);
+        tree::push_children(&nodes, clock::now(), "", &mut lines);
         Ok(lines)
     }
 }

@@ -28,16 +28,16 @@ pub(crate) fn execute(args: &CheckArgs, variables: &Variables) -> Result<Exit, C
     let state = host::configured_state_dir(variables)?;
     // `at` in place of `open`: opening deletes unfinished files, and a check changes nothing.
     let artifacts = FileArtifacts::at(&state);
-    let checked =
+    let report =
         check(&state, &|session, artifact| artifacts.check(session, artifact)).map_err(StartError::from)?;
-    let checked = StoreCheckView::from(checked);
-    print_as(args.json, &checked, text)?;
-    Ok(if checked.damages.is_empty() { Exit::Ok } else { Exit::Store })
+    let report = StoreCheckView::from(report);
+    print_as(args.json, &report, format_report)?;
+    Ok(if report.damages.is_empty() { Exit::Ok } else { Exit::Store })
 }
 
 /// The counts of checked items, by name.
-fn counts(checked: &StoreCheckView) -> [(&'static str, u64); 11] {
-    let counts = &checked.checked;
+fn counts(report: &StoreCheckView) -> [(&'static str, u64); 11] {
+    let counts = &report.checked;
     [
         ("bytes", counts.bytes),
         ("sessions", counts.sessions),
@@ -53,17 +53,17 @@ fn counts(checked: &StoreCheckView) -> [(&'static str, u64); 11] {
     ]
 }
 
-fn text(checked: &StoreCheckView) -> String {
-    let rows = counts(checked).map(|(name, count)| [name.replace('_', " "), count.to_string()]);
+fn format_report(report: &StoreCheckView) -> String {
+    let rows = counts(report).map(|(name, count)| [name.replace('_', " "), count.to_string()]);
     let mut text = table::render(["CHECKED", "COUNT"], &rows);
     text.push('\n');
-    text.extend(checked.damages.iter().map(|damage| format!("damaged: {damage}\n")));
-    text + &match (checked.damages.len() as u64, checked.more) {
+    text.extend(report.damages.iter().map(|damage| format!("damaged: {damage}\n")));
+    text + &match (report.damages.len() as u64, report.more) {
         (0, _) => "nothing is damaged".to_owned(),
-        (named, more) => {
-            let all = named + more;
+        (listed, more) => {
+            let all = listed + more;
             format!(
-                "{named} of {all} places that are damaged are named; `hermod store repair --all` sets damaged sessions aside, \
+                "{listed} of {all} places that are damaged are named; `hermod store repair --all` sets damaged sessions aside, \
                  or restore the folder from a backup"
             )
         }

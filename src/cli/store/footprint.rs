@@ -29,7 +29,7 @@ pub(crate) async fn execute(args: &FootprintArgs, variables: &Variables) -> Resu
     else {
         return Err(unexpected_response().into());
     };
-    let total: u64 = footprint.classes.iter().map(|room| room.bytes).sum();
+    let total: u64 = footprint.classes.iter().map(|usage| usage.bytes).sum();
     if args.json {
         let Footprint { state, classes, store } = footprint;
         return print_json(&json!({ "state": state, "bytes": total, "classes": classes, "store": store }));
@@ -38,10 +38,11 @@ pub(crate) async fn execute(args: &FootprintArgs, variables: &Variables) -> Resu
 }
 
 fn format_footprint(footprint: &Footprint, total: u64) -> String {
-    let cells = |room: &ClassUsage| [room.class.clone(), bytes(room.bytes), room.files.to_string()];
+    let cells =
+        |usage: &ClassUsage| [usage.class.clone(), format_bytes(usage.bytes), usage.files.to_string()];
     let mut rows: Vec<_> = footprint.classes.iter().map(cells).collect();
-    let files: u64 = footprint.classes.iter().map(|room| room.files).sum();
-    rows.push(["all".to_owned(), bytes(total), files.to_string()]);
+    let files: u64 = footprint.classes.iter().map(|usage| usage.files).sum();
+    rows.push(["all".to_owned(), format_bytes(total), files.to_string()]);
     let store = &footprint.store;
     format!(
         "{}\n{}\n{} sessions, {} runs, {} of them unfinished\nthe store's file: {} records, {} other rows, about {} free\n",
@@ -50,14 +51,14 @@ fn format_footprint(footprint: &Footprint, total: u64) -> String {
         store.sessions,
         store.runs,
         store.unfinished,
-        bytes(store.records),
-        bytes(store.index),
-        bytes(store.free),
+        format_bytes(store.records),
+        format_bytes(store.index),
+        format_bytes(store.free),
     )
 }
 
 /// A number of bytes as text for people, such as `1.5 MiB`.
-pub(crate) fn bytes(bytes: u64) -> String {
+pub(crate) fn format_bytes(bytes: u64) -> String {
     const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
     if bytes < 1024 {
         return format!("{bytes} B");
@@ -71,11 +72,11 @@ pub(crate) fn bytes(bytes: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::bytes;
+    use super::format_bytes;
 
     #[test]
     fn bytes_have_a_unit() {
-        let check = |n, expect: &str| assert_eq!(bytes(n), expect);
+        let check = |n, expect: &str| assert_eq!(format_bytes(n), expect);
         check(0, "0 B");
         check(1023, "1023 B");
         check(1024, "1.0 KiB");

@@ -9,13 +9,13 @@ use clap::{Args, Subcommand};
 use super::exit::{CliError, Exit};
 use crate::discovery::Variables;
 
-pub(crate) use footprint::bytes;
+pub(crate) use footprint::format_bytes;
 
 /// The store as a whole
 #[derive(Debug, Args)]
 pub(crate) struct StoreArgs {
     #[command(subcommand)]
-    verb: StoreCommand,
+    command: StoreCommand,
 }
 
 #[derive(Debug, Subcommand)]
@@ -27,7 +27,7 @@ enum StoreCommand {
 
 /// Runs the subcommand.
 pub(crate) async fn execute(args: StoreArgs, variables: &Variables) -> Result<Exit, CliError> {
-    match args.verb {
+    match args.command {
         StoreCommand::Check(args) => check::execute(&args, variables),
         StoreCommand::Repair(args) => repair::execute(&args, variables).await,
         StoreCommand::Footprint(args) => footprint::execute(&args, variables).await.map(|()| Exit::Ok),

@@ -53,14 +53,14 @@ pub(crate) struct RepairArgs {
 pub(crate) async fn execute(args: &RepairArgs, variables: &Variables) -> Result<Exit, CliError> {
     let state = host::configured_state_dir(variables)?;
     let target = match &args.session {
-        Some(name) => RepairTarget::Session(session(name, &state).await?),
+        Some(name) => RepairTarget::Session(find_session(name, &state).await?),
         None if args.all => RepairTarget::All,
         None => {
             let text = "name a damaged session, or give --all for every one; `hermod store check` names them";
             return Err(CliError::usage(text));
         }
     };
-    let before = checked(&state).await?;
+    let before = check_store(&state).await?;
     if let RepairTarget::Session(session) = target
         && before.more_damages == 0
         && before.damages.iter().all(|damage| damage.session != Some(session))
@@ -70,7 +70,7 @@ pub(crate) async fn execute(args: &RepairArgs, variables: &Variables) -> Result<
         )));
     }
     let stamp = rfc3339(clock::now()).replace(':', "");
-    let (mut done, mut checked_last) = (RepairReport::default(), before);
+    let (mut repaired, mut checked_last) = (RepairReport::default(), before);
     for round in 1..=MAX_ROUNDS {
         let stamp = if round == 1 { stamp.clone() } else { format!("{stamp}-{round}") };
         let repair = Repair { dir: &state, target, damages: &checked_last.damages, stamp: &stamp };
@@ -82,36 +82,36 @@ pub(crate) async fn execute(args: &RepairArgs, variables: &Variables) -> Result<
             break;
         }
         end_runs(&planned, &state).await?;
-        merge(&mut done, retry_while_busy(async || repair.run(false)).await?);
-        checked_last = checked(&state).await?;
+        merge(&mut repaired, retry_while_busy(async || repair.run(false)).await?);
+        checked_last = check_store(&state).await?;
         if target != RepairTarget::All {
             break;
         }
     }
-    print_result(args, &StoreRepairView::new(false, done, checked_last))
+    print_result(args, &StoreRepairView::new(false, repaired, checked_last))
 }
 
 /// Adds the results of another round.
-fn merge(done: &mut RepairReport, more: RepairReport) {
-    let RepairReport { sessions, mended, strays } = more;
-    done.sessions.extend(sessions);
-    let new = mended.into_iter().filter(|session| !done.mended.contains(session)).collect::<Vec<_>>();
-    done.mended.extend(new);
-    done.strays = done.strays.take().or(strays);
+fn merge(repaired: &mut RepairReport, round: RepairReport) {
+    let RepairReport { sessions, mended, strays } = round;
+    repaired.sessions.extend(sessions);
+    let new = mended.into_iter().filter(|session| !repaired.mended.contains(session)).collect::<Vec<_>>();
+    repaired.mended.extend(new);
+    repaired.strays = repaired.strays.take().or(strays);
 }
 
 /// The session with this name.
-async fn session(name: &str, state: &Path) -> Result<SessionId, CliError> {
+async fn find_session(name: &str, state: &Path) -> Result<SessionId, CliError> {
     // A damaged session may not be found by name, but its id is always accepted.
     let reader = StoreReader::new(open_as_owner(state, Durability::Strict).await?);
     match (reader.session(name).await, name.parse()) {
         (Ok(row), _) => Ok(row.id),
         (Err(_), Ok(session)) => Ok(session),
-        (Err(fault), Err(_)) => Err(fault.into()),
+        (Err(error), Err(_)) => Err(error.into()),
     }
 }
 
-async fn checked(state: &Path) -> Result<CheckReport, CliError> {
+async fn check_store(state: &Path) -> Result<CheckReport, CliError> {
     let artifacts = FileArtifacts::at(state);
     retry_while_busy(async || check(state, &|session, artifact| artifacts.check(session, artifact))).await
 }
@@ -122,7 +122,7 @@ async fn retry_while_busy<T>(work: impl AsyncFn() -> Result<T, OpenError>) -> Re
     loop {
         match work().await {
             Err(OpenError::Busy { .. }) if tries.next().is_some() => sleep(RETRY_DELAY).await,
-            done => return Ok(done.map_err(StartError::from)?),
+            result => return Ok(result.map_err(StartError::from)?),
         }
     }
 }
@@ -139,10 +139,10 @@ async fn end_runs(repaired: &RepairReport, state: &Path) -> Result<(), CliError>
     if rows.is_empty() {
         return Ok(());
     }
-    let daemon = host::start_write_only(journal, state).await?;
+    let host = host::start_write_only(journal, state).await?;
     for row in rows {
         let run = row.id;
-        match host::stop(&daemon.runtime, vec![row]).await {
+        match host::stop(&host.runtime, vec![row]).await {
             Ok(rows) => {
                 for ended in rows.iter().filter_map(|row| row.ended.as_ref()) {
                     print_note(format!("ended     run {run}: {ended}"));
@@ -151,28 +151,28 @@ async fn end_runs(repaired: &RepairReport, state: &Path) -> Result<(), CliError>
             Err(error) => print_note(format!("warning   run {run} goes without an end: {error}")),
         }
     }
-    daemon.suspend(ShutdownUrgency::Normal).await;
+    host.suspend(ShutdownUrgency::Normal).await;
     Ok(())
 }
 
 fn print_result(args: &RepairArgs, repaired: &StoreRepairView) -> Result<Exit, CliError> {
-    print_as(args.json, repaired, text)?;
+    print_as(args.json, repaired, format_report)?;
     Ok(if repaired.dry_run || repaired.damages.is_empty() { Exit::Ok } else { Exit::Store })
 }
 
-fn text(repaired: &StoreRepairView) -> String {
-    let (gone, mended) =
+fn format_report(repaired: &StoreRepairView) -> String {
+    let (sets_aside, mended) =
         if repaired.dry_run { ("would set aside", "would mend") } else { ("set aside", "mended") };
     let set_aside = repaired.set_aside.iter().map(|SetAsideView { rows, session }| {
-        format!("{gone} session {session}: {} rows, in {}\n", rows.rows, rows.file)
+        format!("{sets_aside} session {session}: {} rows, in {}\n", rows.rows, rows.file)
     });
-    let stay = repaired.mended.iter();
-    let stay = stay.map(|session| format!("{mended} session {session}: it can be read, and stays\n"));
+    let readable = repaired.mended.iter();
+    let readable = readable.map(|session| format!("{mended} session {session}: it can be read, and stays\n"));
     let strays = repaired
         .strays
         .iter()
-        .map(|rows| format!("{gone} {} rows that belong to no session, in {}\n", rows.rows, rows.file));
-    let mut text: String = set_aside.chain(stay).chain(strays).collect();
+        .map(|rows| format!("{sets_aside} {} rows that belong to no session, in {}\n", rows.rows, rows.file));
+    let mut text: String = set_aside.chain(readable).chain(strays).collect();
     if repaired.dry_run {
         return text + "nothing was changed: this is a dry run";
     }

@@ -3,7 +3,7 @@
 
 use hermod_actors::model::{RunId, Timestamp};
 
-use super::spend::spend;
+use super::spend::format_spend;
 use crate::{
     cli::{format::truncated_line, runs, terminal::Charset, waits},
     view::NodeView,
@@ -19,33 +19,33 @@ pub(super) fn lines(nodes: &[NodeView], now: Timestamp) -> Vec<String> {
     if nodes.is_empty() {
         return vec!["no run is unfinished".into()];
     }
-    let mut drawn = Vec::new();
+    let mut lines = Vec::new();
     for root in nodes {
         if let Some(parent) = &root.parent {
             let call = parent.call;
             let (n, call) = (parent.n + 1, format!("{}.{}", call.iteration, call.n));
-            drawn.push(format!("task {n} of call {call} of run {}", parent.call.run));
+            lines.push(format!("task {n} of call {call} of run {}", parent.call.run));
         }
-        drawn.push(format!("{}  {}", root.run.id, format_node(root, now)));
-        below(&root.children, now, "", &mut drawn);
+        lines.push(format!("{}  {}", root.run.id, format_node(root, now)));
+        push_children(&root.children, now, "", &mut lines);
     }
-    drawn
+    lines
 }
 
 /// Appends lines for the subagents of one run and those below them, indented by `indent`.
-pub(crate) fn below(nodes: &[NodeView], now: Timestamp, indent: &str, drawn: &mut Vec<String>) {
+pub(crate) fn push_children(nodes: &[NodeView], now: Timestamp, indent: &str, lines: &mut Vec<String>) {
     for (n, node) in (1..).zip(nodes) {
         let (branch, next) = Charset::current().branch(n == nodes.len());
-        drawn.push(format!("{indent}{branch}{}  {}", id_suffix(node.run.id), format_node(node, now)));
-        below(&node.children, now, &format!("{indent}{next}"), drawn);
+        lines.push(format!("{indent}{branch}{}  {}", id_suffix(node.run.id), format_node(node, now)));
+        push_children(&node.children, now, &format!("{indent}{next}"), lines);
     }
 }
 
 /// `STATE, WAIT  SPEND  TASK`.
 fn format_node(node: &NodeView, now: Timestamp) -> String {
-    let (state, waits) = (runs::state(&node.run), waits::short(&node.waits, now));
+    let (state, waits) = (runs::state(&node.run), waits::format_short(&node.waits, now));
     let waits = waits.map_or_else(String::new, |waits| format!(", {waits}"));
-    let spent = spend(node);
+    let spent = format_spend(node);
     format!("{state}{waits}  {spent}  \"{}\"", truncated_line(&node.input, MAX_INPUT_CHARS))
 }
 

@@ -35,14 +35,14 @@ pub(crate) struct TreeArgs {
 /// Prints the tree once, or follows it until its end.
 pub(crate) async fn execute(
     args: TreeArgs,
-    inquiry: &StoreClient,
+    client: &StoreClient,
     variables: &Variables,
 ) -> Result<Exit, CliError> {
     if args.follow {
-        return follow::follow(args, inquiry, variables).await;
+        return follow::follow(args, client, variables).await;
     }
     let ControlResponse::Tree(nodes) =
-        inquiry.request(&ControlRequest::Tree { run: args.run.map(String::from) }).await?
+        client.request(&ControlRequest::Tree { run: args.run.map(String::from) }).await?
     else {
         return Err(unexpected_response().into());
     };

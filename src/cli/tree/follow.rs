@@ -25,17 +25,17 @@ const POLL_INTERVAL: Duration = Duration::from_millis(200);
 /// Shows a tree until it has ended, standard output is closed, or a signal comes; the runs continue.
 pub(super) async fn follow(
     args: TreeArgs,
-    inquiry: &StoreClient,
+    client: &StoreClient,
     variables: &Variables,
 ) -> Result<Exit, CliError> {
     let mut signals = Signals::listen()?;
     let tree_output =
         if args.json { TreeOutput::Json(String::new()) } else { TreeOutput::Lines(LiveScreen::default()) };
-    let mut watch = TreeFollower { run: args.run.map(String::from), output: tree_output, variables };
+    let mut follower = TreeFollower { run: args.run.map(String::from), output: tree_output, variables };
     tokio::select! {
         biased;
         signal = signals.next() => Ok(signal.into()),
-        watched = watch.watch(inquiry) => watched.map(|()| Exit::Ok),
+        result = follower.watch(client) => result.map(|()| Exit::Ok),
     }
 }
 
@@ -53,9 +53,9 @@ enum TreeOutput {
 }
 
 impl TreeFollower<'_> {
-    async fn watch(&mut self, inquiry: &StoreClient) -> Result<(), CliError> {
+    async fn watch(&mut self, client: &StoreClient) -> Result<(), CliError> {
         loop {
-            match inquiry.access().await? {
+            match client.access().await? {
                 StoreAccess::Owner(mut client) => loop {
                     match client.request(&self.request(), |_| Ok(())).await {
                         Ok(ControlResponse::Tree(nodes)) => {
@@ -65,13 +65,13 @@ impl TreeFollower<'_> {
                         }
                         Ok(_) => return Err(unexpected_response().into()),
                         Err(AskError::Disconnected) => break,
-                        Err(AskError::Rejected(fault)) => return Err(fault.into()),
+                        Err(AskError::Rejected(error)) => return Err(error.into()),
                     }
                     sleep(POLL_INTERVAL).await;
                 },
                 StoreAccess::Store(journal) => {
                     let ControlResponse::Tree(nodes) =
-                        inquiry.request_from_store(journal, self.request()).await?
+                        client.request_from_store(journal, self.request()).await?
                     else {
                         return Err(unexpected_response().into());
                     };
@@ -97,10 +97,10 @@ impl TreeFollower<'_> {
         if let (Some(run), [root]) = (&mut self.run, nodes) {
             *run = root.run.id.to_string();
         }
-        let audience = match &mut self.output {
-            TreeOutput::Lines(board) => {
+        let stdout = match &mut self.output {
+            TreeOutput::Lines(screen) => {
                 let lines = draw::lines(nodes, clock::now());
-                board.show(lines, draw::lines(nodes, Timestamp::default()), self.variables)?
+                screen.show(lines, draw::lines(nodes, Timestamp::default()), self.variables)?
             }
             TreeOutput::Json(last) => match to_json(&nodes)? {
                 line if line == *last => StdoutState::Open,
@@ -111,7 +111,7 @@ impl TreeFollower<'_> {
             },
         };
         let is_over = nodes.iter().all(|node| node.run.state == RunStateView::Ended);
-        Ok(if is_over || audience == StdoutState::Closed {
+        Ok(if is_over || stdout == StdoutState::Closed {
             ControlFlow::Break(())
         } else {
             ControlFlow::Continue(())

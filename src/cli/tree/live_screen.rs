@@ -13,17 +13,17 @@ use crate::{
 #[derive(Debug, Default)]
 pub(super) struct LiveScreen {
     drawn: Vec<String>,
-    /// The `steady` lines of the last output that was no terminal.
+    /// The `stable` lines of the last output that was no terminal.
     seen: Option<Vec<String>>,
 }
 
 impl LiveScreen {
-    /// Shows the lines. `steady` are the same lines without running times: without a terminal, only a change of these
+    /// Shows the lines. `stable` are the same lines without running times: without a terminal, only a change of these
     /// is printed.
     pub(super) fn show(
         &mut self,
         lines: Vec<String>,
-        steady: Vec<String>,
+        stable: Vec<String>,
         variables: &Variables,
     ) -> Result<StdoutState, CliError> {
         match TerminalSize::of_stdout(variables) {
@@ -32,18 +32,18 @@ impl LiveScreen {
                 if lines == self.drawn {
                     return Ok(StdoutState::Open);
                 }
-                let over = match self.drawn.len() {
+                let erasure = match self.drawn.len() {
                     0 => String::new(),
                     drawn => format!("\x1b[{drawn}A\r\x1b[J"),
                 };
                 self.drawn = lines;
-                print_over(&over, &self.drawn.join("\n"))
+                print_over(&erasure, &self.drawn.join("\n"))
             }
-            None if self.seen.as_ref() == Some(&steady) => Ok(StdoutState::Open),
+            None if self.seen.as_ref() == Some(&stable) => Ok(StdoutState::Open),
             None => {
-                let apart = if self.seen.is_some() { "\n" } else { "" };
-                self.seen = Some(steady);
-                print_over("", &format!("{apart}{}", lines.join("\n")))
+                let separator = if self.seen.is_some() { "\n" } else { "" };
+                self.seen = Some(stable);
+                print_over("", &format!("{separator}{}", lines.join("\n")))
             }
         }
     }
@@ -51,10 +51,10 @@ impl LiveScreen {
 
 /// Fits the lines to a screen; the cursor occupies its last line.
 fn fit_screen(mut lines: Vec<String>, size: TerminalSize) -> Vec<String> {
-    let room = size.rows.saturating_sub(1).max(1);
-    if lines.len() > room {
-        let more = lines.len() - (room - 1);
-        lines.truncate(room - 1);
+    let max_lines = size.rows.saturating_sub(1).max(1);
+    if lines.len() > max_lines {
+        let more = lines.len() - (max_lines - 1);
+        lines.truncate(max_lines - 1);
         lines.push(format!("{} and {more} lines more", Charset::current().ellipsis()));
     }
     // On some terminals a line that fills the last column starts another line.

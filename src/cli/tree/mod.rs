@@ -6,5 +6,5 @@ mod follow;
 mod live_screen;
 mod spend;
 
-pub(crate) use draw::{below, id_suffix};
+pub(crate) use draw::{id_suffix, push_children};
 pub(crate) use execute::{TreeArgs, execute};

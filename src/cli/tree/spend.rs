@@ -6,20 +6,20 @@ use crate::{cli::format::dollars, view::NodeView};
 
 /// `iterations 7+1/50  tokens 12k+3k/50k  usd $0.12/$1.00`: spent, reserved by calls in progress, limit. Dimensions
 /// without spend and limit are omitted, except the iterations.
-pub(super) fn spend(node: &NodeView) -> String {
-    let [own, rest @ ..] = Dimension::ALL.map(|dimension| of(node, dimension));
-    let own = own.unwrap_or_else(|| format!("iterations {}", node.run.iterations));
-    std::iter::once(own).chain(rest.into_iter().flatten()).collect::<Vec<_>>().join("  ")
+pub(super) fn format_spend(node: &NodeView) -> String {
+    let [first, rest @ ..] = Dimension::ALL.map(|dimension| format_dimension(node, dimension));
+    let first = first.unwrap_or_else(|| format!("iterations {}", node.run.iterations));
+    std::iter::once(first).chain(rest.into_iter().flatten()).collect::<Vec<_>>().join("  ")
 }
 
-fn of(node: &NodeView, dimension: Dimension) -> Option<String> {
+fn format_dimension(node: &NodeView, dimension: Dimension) -> Option<String> {
     let show = |amount| match dimension {
         Dimension::Usd => dollars(amount),
         Dimension::Iterations | Dimension::Tokens | Dimension::ToolCalls | Dimension::Children => {
             count(amount)
         }
     };
-    let amount = |of: Option<Amounts>| of.and_then(|amounts| amounts.get(dimension));
+    let amount = |amounts: Option<Amounts>| amounts.and_then(|amounts| amounts.get(dimension));
     let (spent, reserved) = (amount(node.spent).unwrap_or(0), amount(node.reserved).unwrap_or(0));
     let limit = amount(node.limits);
     if limit.is_none() && spent == 0 && reserved == 0 {
@@ -80,7 +80,7 @@ mod tests {
         let check = |limits, spent, reserved, expect: &str| {
             let account = BudgetAccount { parent: None, limits, spent, reserved, owns_iterations: false };
             let NodeView { run, parent, .. } = node(1, "", None, Vec::new());
-            assert_eq!(spend(&NodeView::new(run, parent, Some(&account))), expect);
+            assert_eq!(format_spend(&NodeView::new(run, parent, Some(&account))), expect);
         };
         let none = Amounts::default();
         check(none, none, none, "iterations 2");
@@ -97,6 +97,6 @@ mod tests {
             none,
             "iterations 7  tokens 12k/50k  usd $0.12",
         );
-        assert_eq!(spend(&node(1, "", None, Vec::new())), "iterations 2");
+        assert_eq!(format_spend(&node(1, "", None, Vec::new())), "iterations 2");
     }
 }

@@ -32,7 +32,7 @@ pub(super) struct ImagesByHash(pub(super) BTreeMap<String, Bytes>);
 
 impl ImagesByHash {
     /// Stores an image; `None` if its format is unknown.
-    pub(super) fn keep(&mut self, bytes: Vec<u8>) -> Option<Image> {
+    pub(super) fn insert(&mut self, bytes: Vec<u8>) -> Option<Image> {
         let format = ImageFormat::of_bytes(&bytes)?;
         let handle = Hash::of(&bytes).to_string();
         let artifact = hermod_actors::model::Artifact {
@@ -52,7 +52,7 @@ struct File {
     max_tokens: u64,
     #[serde(default)]
     thinking: Option<Level>,
-    #[serde(default = "sees")]
+    #[serde(default = "default_images")]
     images: bool,
     #[serde(default)]
     system: String,
@@ -61,7 +61,7 @@ struct File {
     messages: Vec<message::Fields>,
 }
 
-const fn sees() -> bool {
+const fn default_images() -> bool {
     true
 }
 
@@ -91,11 +91,11 @@ struct Spec {
     name: String,
     #[serde(default)]
     description: String,
-    #[serde(default = "nothing")]
+    #[serde(default = "default_parameters")]
     parameters: Value,
 }
 
-fn nothing() -> Value {
+fn default_parameters() -> Value {
     serde_json::json!({ "type": "object", "properties": {} })
 }
 
@@ -105,7 +105,7 @@ impl ParsedConversation {
         let mut json = serde_json::Deserializer::from_slice(json);
         let file: File = serde_path_to_error::deserialize(&mut json).map_err(|error| error.to_string())?;
         json.end().map_err(|error| error.to_string())?;
-        Self::of(file).map_err(|FieldError { field, reason: why }| format!("{field}: {why}"))
+        Self::of(file).map_err(|FieldError { field, reason }| format!("{field}: {reason}"))
     }
 
     fn of(file: File) -> Result<Self, FieldError> {
@@ -119,8 +119,8 @@ impl ParsedConversation {
                 return Err(FieldError::at(field, format!("\"{name}\": each tool needs a name of its own")));
             }
         }
-        let mut pictures = ImagesByHash::default();
-        let (system, messages) = message::read(file.system, file.messages, &mut pictures)?;
+        let mut images = ImagesByHash::default();
+        let (system, messages) = message::read(file.system, file.messages, &mut images)?;
         let spec = |Tool { function: Spec { name, description, parameters }, r#type: Function::Function }| {
             ToolSpec { name, description, parameters }
         };
@@ -132,7 +132,7 @@ impl ParsedConversation {
             system,
             tools: file.tools.into_iter().map(spec).collect(),
             messages,
-            images: pictures,
+            images,
         })
     }
 }

@@ -14,9 +14,8 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use serde_json::{Map, Value, json};
 
 use super::{
-    FormatArgs, read,
-    response_shape::{BodyKind, ErrorPlace, ResponseShape, contradiction},
-    wrong,
+    FormatArgs, file_error, read,
+    response_shape::{BodyKind, ErrorField, ResponseShape, contradiction},
 };
 use crate::{
     cli::{
@@ -65,13 +64,13 @@ pub(super) fn execute(args: &DecodeArgs) -> Result<(), CliError> {
         model: args.model.as_deref().unwrap_or_default().into(),
     });
     let mut decoded = if (200..300).contains(&args.status) {
-        let signs = ResponseShape::of(&body);
-        contradiction(&headers, signs.kind)
+        let shape = ResponseShape::of(&body);
+        contradiction(&headers, shape.kind)
             .into_iter()
-            .for_each(|told| print_note(format!("hermod: {told}")));
-        of_answer(&*wire, origin, &body, &signs)
+            .for_each(|contradiction| print_note(format!("hermod: {contradiction}")));
+        decode_answer(&*wire, origin, &body, &shape)
     } else {
-        of_failure("http_error", &failure_of(args.status, &headers, &body))
+        failure_json("http_error", &failure_of(args.status, &headers, &body))
     };
     if args.model.is_none() {
         decoded.shift_remove("opaque");
@@ -80,60 +79,62 @@ pub(super) fn execute(args: &DecodeArgs) -> Result<(), CliError> {
 }
 
 fn headers(path: &Path) -> Result<HeaderMap, CliError> {
-    let json: Map<String, Value> = serde_json::from_slice(&read(path)?)
-        .map_err(|error| wrong(path, format!("{error}; give an object like {{\"retry-after\": \"3\"}}")))?;
+    let json: Map<String, Value> = serde_json::from_slice(&read(path)?).map_err(|error| {
+        file_error(path, format!("{error}; give an object like {{\"retry-after\": \"3\"}}"))
+    })?;
     let header = |(name, value): (String, Value)| {
         let text = value.as_str().map(|text| HeaderValue::from_bytes(text.as_bytes()));
         match (HeaderName::from_bytes(name.as_bytes()), text) {
             (Ok(name), Some(Ok(value))) => Ok((name, value)),
-            _ => {
-                Err(wrong(path, format!("\"{name}\": {value} is no header; give a text without line breaks")))
-            }
+            _ => Err(file_error(
+                path,
+                format!("\"{name}\": {value} is no header; give a text without line breaks"),
+            )),
         }
     };
     json.into_iter().map(header).collect()
 }
 
 /// The output for a response with a success status.
-fn of_answer(
+fn decode_answer(
     wire: &dyn WireFormat,
     origin: Arc<AnswerOrigin>,
     body: &[u8],
-    signs: &ResponseShape,
+    shape: &ResponseShape,
 ) -> Map<String, Value> {
-    let shown = DeltaBuffer::default();
+    let deltas = DeltaBuffer::default();
     let mut decoder = wire.decoder(origin);
-    let result = match decoder.push(body, &shown) {
-        Ok(_) => decoder.finish(&shown).map_err(|failure| (failure, DecodeStage::End)),
+    let result = match decoder.push(body, &deltas) {
+        Ok(_) => decoder.finish(&deltas).map_err(|failure| (failure, DecodeStage::End)),
         Err(failure) => Err((failure, DecodeStage::Event)),
     };
-    let shown = shown.0.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let deltas = deltas.0.into_inner().unwrap_or_else(PoisonError::into_inner);
     let mut decoded = match &result {
-        Ok(answer) => of_message(wire, answer),
-        Err((failure, at)) => {
-            let mut decoded = of_failure(outcome(&failure.class, *at, signs), failure);
+        Ok(answer) => message_json(wire, answer),
+        Err((failure, stage)) => {
+            let mut decoded = failure_json(outcome(&failure.class, *stage, shape), failure);
             // The text and reasoning that a user would have seen before the failure.
-            decoded["text"] = shown.text.into();
-            decoded["reasoning"] = shown.reasoning.into();
+            decoded["text"] = deltas.text.into();
+            decoded["reasoning"] = deltas.reasoning.into();
             decoded
         }
     };
-    decoded["stop_reason"] = signs.stop.as_deref().into();
+    decoded["stop_reason"] = shape.stop.as_deref().into();
     decoded
 }
 
-fn of_message(wire: &dyn WireFormat, answer: &ModelAnswer) -> Map<String, Value> {
+fn message_json(wire: &dyn WireFormat, answer: &ModelAnswer) -> Map<String, Value> {
     let mut decoded = shape("message");
     let call = |ToolCall { id, name, arguments }: &ToolCall| json!({ "id": id, "name": name, "arguments": arguments });
     decoded["text"] = answer.message.text.as_str().into();
     decoded["reasoning"] = answer.message.reasoning.as_str().into();
     decoded["tool_calls"] = answer.message.calls.iter().map(call).collect();
-    decoded["usage"] = answer.usage.map(|usage| of_usage(wire, &usage)).into();
+    decoded["usage"] = answer.usage.map(|usage| usage_json(wire, &usage)).into();
     decoded["opaque"] = json!(answer.message.opaque);
     decoded
 }
 
-fn of_usage(wire: &dyn WireFormat, usage: &Usage) -> Value {
+fn usage_json(wire: &dyn WireFormat, usage: &Usage) -> Value {
     let Usage { mut input_tokens, output_tokens, cached_tokens, cache_write_tokens, .. } = *usage;
     if WITHOUT_CACHED.contains(&wire.name()) {
         input_tokens = input_tokens.saturating_sub(cached_tokens.saturating_add(cache_write_tokens));
@@ -146,7 +147,7 @@ fn of_usage(wire: &dyn WireFormat, usage: &Usage) -> Value {
     })
 }
 
-fn of_failure(outcome: &str, failure: &CallFailure) -> Map<String, Value> {
+fn failure_json(outcome: &str, failure: &CallFailure) -> Map<String, Value> {
     // As in records: every class with such a time stores it under these names.
     let class = json!(failure.class);
     let reset_at = class["reset_at"].as_i64().map(Timestamp);
@@ -190,17 +191,17 @@ enum DecodeStage {
 }
 
 /// The `outcome` of a response without an answer.
-fn outcome(class: &FailureClass, at: DecodeStage, signs: &ResponseShape) -> &'static str {
-    match (signs.kind, signs.error) {
+fn outcome(class: &FailureClass, stage: DecodeStage, shape: &ResponseShape) -> &'static str {
+    match (shape.kind, shape.error) {
         (BodyKind::Neither, _) => "empty_stream",
-        (_, Some(ErrorPlace::Failed)) => "failed",
-        (BodyKind::Events, Some(ErrorPlace::Error)) => "stream_error",
-        (BodyKind::Document, Some(ErrorPlace::Error)) => "no_choices",
-        (_, None) if *class != FailureClass::IncompleteStream => match signs.kind {
+        (_, Some(ErrorField::Failed)) => "failed",
+        (BodyKind::Events, Some(ErrorField::Error)) => "stream_error",
+        (BodyKind::Document, Some(ErrorField::Error)) => "no_choices",
+        (_, None) if *class != FailureClass::IncompleteStream => match shape.kind {
             BodyKind::Events => "stream_error",
             BodyKind::Document | BodyKind::Neither => "no_choices",
         },
-        (_, None) => match at {
+        (_, None) => match stage {
             DecodeStage::Event => "sdk_error",
             DecodeStage::End => "truncated_stream",
         },

@@ -8,7 +8,7 @@ use hermod_actors::{
     port::{MessageBuffer, ModelRequest, ToolChoice},
 };
 
-use super::{FormatArgs, conversation::ParsedConversation, read, wrong};
+use super::{FormatArgs, conversation::ParsedConversation, file_error, read};
 use crate::{
     cli::{exit::CliError, output::print_escaped},
     host::Identifier,
@@ -61,7 +61,7 @@ impl From<CacheArg> for provider::CacheTtl {
 pub(super) fn execute(args: &EncodeArgs) -> Result<(), CliError> {
     let wire = args.format.wire(&Dialect { host: args.host.clone(), cache: args.cache.into() })?;
     let mut conversation =
-        ParsedConversation::parse(&read(&args.file)?).map_err(|error| wrong(&args.file, error))?;
+        ParsedConversation::parse(&read(&args.file)?).map_err(|error| file_error(&args.file, error))?;
     if let Some(model) = &args.model {
         conversation.model = (**model).into();
     }
@@ -71,19 +71,11 @@ pub(super) fn execute(args: &EncodeArgs) -> Result<(), CliError> {
 
 /// The body of the request as sent.
 fn body(wire: &dyn WireFormat, conversation: ParsedConversation, provider: &str) -> Vec<u8> {
-    let ParsedConversation {
-        model,
-        max_tokens,
-        thinking,
-        accepts_images: sees,
-        system,
-        tools,
-        messages,
-        images: pictures,
-    } = conversation;
+    let ParsedConversation { model, max_tokens, thinking, accepts_images, system, tools, messages, images } =
+        conversation;
     let origin =
         AnswerOrigin { provider: provider.into(), wire: wire.name().into(), model: Arc::clone(&model) };
-    let encoder = wire.encoder(EncodeTarget { origin: Arc::new(origin), has_vision: sees });
+    let encoder = wire.encoder(EncodeTarget { origin: Arc::new(origin), has_vision: accepts_images });
     let mut segments = MessageBuffer::default();
     encoder.messages(&messages, &mut segments);
     let mut request = ModelRequest {
@@ -97,7 +89,7 @@ fn body(wire: &dyn WireFormat, conversation: ParsedConversation, provider: &str)
         head: encoder.head(&system, &tools),
         tool_choice: ToolChoice::Auto,
         messages: segments,
-        images: pictures.0,
+        images: images.0,
     };
     encode_images(&mut request);
     wire.body(request).concat()

@@ -17,8 +17,8 @@ pub(super) struct FieldError {
 }
 
 impl FieldError {
-    pub(super) fn at(field: impl Into<String>, why: impl Into<String>) -> Self {
-        Self { field: field.into(), reason: why.into() }
+    pub(super) fn at(field: impl Into<String>, reason: impl Into<String>) -> Self {
+        Self { field: field.into(), reason: reason.into() }
     }
 }
 
@@ -93,7 +93,7 @@ struct Function {
 pub(super) fn read(
     mut system: String,
     fields: Vec<Fields>,
-    pictures: &mut ImagesByHash,
+    by_hash: &mut ImagesByHash,
 ) -> Result<(String, Vec<Message>), FieldError> {
     let mut messages = Vec::with_capacity(fields.len());
     let mut open = UnansweredCalls::default();
@@ -103,7 +103,7 @@ pub(super) fn read(
         if fields.role != Role::Tool {
             open.check_answered()?;
         }
-        let (text, images) = read_content(fields.content.take(), &field, pictures)?;
+        let (text, images) = read_content(fields.content.take(), &field, by_hash)?;
         if !images.is_empty() && !matches!(fields.role, Role::User | Role::Tool) {
             return Err(FieldError::at(field("content"), "only users and tools show pictures"));
         }
@@ -113,17 +113,17 @@ pub(super) fn read(
                 continue;
             }
             Role::System => {
-                let why = "a system prompt is the first message or the field `system`; leave it out here";
-                return Err(FieldError::at(field("role"), why));
+                let reason = "a system prompt is the first message or the field `system`; leave it out here";
+                return Err(FieldError::at(field("role"), reason));
             }
             Role::User => {}
             Role::Assistant => open = UnansweredCalls::of(n, &fields.tool_calls)?,
             Role::Tool => {
                 let call = fields.tool_call_id.as_deref().unwrap_or_default();
                 let name = open.answer(call).ok_or_else(|| {
-                    let why =
+                    let reason =
                         "the assistant message before asks for no such call, or it has its result already";
-                    FieldError::at(field("tool_call_id"), format!("\"{call}\": {why}"))
+                    FieldError::at(field("tool_call_id"), format!("\"{call}\": {reason}"))
                 })?;
                 fields.name.get_or_insert(name);
             }
@@ -142,7 +142,7 @@ pub(in crate::cli) fn history(json: &[u8]) -> Result<Vec<Message>, String> {
         serde_path_to_error::deserialize(&mut json).map_err(|error| error.to_string())?;
     json.end().map_err(|error| error.to_string())?;
     let messages = fields.into_iter().enumerate().map(|(n, fields)| history_message(n, fields));
-    messages.collect::<Result<_, _>>().map_err(|FieldError { field, reason: why }| format!("{field}: {why}"))
+    messages.collect::<Result<_, _>>().map_err(|FieldError { field, reason }| format!("{field}: {reason}"))
 }
 
 fn history_message(n: usize, mut fields: Fields) -> Result<Message, FieldError> {
@@ -191,7 +191,7 @@ impl Call {
 fn check_fields(fields: &Fields, field: &impl Fn(&str) -> String) -> Result<(), FieldError> {
     let assistant = fields.role == Role::Assistant;
     let tool = fields.role == Role::Tool;
-    let has = [
+    let rules = [
         ("reasoning", fields.reasoning.is_some(), assistant),
         ("tool_calls", !fields.tool_calls.is_empty(), assistant),
         ("opaque", fields.opaque.is_some(), assistant),
@@ -199,7 +199,7 @@ fn check_fields(fields: &Fields, field: &impl Fn(&str) -> String) -> Result<(), 
         ("name", fields.name.is_some(), tool),
         ("note", fields.note.is_some(), tool || fields.role == Role::User),
     ];
-    match has.into_iter().find(|(_, is_there, may_be)| *is_there && !*may_be) {
+    match rules.into_iter().find(|(_, is_present, is_allowed)| *is_present && !*is_allowed) {
         Some((name, ..)) => Err(FieldError::at(field(name), "a message of this role has none; leave it out")),
         None => Ok(()),
     }
@@ -208,7 +208,7 @@ fn check_fields(fields: &Fields, field: &impl Fn(&str) -> String) -> Result<(), 
 fn read_content(
     content: Option<ContentJson>,
     field: &impl Fn(&str) -> String,
-    pictures: &mut ImagesByHash,
+    by_hash: &mut ImagesByHash,
 ) -> Result<(String, Vec<Image>), FieldError> {
     let parts = match content {
         None => return Ok(Default::default()),
@@ -220,13 +220,13 @@ fn read_content(
         match part {
             Part::Text { text } => texts.push(text),
             Part::ImageUrl { image_url: Url { url } } => {
-                let image = base64_of(&url).and_then(|bytes| pictures.keep(bytes));
+                let image = base64_of(&url).and_then(|bytes| by_hash.insert(bytes));
                 images.push(image.ok_or_else(|| {
-                    let why = "give `data:image/png;base64,…` with a PNG, JPEG, GIF or WebP in it";
-                    let begin: String = url.chars().take(40).collect();
+                    let reason = "give `data:image/png;base64,…` with a PNG, JPEG, GIF or WebP in it";
+                    let start: String = url.chars().take(40).collect();
                     FieldError::at(
                         field(&format!("content[{n}].image_url.url")),
-                        format!("\"{begin}\": {why}"),
+                        format!("\"{start}\": {reason}"),
                     )
                 })?);
             }
@@ -272,8 +272,8 @@ impl UnansweredCalls {
     fn check_answered(&self) -> Result<(), FieldError> {
         match self.calls.iter().enumerate().find(|(_, (_, _, is_answered))| !is_answered) {
             Some((n, (id, ..))) => {
-                let why = "no message of the role `tool` that follows has its result; add one";
-                Err(FieldError::at(self.field(n), format!("\"{id}\": {why}")))
+                let reason = "no message of the role `tool` that follows has its result; add one";
+                Err(FieldError::at(self.field(n), format!("\"{id}\": {reason}")))
             }
             None => Ok(()),
         }

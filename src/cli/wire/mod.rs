@@ -64,11 +64,11 @@ fn read(path: &Path) -> Result<Vec<u8>, CliError> {
     } else {
         read_regular(path, MAX_BYTES)
     };
-    read.map_err(|error| wrong(path, error))
+    read.map_err(|error| file_error(path, error))
 }
 
 /// The error for an unusable file.
-fn wrong(path: &Path, why: impl std::fmt::Display) -> CliError {
+fn file_error(path: &Path, reason: impl std::fmt::Display) -> CliError {
     let name = if path == Path::new("-") { "standard input".into() } else { path.display().to_string() };
-    CliError::usage(format!("{name}: {why}"))
+    CliError::usage(format!("{name}: {reason}"))
 }

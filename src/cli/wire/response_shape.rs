@@ -20,7 +20,7 @@ pub(super) enum BodyKind {
 
 /// Where a vendor reports that there will be no answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum ErrorPlace {
+pub(super) enum ErrorField {
     /// In a field or an event `error`.
     Error,
     /// In a response with the status `failed`.
@@ -31,7 +31,7 @@ pub(super) enum ErrorPlace {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct ResponseShape {
     pub(super) kind: BodyKind,
-    pub(super) error: Option<ErrorPlace>,
+    pub(super) error: Option<ErrorField>,
     /// The vendor's own stop reason.
     pub(super) stop: Option<String>,
 }
@@ -39,25 +39,25 @@ pub(super) struct ResponseShape {
 impl ResponseShape {
     /// The properties of a body under a success status.
     pub(super) fn of(body: &[u8]) -> Self {
-        let begin = body.iter().position(|byte| !b" \t\r\n\xef\xbb\xbf".contains(byte));
-        let body = &body[begin.unwrap_or(body.len())..];
-        let mut signs = Self::default();
+        let start = body.iter().position(|byte| !b" \t\r\n\xef\xbb\xbf".contains(byte));
+        let body = &body[start.unwrap_or(body.len())..];
+        let mut shape = Self::default();
         match body.first() {
             None | Some(b'<') => {}
             Some(b'{' | b'[') => {
-                signs.kind = BodyKind::Document;
-                signs.inspect(body);
+                shape.kind = BodyKind::Document;
+                shape.inspect(body);
             }
             Some(_) => {
                 let mut parser = sse::SseParser::new();
-                let pushed = parser.push(body, |event| signs.event(event.data));
+                let pushed = parser.push(body, |event| shape.event(event.data));
                 // The decoder also stops at an event that is too large, so nothing after it counts.
                 if pushed.is_ok() {
-                    let _half = parser.finish(|event| signs.event(event.data));
+                    let _incomplete = parser.finish(|event| shape.event(event.data));
                 }
             }
         }
-        signs
+        shape
     }
 
     fn event(&mut self, data: &[u8]) {
@@ -74,16 +74,16 @@ impl ResponseShape {
             field("response").or_else(|| Some(&value).filter(|_| is(&value, "object", "response")));
         let status = response.and_then(|response| word(response, "status"));
         if status == Some("failed") {
-            self.error = Some(ErrorPlace::Failed);
+            self.error = Some(ErrorField::Failed);
         } else if is(&value, "type", "error") || field("error").is_some() {
-            self.error = Some(ErrorPlace::Error);
+            self.error = Some(ErrorField::Error);
             return;
         }
         let choices = field("choices").and_then(Value::as_array).into_iter().flatten();
         let first = choices.filter(|choice| choice.get("index").and_then(Value::as_u64).unwrap_or(0) == 0);
-        let places = [Some(&value), field("message"), field("delta")].into_iter().flatten().chain(first);
-        let mut stop =
-            places.filter_map(|place| word(place, "finish_reason").or_else(|| word(place, "stop_reason")));
+        let objects = [Some(&value), field("message"), field("delta")].into_iter().flatten().chain(first);
+        let mut stop = objects
+            .filter_map(|object| word(object, "finish_reason").or_else(|| word(object, "stop_reason")));
         let ended = status.filter(|status| !["queued", "in_progress"].contains(status));
         let detail = response.and_then(|response| word(response.get("incomplete_details")?, "reason"));
         if let Some(stop) = stop.next_back().or(detail).or(ended) {
@@ -93,9 +93,9 @@ impl ResponseShape {
 }
 
 /// A message if the content type contradicts the body; the body is then believed.
-pub(super) fn contradiction(headers: &HeaderMap, shape: BodyKind) -> Option<String> {
+pub(super) fn contradiction(headers: &HeaderMap, kind: BodyKind) -> Option<String> {
     let content_type = headers.get(header::CONTENT_TYPE)?.to_str().ok()?;
-    let (declared, is) = match shape {
+    let (declared, is) = match kind {
         BodyKind::Neither => return None,
         BodyKind::Events => ("event-stream", "an event stream"),
         BodyKind::Document => ("json", "a JSON document"),
@@ -117,7 +117,7 @@ fn word<'a>(value: &'a Value, name: &str) -> Option<&'a str> {
 mod tests {
     use super::*;
 
-    fn check(body: &str, shape: BodyKind, error: Option<ErrorPlace>, stop: Option<&str>) {
+    fn check(body: &str, shape: BodyKind, error: Option<ErrorField>, stop: Option<&str>) {
         let expected = ResponseShape { kind: shape, error, stop: stop.map(str::to_owned) };
         assert_eq!(ResponseShape::of(body.as_bytes()), expected, "{body}");
     }
@@ -165,14 +165,14 @@ mod tests {
     fn only_the_first_error_counts() {
         let error = r#"data: {"type":"error","message":"m"}"#;
         let failed = r#"data: {"type":"response.failed","response":{"status":"failed","error":{}}}"#;
-        check(&format!("{error}\n\n{failed}\n\n"), BodyKind::Events, Some(ErrorPlace::Error), None);
+        check(&format!("{error}\n\n{failed}\n\n"), BodyKind::Events, Some(ErrorField::Error), None);
         check(
             &format!("{failed}\n\n{error}\n\n"),
             BodyKind::Events,
-            Some(ErrorPlace::Failed),
+            Some(ErrorField::Failed),
             Some("failed"),
         );
-        check(r#"{"error":"no"}"#, BodyKind::Document, Some(ErrorPlace::Error), None);
+        check(r#"{"error":"no"}"#, BodyKind::Document, Some(ErrorField::Error), None);
     }
 
     #[test]
