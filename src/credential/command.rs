@@ -42,8 +42,8 @@ impl KeyCommand {
         Reference::Command(self.words.clone())
     }
 
-    fn denied(&self, what: impl fmt::Display) -> KeyError {
-        KeyError::Denied(format!("{}: {what}", self.redacted()))
+    fn denied(&self, problem: impl fmt::Display) -> KeyError {
+        KeyError::Denied(format!("{}: {problem}", self.redacted()))
     }
 
     async fn run(&self) -> Result<FetchedKey, KeyError> {
@@ -57,22 +57,22 @@ impl KeyCommand {
             environment: Environment::Own,
             timeout: self.limit,
         };
-        let ran = process::run(command, None, &CancellationToken::new()).await;
-        let ran = ran.map_err(|error| self.denied(format!("it cannot be started: {error}")))?;
-        self.parse_result(ran)
+        let result = process::run(command, None, &CancellationToken::new()).await;
+        let result = result.map_err(|error| self.denied(format!("it cannot be started: {error}")))?;
+        self.parse_result(result)
     }
 
-    fn parse_result(&self, mut ran: CommandResult) -> Result<FetchedKey, KeyError> {
-        let output = ran.stdout.truncated(MAX_KEY_BYTES);
+    fn parse_result(&self, mut result: CommandResult) -> Result<FetchedKey, KeyError> {
+        let output = result.stdout.truncated(MAX_KEY_BYTES);
         if output.left_out > 0 {
             return Err(self.denied("its output is too long for a key; it must print the key alone"));
         }
         let key = std::str::from_utf8(output.head).map(str::trim);
         let key = key.map_err(|_| self.denied("its output is no text; it must print the key alone"))?;
-        let error_output = ran.stderr.truncated(MAX_KEY_BYTES);
+        let error_output = result.stderr.truncated(MAX_KEY_BYTES);
         let error_output =
             last_line(if error_output.tail.is_empty() { error_output.head } else { error_output.tail }, key);
-        match (ran.cause, ran.exit_code) {
+        match (result.cause, result.exit_code) {
             (ExitCause::Exit, Some(0)) if key.is_empty() => Err(self.denied(format!(
                 "it printed nothing; it must print the key to standard output{error_output}"
             ))),
@@ -81,7 +81,7 @@ impl KeyCommand {
                 Err(self.denied(format!("it ended with code {code}{error_output}")))
             }
             (ExitCause::Exit, None) => {
-                let signal = ran.signal.map_or_else(String::new, |signal| format!(" {signal}"));
+                let signal = result.signal.map_or_else(String::new, |signal| format!(" {signal}"));
                 Err(self.denied(format!("it was ended by signal{signal}{error_output}")))
             }
             (ExitCause::Timeout | ExitCause::Cancel, _) => Err(KeyError::Unreachable(format!(

@@ -27,9 +27,9 @@ pub fn of_reference(
         Reference::Command(words) => {
             Credential::from_source(KeyCommand::new(words), None, KeyPlacement::ByWire)
         }
-        placed @ Reference::File(_) => {
-            let known = reference.resolve(variables)?;
-            Credential::from_source(KeyFile::new(placed), Some(known), KeyPlacement::ByWire)
+        file @ Reference::File(_) => {
+            let key = reference.resolve(variables)?;
+            Credential::from_source(KeyFile::new(file), Some(key), KeyPlacement::ByWire)
         }
         Reference::Variable(_) => Credential::fixed(reference.resolve(variables)?),
     })

@@ -65,16 +65,16 @@ impl Oauth {
 
     async fn refresh(&self) -> Result<FetchedKey, KeyError> {
         // Another process may have stored a newer token, and must not use the same one at the same time.
-        let locked = self.on_disk(TokenFile::lock, "the lock of the refresh token").await?;
+        let lock = self.on_disk(TokenFile::lock, "the lock of the refresh token").await?;
         let configured = self.grant.refresh_token.clone();
-        let loaded = self.on_disk(move |kept| kept.load(&configured), "the kept refresh token").await?;
+        let loaded = self.on_disk(move |file| file.load(&configured), "the kept refresh token").await?;
         let token = self.unsaved().or(loaded).unwrap_or_else(|| self.grant.refresh_token.clone());
-        let granted = self.request_token(&token).await?;
-        if let Some(next) = granted.refresh_token.filter(|next| !next.is_empty() && *next != token.reveal()) {
-            self.save_token(Secret::new(next), locked).await;
+        let response = self.request_token(&token).await?;
+        if let Some(new) = response.refresh_token.filter(|new| !new.is_empty() && *new != token.reveal()) {
+            self.save_token(Secret::new(new), lock).await;
         }
-        let expires_in = granted.expires_in.as_ref().and_then(seconds);
-        Ok(FetchedKey { key: Secret::new(granted.access_token), expires_in })
+        let expires_in = response.expires_in.as_ref().and_then(seconds);
+        Ok(FetchedKey { key: Secret::new(response.access_token), expires_in })
     }
 
     async fn request_token(&self, token: &Secret) -> Result<TokenResponse, KeyError> {
@@ -86,8 +86,8 @@ impl Oauth {
         ];
         form.extend(client_secret.as_ref().map(|secret| ("client_secret", secret.reveal())));
         form.extend(scope.as_ref().map(|scope| ("scope", scope.as_str())));
-        let reply = self.forms.post(&form).await?;
-        parse_reply(&reply, self.forms.redacted_url()).map_err(|error| {
+        let response = self.forms.post(&form).await?;
+        parse_response(&response, self.forms.redacted_url()).map_err(|error| {
             let mut secrets = self.secrets();
             secrets.push(token.clone());
             match error {
@@ -98,17 +98,17 @@ impl Oauth {
     }
 
     /// Stores the new refresh token. The one that was sent may be invalid from now on.
-    async fn save_token(&self, next: Secret, locked: TokenLock) {
-        let (configured, token) = (self.grant.refresh_token.clone(), next.clone());
+    async fn save_token(&self, new_token: Secret, lock: TokenLock) {
+        let (configured, token) = (self.grant.refresh_token.clone(), new_token.clone());
         let save = move |token_file: &TokenFile| {
-            let saved = token_file.save(&configured, &token);
-            drop(locked);
-            saved
+            let result = token_file.save(&configured, &token);
+            drop(lock);
+            result
         };
-        let saved = self.on_disk(save, "the new refresh token").await;
-        let unsaved = saved.is_err().then_some(next);
+        let result = self.on_disk(save, "the new refresh token").await;
+        let unsaved = result.is_err().then_some(new_token);
         *self.unsaved.lock().unwrap_or_else(PoisonError::into_inner) = unsaved;
-        if let Err(error) = saved {
+        if let Err(error) = result {
             tracing::error!(%error, "a new refresh token is not kept: the next process may have to be given another one");
         }
     }
@@ -116,14 +116,14 @@ impl Oauth {
     /// Runs file work off the async threads.
     async fn on_disk<T: Send + 'static>(
         &self,
-        act: impl FnOnce(&TokenFile) -> io::Result<T> + Send + 'static,
-        what: &str,
+        operation: impl FnOnce(&TokenFile) -> io::Result<T> + Send + 'static,
+        subject: &str,
     ) -> Result<T, KeyError> {
-        let kept = self.token_file.clone();
-        match spawn_blocking(move || act(&kept)).await {
-            Ok(Ok(done)) => Ok(done),
-            Ok(Err(error)) => Err(KeyError::Denied(format!("{what} in the state directory: {error}"))),
-            Err(_) => Err(KeyError::Denied(format!("{what} in the state directory: it broke off"))),
+        let token_file = self.token_file.clone();
+        match spawn_blocking(move || operation(&token_file)).await {
+            Ok(Ok(value)) => Ok(value),
+            Ok(Err(error)) => Err(KeyError::Denied(format!("{subject} in the state directory: {error}"))),
+            Err(_) => Err(KeyError::Denied(format!("{subject} in the state directory: it broke off"))),
         }
     }
 
@@ -144,21 +144,21 @@ impl KeySource for Oauth {
 }
 
 /// Parses a token endpoint's reply. An error contains only its `error` and `error_description`.
-fn parse_reply(reply: &FormResponse, endpoint: &str) -> Result<TokenResponse, KeyError> {
-    let FormResponse { status, body } = reply;
+fn parse_response(response: &FormResponse, endpoint: &str) -> Result<TokenResponse, KeyError> {
+    let FormResponse { status, body } = response;
     if *status == 200 {
-        let granted = match serde_json::from_slice::<TokenResponse>(body) {
+        let response = match serde_json::from_slice::<TokenResponse>(body) {
             Err(error) if error.is_eof() => {
                 return Err(KeyError::Unreachable(format!("the answer of {endpoint} broke off")));
             }
-            granted => granted.ok(),
+            response => response.ok(),
         };
-        return granted.filter(|granted| !granted.access_token.is_empty()).ok_or_else(|| {
+        return response.filter(|response| !response.access_token.is_empty()).ok_or_else(|| {
             KeyError::Denied(format!("{endpoint} answered without an access_token; check token_url"))
         });
     }
     let description = match serde_json::from_slice::<TokenErrorResponse>(body) {
-        Ok(TokenErrorResponse { error, error_description: Some(more) }) => format!(": {error}: {more}"),
+        Ok(TokenErrorResponse { error, error_description: Some(text) }) => format!(": {error}: {text}"),
         Ok(TokenErrorResponse { error, error_description: None }) => format!(": {error}"),
         Err(_) => String::new(),
     };
@@ -185,10 +185,10 @@ mod tests {
     #[test]
     fn an_answer_is_a_token_or_says_what_can_be_done() {
         let check = |status: u16, body: &str, expect: Result<(&str, Option<u64>), KeyError>| {
-            let found = parse_reply(&FormResponse { status, body: body.into() }, "https://host/token");
-            let found = found.map(|granted| {
-                let life = granted.expires_in.as_ref().and_then(seconds).map(|life| life.as_secs());
-                (granted.access_token, life)
+            let found = parse_response(&FormResponse { status, body: body.into() }, "https://host/token");
+            let found = found.map(|response| {
+                let life = response.expires_in.as_ref().and_then(seconds).map(|life| life.as_secs());
+                (response.access_token, life)
             });
             let expect = expect.map(|(token, life)| (token.to_owned(), life));
             assert_eq!(found, expect, "{status} {body}");

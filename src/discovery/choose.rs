@@ -77,22 +77,23 @@ pub enum ModelChoiceError {
 /// The model to call. `provider/model` is split at its first slash if that provider is configured. Otherwise the whole
 /// text names a model of the first provider, unless that provider has no models with such names.
 pub fn choose(
-    found: &[DiscoveredProvider],
-    wanted: RequestedModel<'_>,
+    providers: &[DiscoveredProvider],
+    requested: RequestedModel<'_>,
 ) -> Result<ModelRef, ModelChoiceError> {
-    if let Some(name) = wanted.model.filter(|name| is_incomplete(name)) {
+    if let Some(name) = requested.model.filter(|name| is_incomplete(name)) {
         return Err(ModelChoiceError::NoName { name: name.to_owned() });
     }
-    let split = wanted.model.and_then(|model| model.split_once('/'));
-    let (provider, model) = match (wanted.provider, split) {
-        (Some(name), _) => {
-            (Some(find_by_name(found, name).ok_or_else(|| unknown_provider(found, name))?), wanted.model)
-        }
-        (None, Some((name, rest))) => match find_by_name(found, name) {
+    let split = requested.model.and_then(|model| model.split_once('/'));
+    let (provider, model) = match (requested.provider, split) {
+        (Some(name), _) => (
+            Some(find_by_name(providers, name).ok_or_else(|| unknown_provider(providers, name))?),
+            requested.model,
+        ),
+        (None, Some((name, rest))) => match find_by_name(providers, name) {
             Some(provider) => (Some(provider), Some(rest)),
-            None => (first_for_vendor(found, name, rest)?, wanted.model),
+            None => (first_for_vendor(providers, name, rest)?, requested.model),
         },
-        (None, None) => (found.first(), wanted.model),
+        (None, None) => (providers.first(), requested.model),
     };
     let provider = provider.ok_or_else(no_provider)?;
     let model = match model {
@@ -112,24 +113,24 @@ fn is_incomplete(name: &str) -> bool {
 
 /// The first provider, if it may have a model `vendor/rest`. The caller has found no provider named `vendor`.
 fn first_for_vendor<'a>(
-    found: &'a [DiscoveredProvider],
+    providers: &'a [DiscoveredProvider],
     vendor: &str,
     rest: &str,
 ) -> Result<Option<&'a DiscoveredProvider>, ModelChoiceError> {
-    let Some(first) = found.first() else {
-        return if is_known(vendor) { Err(unknown_provider(found, vendor)) } else { Ok(None) };
+    let Some(first) = providers.first() else {
+        return if is_known(vendor) { Err(unknown_provider(providers, vendor)) } else { Ok(None) };
     };
     if has_slashes(first, vendor) {
         return Ok(Some(first));
     }
-    let mut error = unknown_provider(found, vendor);
+    let mut error = unknown_provider(providers, vendor);
     if let ModelChoiceError::Unknown { remedy, .. } = &mut error {
-        let more = match found.iter().find(|found| has_slashes(found, vendor)) {
+        let alternative = match providers.iter().find(|provider| has_slashes(provider, vendor)) {
             Some(router) => format!(", or ask for `{}/{vendor}/{rest}`", router.name),
             None if is_known(vendor) => String::new(),
             None => format!(" (`--provider {}` asks that one by the whole name)", first.name),
         };
-        remedy.push_str(&more);
+        remedy.push_str(&alternative);
     }
     Err(error)
 }
@@ -139,20 +140,21 @@ fn first_for_vendor<'a>(
 /// own.
 fn has_slashes(provider: &DiscoveredProvider, vendor: &str) -> bool {
     match vendor_at(&provider.base_url) {
-        Some(own) => own.is_router,
+        Some(known) => known.is_router,
         None => *provider.name != *OLLAMA || !is_known(vendor),
     }
 }
 
 /// The chain of `first` and the fallbacks, each once. Their providers must be configured.
 pub fn chain(
-    found: &[DiscoveredProvider],
+    providers: &[DiscoveredProvider],
     first: ModelRef,
     fallbacks: &[ModelRef],
 ) -> Result<Vec<ModelRef>, ModelChoiceError> {
     let mut chain = vec![first];
     for link in fallbacks {
-        find_by_name(found, link.provider()).ok_or_else(|| unknown_provider(found, link.provider()))?;
+        find_by_name(providers, link.provider())
+            .ok_or_else(|| unknown_provider(providers, link.provider()))?;
         if !chain.contains(link) {
             chain.push(link.clone());
         }
@@ -167,11 +169,11 @@ fn no_provider() -> ModelChoiceError {
 }
 
 /// The error for a provider that is not configured.
-pub fn unknown_provider(found: &[DiscoveredProvider], name: &str) -> ModelChoiceError {
+pub fn unknown_provider(providers: &[DiscoveredProvider], name: &str) -> ModelChoiceError {
     let vendor = VENDORS.iter().find(|vendor| vendor.name == name);
-    let known = match found {
+    let known = match providers {
         [] => "none".to_owned(),
-        found => found.iter().map(|found| &*found.name).collect::<Vec<_>>().join(", "),
+        providers => providers.iter().map(|provider| &*provider.name).collect::<Vec<_>>().join(", "),
     };
     let remedy = match vendor {
         Some(vendor) => format!("; set {} to have it", vendor.key),

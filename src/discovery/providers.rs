@@ -57,14 +57,14 @@ pub fn discover(config: &Config, variables: &Variables) -> Vec<DiscoveredProvide
     let vendors: Vec<DiscoveredProvider> =
         VENDORS.iter().filter_map(|vendor| of_vendor(vendor, config, variables)).collect();
     let sections = config.providers_in_order();
-    let mut all: Vec<DiscoveredProvider> =
+    let mut providers: Vec<DiscoveredProvider> =
         sections.into_iter().map(|(name, section)| of_section(name, section, config, variables)).collect();
     for vendor in vendors {
-        if find_by_name(&all, &vendor.name).is_none() {
-            all.push(vendor);
+        if find_by_name(&providers, &vendor.name).is_none() {
+            providers.push(vendor);
         }
     }
-    all
+    providers
 }
 
 fn non_empty<'a>(variables: &'a Variables, key: &str) -> Option<&'a str> {
@@ -74,11 +74,11 @@ fn non_empty<'a>(variables: &'a Variables, key: &str) -> Option<&'a str> {
 /// A vendor whose variables are set.
 fn of_vendor(vendor: &Vendor, config: &Config, variables: &Variables) -> Option<DiscoveredProvider> {
     let key = non_empty(variables, vendor.key).map(|_| Reference::Variable(vendor.key.to_owned()));
-    let moved = vendor.base_url_key.and_then(|key| non_empty(variables, key));
-    if key.is_none() && moved.is_none() {
+    let moved_url = vendor.base_url_key.and_then(|key| non_empty(variables, key));
+    if key.is_none() && moved_url.is_none() {
         return None;
     }
-    let (wire, base_url) = resolve(None, vendor.wire, moved.unwrap_or(vendor.base_url));
+    let (wire, base_url) = resolve(None, vendor.wire, moved_url.unwrap_or(vendor.base_url));
     Some(DiscoveredProvider {
         name: vendor.name.into(),
         source: DiscoverySource::Environment,
@@ -98,29 +98,32 @@ fn of_section(
     config: &Config,
     variables: &Variables,
 ) -> DiscoveredProvider {
-    let own_url = section.base_url.as_ref().map(|url| url.0.clone());
+    let configured_url = section.base_url.as_ref().map(|url| url.0.clone());
     let vendor = VENDORS.iter().find(|vendor| vendor.name == name);
-    let moved = vendor.and_then(|vendor| vendor.base_url_key).and_then(|key| non_empty(variables, key));
-    let usual_key = vendor
-        .filter(|vendor| own_url.is_none() && (moved.is_none() || non_empty(variables, vendor.key).is_some()))
+    let moved_url = vendor.and_then(|vendor| vendor.base_url_key).and_then(|key| non_empty(variables, key));
+    let default_key = vendor
+        .filter(|vendor| {
+            configured_url.is_none() && (moved_url.is_none() || non_empty(variables, vendor.key).is_some())
+        })
         .map(|vendor| Reference::Variable(vendor.key.to_owned()));
-    let usual_url = || match (moved, vendor, &config.ollama.address.0) {
-        (Some(moved), _, _) => moved.to_owned(),
+    let default_url = || match (moved_url, vendor, &config.ollama.address.0) {
+        (Some(moved_url), _, _) => moved_url.to_owned(),
         (None, Some(vendor), _) => vendor.base_url.to_owned(),
         (None, None, Some(address)) => format!("http://{address}/v1"),
         (None, None, None) => "http://127.0.0.1:11434/v1".to_owned(),
     };
     let model = section.model.as_ref().and_then(|model| model.0.clone());
-    let model = model.or_else(|| vendor.filter(|_| own_url.is_none()).map(|vendor| vendor.model.into()));
+    let model =
+        model.or_else(|| vendor.filter(|_| configured_url.is_none()).map(|vendor| vendor.model.into()));
     let configured_wire = section.wire.or(section.api_mode).map(|wire| wire.0);
-    let url = own_url.unwrap_or_else(usual_url);
+    let url = configured_url.unwrap_or_else(default_url);
     let (wire, base_url) = resolve(configured_wire, vendor.and_then(|vendor| vendor.wire), &url);
     DiscoveredProvider {
         name: name.into(),
         source: DiscoverySource::Config,
         base_url,
         wire,
-        account: ProviderAccount::of_section(section, usual_key),
+        account: ProviderAccount::of_section(section, default_key),
         model: model.ok_or_else(|| {
             format!("it has no default model; name one with --model, or set providers.{name}.model")
         }),
@@ -129,10 +132,10 @@ fn of_section(
 }
 
 pub(super) fn find_by_name<'a>(
-    found: &'a [DiscoveredProvider],
+    providers: &'a [DiscoveredProvider],
     name: &str,
 ) -> Option<&'a DiscoveredProvider> {
-    found.iter().find(|found| *found.name == *name)
+    providers.iter().find(|provider| *provider.name == *name)
 }
 
 impl DiscoveredProvider {

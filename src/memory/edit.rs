@@ -106,38 +106,38 @@ fn check_content(content: &str) -> Result<(), EditError> {
         let error = "has a line `§`, which stands between two entries".into();
         return Err(edit_error("content", error, "add several entries one by one"));
     }
-    let Some((place, c)) = first_hidden(content.trim()) else { return Ok(()) };
-    let error = format!("has U+{:04X} as character {place}, which is invisible", u32::from(c));
+    let Some((position, c)) = first_hidden(content.trim()) else { return Ok(()) };
+    let error = format!("has U+{:04X} as character {position}, which is invisible", u32::from(c));
     let hint = "leave it out; of control characters only newline and tab may be there";
     Err(edit_error("content", error, hint))
 }
 
-/// Applies an order that passed [`Order::check`].
+/// Applies arguments that passed [`Order::check`].
 /// Depends only on its arguments: the entries, the intent of an earlier attempt of the same call, and the limit in
 /// characters.
 pub fn decide(
-    order: &Order,
+    arguments: &Order,
     entries: &MemoryEntries,
-    noted: Option<EditIntent>,
+    earlier_intent: Option<EditIntent>,
     limit: usize,
 ) -> Result<EditResult, EditError> {
-    let new = order.content();
-    let old = match (order.action, noted) {
+    let new = arguments.content();
+    let old = match (arguments.action, earlier_intent) {
         (Action::Add, _) => None,
-        (Action::Replace | Action::Remove, Some(EditIntent { old: Some(noted), .. })) => {
-            match entries.all().iter().find(|entry| hash(entry) == noted) {
+        (Action::Replace | Action::Remove, Some(EditIntent { old: Some(removed), .. })) => {
+            match entries.all().iter().find(|entry| hash(entry) == removed) {
                 Some(old) => Some(old.as_str()),
-                None if order.action == Action::Remove || entries.contains(new) => {
+                None if arguments.action == Action::Remove || entries.contains(new) => {
                     return Ok(EditResult::Unchanged);
                 }
                 None => return Err(changed_meanwhile()),
             }
         }
         (Action::Replace | Action::Remove, _) => {
-            let text = order.old_text.as_deref().unwrap_or_default();
+            let text = arguments.old_text.as_deref().unwrap_or_default();
             match find_one(entries, text)? {
                 Some(old) => Some(old),
-                None if order.action == Action::Replace && entries.contains(new) => {
+                None if arguments.action == Action::Replace && entries.contains(new) => {
                     return Ok(EditResult::Unchanged);
                 }
                 None => {
@@ -147,31 +147,31 @@ pub fn decide(
             }
         }
     };
-    let mut then = entries.clone();
-    match (order.action, old) {
-        (Action::Replace, Some(old)) => then.replace(old, new),
-        (Action::Remove, Some(old)) => then.remove(old),
-        (Action::Add | Action::Replace | Action::Remove, _) => then.push(new),
+    let mut edited = entries.clone();
+    match (arguments.action, old) {
+        (Action::Replace, Some(old)) => edited.replace(old, new),
+        (Action::Remove, Some(old)) => edited.remove(old),
+        (Action::Add | Action::Replace | Action::Remove, _) => edited.push(new),
     }
-    if then == *entries {
+    if edited == *entries {
         return Ok(EditResult::Unchanged);
     }
-    let (used, before) = (then.chars(), entries.chars());
+    let (used, before) = (edited.chars(), entries.chars());
     // A file that a person made longer than the limit may still become shorter.
     if used > limit && used >= before {
-        let over = used - limit;
-        let error = format!("would make the file {used} characters long, {over} over its limit of {limit}");
+        let excess = used - limit;
+        let error = format!("would make the file {used} characters long, {excess} over its limit of {limit}");
         let hint = "make room first: `replace` or `remove` entries, or say it shorter";
         return Err(edit_error("content", error, hint));
     }
-    let new = (order.action != Action::Remove).then(|| hash(new));
-    Ok(EditResult::Changed(then, EditIntent { old: old.map(hash), new }))
+    let new = (arguments.action != Action::Remove).then(|| hash(new));
+    Ok(EditResult::Changed(edited, EditIntent { old: old.map(hash), new }))
 }
 
 /// The only entry that contains this text; an entry that equals it has precedence.
 fn find_one<'e>(entries: &'e MemoryEntries, text: &str) -> Result<Option<&'e str>, EditError> {
-    if let Some(same) = entries.all().iter().find(|entry| *entry == text.trim()) {
-        return Ok(Some(same));
+    if let Some(equal) = entries.all().iter().find(|entry| *entry == text.trim()) {
+        return Ok(Some(equal));
     }
     let found: Vec<_> = entries.all().iter().filter(|entry| entry.contains(text)).collect();
     match found[..] {
@@ -195,10 +195,10 @@ fn hash(entry: &str) -> Hash {
     Hash::of(entry.as_bytes())
 }
 
-fn edit_error(field: &'static str, what: String, hint: &str) -> EditError {
-    EditError { field, error: format!("`{field}` {what}"), hint: hint.into() }
+fn edit_error(field: &'static str, problem: String, hint: &str) -> EditError {
+    EditError { field, error: format!("`{field}` {problem}"), hint: hint.into() }
 }
 
 #[cfg(test)]
-#[path = "order_tests.rs"]
+#[path = "edit_tests.rs"]
 mod tests;

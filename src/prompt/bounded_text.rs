@@ -40,86 +40,86 @@ impl From<String> for BoundedText {
 }
 
 /// The beginning of a text.
-pub(super) fn head(source: &FileExcerpt, most: SizeLimit) -> BoundedText {
-    whole(source, most).unwrap_or_else(|| {
-        let (text, bytes) = take_fitting(decode(whole_chars(source)).into_iter(), most);
+pub(super) fn head(source: &FileExcerpt, limit: SizeLimit) -> BoundedText {
+    untruncated(source, limit).unwrap_or_else(|| {
+        let (text, bytes) = take_fitting(decode(whole_chars(source)).into_iter(), limit);
         with_note(text.concat(), bytes, source.total)
     })
 }
 
 /// The beginning and the end of a text, in the proportion of two to one.
-pub(super) fn head_and_tail(source: &FileExcerpt, most: SizeLimit) -> BoundedText {
-    whole(source, most).unwrap_or_else(|| {
-        let (first, last) = most.split();
-        let (text, before) = take_fitting(decode(whole_chars(source)).into_iter(), first);
+pub(super) fn head_and_tail(source: &FileExcerpt, limit: SizeLimit) -> BoundedText {
+    untruncated(source, limit).unwrap_or_else(|| {
+        let (first, last) = limit.split();
+        let (text, head_bytes) = take_fitting(decode(whole_chars(source)).into_iter(), first);
         let end = match source.tail.is_empty() {
-            true => &source.head[usize::try_from(before).unwrap_or(source.head.len())..],
+            true => &source.head[usize::try_from(head_bytes).unwrap_or(source.head.len())..],
             false => without_cut_start(&source.tail),
         };
-        let (mut tail, behind) = take_fitting(decode(end).into_iter().rev(), last);
+        let (mut tail, tail_bytes) = take_fitting(decode(end).into_iter().rev(), last);
         tail.reverse();
-        with_note(text.concat() + GAP + &tail.concat(), before + behind, source.total)
+        with_note(text.concat() + GAP + &tail.concat(), head_bytes + tail_bytes, source.total)
     })
 }
 
 /// The whole text, if it fits.
-fn whole(source: &FileExcerpt, most: SizeLimit) -> Option<BoundedText> {
-    let (text, bytes) = take_fitting(decode(&source.head).into_iter(), most);
+fn untruncated(source: &FileExcerpt, limit: SizeLimit) -> Option<BoundedText> {
+    let (text, bytes) = take_fitting(decode(&source.head).into_iter(), limit);
     (bytes == source.total).then(|| text.concat().trim_end().to_owned().into())
 }
 
-fn with_note(text: String, shown: u64, total: u64) -> BoundedText {
-    let text = format!("{}\n[cut: {shown} of {total} bytes shown]", text.trim_matches('\n'));
+fn with_note(text: String, shown_bytes: u64, total: u64) -> BoundedText {
+    let text = format!("{}\n[cut: {shown_bytes} of {total} bytes shown]", text.trim_matches('\n'));
     BoundedText { text, total_bytes: Some(total) }
 }
 
 impl SizeLimit {
     fn split(self) -> (Self, Self) {
         match self {
-            Self::Bytes(most) => (Self::Bytes(most - most / 3), Self::Bytes(most / 3)),
-            Self::Characters(most) => (Self::Characters(most - most / 3), Self::Characters(most / 3)),
+            Self::Bytes(limit) => (Self::Bytes(limit - limit / 3), Self::Bytes(limit / 3)),
+            Self::Characters(limit) => (Self::Characters(limit - limit / 3), Self::Characters(limit / 3)),
         }
     }
 }
 
-/// As many pieces as fit, and their size in the source in bytes.
-fn take_fitting(pieces: impl Iterator<Item = DecodedChar>, most: SizeLimit) -> (Vec<String>, u64) {
+/// As many characters as fit, and their size in the source in bytes.
+fn take_fitting(chars: impl Iterator<Item = DecodedChar>, limit: SizeLimit) -> (Vec<String>, u64) {
     let (mut texts, mut length, mut bytes) = (Vec::new(), 0, 0);
-    for piece in pieces {
-        let (own, limit) = match most {
-            SizeLimit::Bytes(limit) => (piece.text.len(), limit),
-            SizeLimit::Characters(limit) => (piece.text.chars().count(), limit),
+    for c in chars {
+        let (size, max) = match limit {
+            SizeLimit::Bytes(max) => (c.text.len(), max),
+            SizeLimit::Characters(max) => (c.text.chars().count(), max),
         };
-        length += own;
-        if length > limit {
+        length += size;
+        if length > max {
             break;
         }
-        bytes += piece.bytes;
-        texts.push(piece.text);
+        bytes += c.bytes;
+        texts.push(c.text);
     }
     (texts, bytes)
 }
 
 fn decode(bytes: &[u8]) -> Vec<DecodedChar> {
-    let (mut pieces, mut visible) = (Vec::new(), SanitizedText::default());
+    let (mut decoded, mut visible) = (Vec::new(), SanitizedText::default());
     for chunk in bytes.utf8_chunks() {
         let mut chars = chunk.valid().chars().peekable();
         while let Some(c) = chars.next() {
             // `\r\n` becomes `\n`.
-            let shown = if c == '\r' && chars.peek() == Some(&'\n') {
+            let visible_text = if c == '\r' && chars.peek() == Some(&'\n') {
                 String::new()
             } else {
                 visible.push(c.encode_utf8(&mut [0; 4]).as_bytes());
                 visible.take()
             };
-            pieces.push(DecodedChar { text: shown, bytes: c.len_utf8() as u64 });
+            decoded.push(DecodedChar { text: visible_text, bytes: c.len_utf8() as u64 });
         }
         if !chunk.invalid().is_empty() {
-            let shown = char::REPLACEMENT_CHARACTER.to_string();
-            pieces.push(DecodedChar { text: shown, bytes: chunk.invalid().len() as u64 });
+            let visible_text = char::REPLACEMENT_CHARACTER.to_string();
+            decoded.push(DecodedChar { text: visible_text, bytes: chunk.invalid().len() as u64 });
         }
     }
-    pieces
+    decoded
 }
 
 /// The beginning without a character at its end that was cut off.
@@ -134,8 +134,12 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(cut: fn(&FileExcerpt, SizeLimit) -> BoundedText, (text, most): (&str, SizeLimit), expect: &str) {
-        let found = cut(&FileExcerpt::of(text), most);
+    fn check(
+        cut: fn(&FileExcerpt, SizeLimit) -> BoundedText,
+        (text, limit): (&str, SizeLimit),
+        expect: &str,
+    ) {
+        let found = cut(&FileExcerpt::of(text), limit);
         assert_eq!(found.text, expect);
         assert_eq!(found.total_bytes, expect.contains("[cut: ").then_some(text.len() as u64));
     }
@@ -161,16 +165,16 @@ mod tests {
 
     proptest! {
         #[test]
-        fn no_text_is_longer_than_it_may_be(bytes in any::<Vec<u8>>(), most in 0_usize..60, cut_at in 0_usize..40) {
+        fn no_text_is_longer_than_it_may_be(bytes in any::<Vec<u8>>(), limit in 0_usize..60, cut_at in 0_usize..40) {
             // A long file is read in two parts: its beginning and its end.
             let total = bytes.len() as u64;
             let source = match bytes.len() > cut_at * 2 {
                 true => FileExcerpt { head: bytes[..cut_at].to_vec(), tail: bytes[bytes.len() - cut_at..].to_vec(), total },
                 false => FileExcerpt { head: bytes, tail: Vec::new(), total },
             };
-            for cut in [head(&source, SizeLimit::Bytes(most)), head_and_tail(&source, SizeLimit::Bytes(most))] {
+            for cut in [head(&source, SizeLimit::Bytes(limit)), head_and_tail(&source, SizeLimit::Bytes(limit))] {
                 let note = cut.total_bytes.map_or(0, |of| GAP.len() + format!("\n[cut: {of} of {of} bytes shown]").len());
-                prop_assert!(cut.text.len() <= most + note, "{cut:?}");
+                prop_assert!(cut.text.len() <= limit + note, "{cut:?}");
                 prop_assert!(cut.total_bytes.is_none_or(|of| of == total));
             }
         }

@@ -15,9 +15,9 @@ const GUIDANCE: &[(&str, &str)] = &[
     ("skill_view", include_str!("../../config/prompts/guidance/skill_view.md")),
 ];
 
-pub(super) fn build(ground: &PromptInputs<'_>) -> BoundedText {
-    let is_there = |(tool, _): &&(&str, &str)| ground.request.tools.iter().any(|there| there == tool);
-    let texts: Vec<_> = GUIDANCE.iter().filter(is_there).map(|(_, text)| text.trim_end()).collect();
+pub(super) fn build(inputs: &PromptInputs<'_>) -> BoundedText {
+    let is_offered = |(tool, _): &&(&str, &str)| inputs.request.tools.iter().any(|offered| offered == tool);
+    let texts: Vec<_> = GUIDANCE.iter().filter(is_offered).map(|(_, text)| text.trim_end()).collect();
     let source = FileExcerpt::of(&texts.join("\n"));
-    head(&source, SizeLimit::Bytes(ground.limits.guidance_bytes.0 as usize))
+    head(&source, SizeLimit::Bytes(inputs.limits.guidance_bytes.0 as usize))
 }

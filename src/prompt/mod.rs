@@ -85,24 +85,24 @@ impl LayeredPrompt {
 
     /// Builds the prompt and reads its files. It fails only if the user's identity file cannot be read.
     pub fn build_now(&self, request: &PromptRequest) -> Result<SystemPrompt, SystemPromptError> {
-        let PromptSources { state, limits: caps, memory, skills } = &*self.0;
-        let ground = PromptInputs { state, limits: caps, memory: *memory, skills, request };
+        let PromptSources { state, limits, memory, skills } = &*self.0;
+        let inputs = PromptInputs { state, limits, memory: *memory, skills, request };
         let layer = |(name, build): &(&str, LayerBuilder)| {
-            let BoundedText { text, total_bytes: of } = match build {
-                LayerBuilder::Always(build) => build(&ground),
-                LayerBuilder::Fallible(build) => build(&ground)?,
+            let BoundedText { text, total_bytes: original_bytes } = match build {
+                LayerBuilder::Always(build) => build(&inputs),
+                LayerBuilder::Fallible(build) => build(&inputs)?,
             };
-            Ok(PromptLayer { name: (*name).into(), text, original_bytes: of })
+            Ok(PromptLayer { name: (*name).into(), text, original_bytes })
         };
         Ok(SystemPrompt { layers: LAYERS.iter().map(layer).collect::<Result<_, _>>()? })
     }
 }
 
 impl SystemPromptBuilder for LayeredPrompt {
-    fn build(&self, occasion: PromptRequest) -> BoxFuture<'static, Result<SystemPrompt, SystemPromptError>> {
-        let built = self.clone();
+    fn build(&self, request: PromptRequest) -> BoxFuture<'static, Result<SystemPrompt, SystemPromptError>> {
+        let prompt = self.clone();
         Box::pin(async move {
-            let joined = spawn_blocking(move || built.build_now(&occasion)).await;
+            let joined = spawn_blocking(move || prompt.build_now(&request)).await;
             joined.unwrap_or_else(|error| {
                 Err(SystemPromptError(format!("what builds it failed inside: {error}")))
             })

@@ -62,7 +62,7 @@ impl World {
         LayeredPrompt::new(&config, &self.at("state"))
     }
 
-    fn occasion(&self) -> PromptRequest {
+    fn request(&self) -> PromptRequest {
         PromptRequest {
             workspace: self.at("work").to_str().unwrap().to_owned(),
             tools: self.tools.clone(),
@@ -72,7 +72,7 @@ impl World {
     }
 
     fn prompt(&self) -> SystemPrompt {
-        self.engine().build_now(&self.occasion()).unwrap()
+        self.engine().build_now(&self.request()).unwrap()
     }
 
     /// Checks the text of one layer and its original size if it was cut.
@@ -133,8 +133,8 @@ async fn sessions_of_one_day_begin_with_the_same_bytes() {
         world.with(&format!("state/skills/s{n}/SKILL.md"), skill(&format!("s{n}"), "x"))
     });
     let (first, second) = (world.engine(), world.engine());
-    let first = first.build(world.occasion()).await.unwrap();
-    assert_eq!(first, second.build(world.occasion()).await.unwrap());
+    let first = first.build(world.request()).await.unwrap();
+    assert_eq!(first, second.build(world.request()).await.unwrap());
     assert!(first.text().contains("- s1: x\n- s10: x\n- s11: x\n"));
 }
 
@@ -148,7 +148,7 @@ fn who_it_is_can_be_said() {
     let cut = "I am\n[cut: 4 of 12 bytes shown]";
     World::new().set(set).with("state/SOUL.md", "I am Hermod.").check("identity", cut, Some(12));
     let world = World::new().linked("state/SOUL.md", "nowhere");
-    let error = world.engine().build_now(&world.occasion()).unwrap_err().to_string();
+    let error = world.engine().build_now(&world.request()).unwrap_err().to_string();
     assert!(error.contains("SOUL.md: No such file") && error.ends_with("the one of the program"), "{error}");
 }
 
@@ -293,11 +293,11 @@ fn notes_are_cut_by_characters() {
 
 #[test]
 fn place_day_and_model_hide_nothing() {
-    let mut occasion = World::new().occasion();
+    let mut request = World::new().request();
     let world = World::new();
-    occasion.workspace = "/w\n\u{1b}x".into();
-    occasion.model = None;
-    let prompt = world.engine().build_now(&occasion).unwrap();
+    request.workspace = "/w\n\u{1b}x".into();
+    request.model = None;
+    let prompt = world.engine().build_now(&request).unwrap();
     let text = |name: &str| prompt.layers.iter().find(|layer| &*layer.name == name).unwrap().text.clone();
     assert!(text("environment").starts_with("Workspace: /w␊␛x\n"), "{}", text("environment"));
     assert_eq!((text("date"), text("model")), ("Date: 2026-01-31".into(), String::new()));

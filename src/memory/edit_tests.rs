@@ -6,48 +6,48 @@ use super::*;
 
 const LIMIT: usize = 40;
 
-fn order(action: Action, old_text: &str, content: &str) -> Order {
+fn arguments(action: Action, old_text: &str, content: &str) -> Order {
     let text = |text: &str| (!text.is_empty()).then(|| text.to_owned());
     Order { action, target: Target::Memory, content: text(content), old_text: text(old_text) }
 }
 
 fn add(content: &str) -> Order {
-    order(Action::Add, "", content)
+    arguments(Action::Add, "", content)
 }
 
 fn replace(old_text: &str, content: &str) -> Order {
-    order(Action::Replace, old_text, content)
+    arguments(Action::Replace, old_text, content)
 }
 
 fn remove(old_text: &str) -> Order {
-    order(Action::Remove, old_text, "")
+    arguments(Action::Remove, old_text, "")
 }
 
-fn carried_out(order: &Order, text: &str, noted: Option<EditIntent>) -> Result<EditResult, EditError> {
-    order.check()?;
-    decide(order, &MemoryEntries::parse(text), noted, LIMIT)
+fn apply(arguments: &Order, text: &str, earlier_intent: Option<EditIntent>) -> Result<EditResult, EditError> {
+    arguments.check()?;
+    decide(arguments, &MemoryEntries::parse(text), earlier_intent, LIMIT)
 }
 
 /// Checks the file's text after the edit, also after repeating it with and without its intent.
 #[track_caller]
-fn check(before: &str, order: &Order, expect: &str) {
-    match carried_out(order, before, None).unwrap() {
+fn check(before: &str, arguments: &Order, expect: &str) {
+    match apply(arguments, before, None).unwrap() {
         EditResult::Unchanged => assert_eq!(MemoryEntries::parse(before).text(), expect),
-        EditResult::Changed(entries, note) => {
+        EditResult::Changed(entries, intent) => {
             assert_eq!(entries.text(), expect);
             assert_ne!(before, expect);
-            assert_eq!(carried_out(order, expect, Some(note)), Ok(EditResult::Unchanged), "again");
+            assert_eq!(apply(arguments, expect, Some(intent)), Ok(EditResult::Unchanged), "again");
             // The intent was written, but the edit was not made.
-            assert_eq!(carried_out(order, before, Some(note)), Ok(EditResult::Changed(entries, note)));
+            assert_eq!(apply(arguments, before, Some(intent)), Ok(EditResult::Changed(entries, intent)));
         }
     }
 }
 
 #[track_caller]
-fn check_refused(before: &str, order: &Order, (field, part): (&str, &str)) {
-    let unfit = carried_out(order, before, None).unwrap_err();
-    assert_eq!(unfit.field, field, "{unfit}");
-    assert!(unfit.error.contains(part) && !unfit.hint.is_empty(), "{unfit}");
+fn check_refused(before: &str, arguments: &Order, (field, part): (&str, &str)) {
+    let error = apply(arguments, before, None).unwrap_err();
+    assert_eq!(error.field, field, "{error}");
+    assert!(error.error.contains(part) && !error.hint.is_empty(), "{error}");
 }
 
 #[test]
@@ -73,8 +73,8 @@ fn what_is_not_acceptable_is_named() {
     check_refused("", &add("a\n§\nb"), ("content", "a line `§`"));
     check_refused("", &add("a\u{202e}b"), ("content", "U+202E as character 2"));
     check_refused("", &add("a\rb"), ("content", "U+000D"));
-    check_refused("", &order(Action::Add, "x", "y"), ("old_text", "not for `add`"));
-    check_refused("", &order(Action::Remove, "x", "y"), ("content", "not for `remove`"));
+    check_refused("", &arguments(Action::Add, "x", "y"), ("old_text", "not for `add`"));
+    check_refused("", &arguments(Action::Remove, "x", "y"), ("content", "not for `remove`"));
     check_refused("tea", &replace(" ", "x"), ("old_text", "missing or empty"));
     check_refused("tea", &remove(""), ("old_text", "missing or empty"));
     check_refused("tea", &remove("milk"), ("old_text", "in none"));
@@ -96,21 +96,24 @@ fn what_is_too_long_by_hand_may_become_shorter() {
 
 #[test]
 fn a_note_tells_what_an_earlier_attempt_did() {
-    let note = |order: &Order, before: &str| match carried_out(order, before, None) {
-        Ok(EditResult::Changed(_, note)) => Some(note),
+    let intent = |arguments: &Order, before: &str| match apply(arguments, before, None) {
+        Ok(EditResult::Changed(_, intent)) => Some(intent),
         other => panic!("{other:?}"),
     };
-    let (gone, other) = (remove("tea"), replace("tea", "coffee"));
+    let (removal, replacement) = (remove("tea"), replace("tea", "coffee"));
     // The entry was removed; an entry that was added since is a different one.
-    assert_eq!(carried_out(&gone, "tea time", note(&gone, "tea")), Ok(EditResult::Unchanged));
-    assert_eq!(carried_out(&gone, "milk", note(&gone, "tea")), Ok(EditResult::Unchanged));
-    assert_eq!(carried_out(&other, "tea time\n§\ncoffee", note(&other, "tea")), Ok(EditResult::Unchanged));
-    let unknown = carried_out(&other, "tea time", note(&other, "tea")).unwrap_err();
+    assert_eq!(apply(&removal, "tea time", intent(&removal, "tea")), Ok(EditResult::Unchanged));
+    assert_eq!(apply(&removal, "milk", intent(&removal, "tea")), Ok(EditResult::Unchanged));
+    assert_eq!(
+        apply(&replacement, "tea time\n§\ncoffee", intent(&replacement, "tea")),
+        Ok(EditResult::Unchanged)
+    );
+    let unknown = apply(&replacement, "tea time", intent(&replacement, "tea")).unwrap_err();
     assert!(unknown.error.contains("changed from outside"), "{unknown}");
 }
 
-/// Orders over few words, so that they often affect the same entries.
-fn orders() -> impl Strategy<Value = Order> {
+/// Edits over few words, so that they often affect the same entries.
+fn edits() -> impl Strategy<Value = Order> {
     let word =
         || proptest::sample::select(vec!["a", "b", "ab", "b a", "ä\nb", "abcdefghijklm", "§ x", "y §"]);
     (0..4_u8, word(), word()).prop_map(|(action, old, new)| match action {
@@ -122,19 +125,19 @@ fn orders() -> impl Strategy<Value = Order> {
 
 proptest! {
     #[test]
-    fn any_orders_keep_the_limit_and_lose_nothing(orders in proptest::collection::vec(orders(), 0..40)) {
+    fn any_orders_keep_the_limit_and_lose_nothing(edits in proptest::collection::vec(edits(), 0..40)) {
         let mut entries = MemoryEntries::default();
-        for order in &orders {
-            prop_assert_eq!(order.check(), Ok(()));
+        for arguments in &edits {
+            prop_assert_eq!(arguments.check(), Ok(()));
             let before = entries.clone();
-            if let Ok(EditResult::Changed(then, note)) = decide(order, &before, None, LIMIT) {
-                prop_assert!(then.chars() <= LIMIT);
-                prop_assert_eq!(&MemoryEntries::parse(&then.text()), &then);
-                let lost = before.all().iter().filter(|entry| !then.contains(entry)).count();
-                prop_assert_eq!(lost, usize::from(order.action != Action::Add));
-                prop_assert!(order.content.as_deref().is_none_or(|content| then.contains(content)));
-                prop_assert_eq!(decide(order, &then, Some(note), LIMIT), Ok(EditResult::Unchanged));
-                entries = then;
+            if let Ok(EditResult::Changed(edited, intent)) = decide(arguments, &before, None, LIMIT) {
+                prop_assert!(edited.chars() <= LIMIT);
+                prop_assert_eq!(&MemoryEntries::parse(&edited.text()), &edited);
+                let lost = before.all().iter().filter(|entry| !edited.contains(entry)).count();
+                prop_assert_eq!(lost, usize::from(arguments.action != Action::Add));
+                prop_assert!(arguments.content.as_deref().is_none_or(|content| edited.contains(content)));
+                prop_assert_eq!(decide(arguments, &edited, Some(intent), LIMIT), Ok(EditResult::Unchanged));
+                entries = edited;
             }
         }
     }
