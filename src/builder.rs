@@ -128,9 +128,9 @@ impl Builder {
     /// Starts the runtime. Runs of an earlier process resume when their sessions are revived.
     pub async fn start(self) -> Result<Runtime, StartError> {
         let state = host::create_state_dir(&self.state)?;
-        let unfit = |reason| StartError::Workspace { path: self.workspace.clone(), reason };
-        let workspace = self.workspace.canonicalize().map_err(|error| unfit(error.to_string()))?;
-        host::workspace_problem(&workspace, &state).map_or(Ok(()), |reason| Err(unfit(reason)))?;
+        let workspace_error = |reason| StartError::Workspace { path: self.workspace.clone(), reason };
+        let workspace = self.workspace.canonicalize().map_err(|error| workspace_error(error.to_string()))?;
+        host::workspace_problem(&workspace, &state).map_or(Ok(()), |reason| Err(workspace_error(reason)))?;
         check_unique("tool", self.tools.iter().map(|tool| tool.spec().name.as_str()))?;
         check_unique("provider", self.models.iter().map(|(model, _)| &**model.provider()))?;
         let first = self.models.first().ok_or(StartError::NoModels)?.0.clone();
@@ -147,14 +147,14 @@ impl Builder {
             let adapter = HttpProvider::new(endpoint)?;
             providers.push((Arc::clone(model.provider()), Arc::new(adapter) as _, calls));
         }
-        let parts = HostDependencies {
+        let dependencies = HostDependencies {
             journal: host::open(&state, Durability::Strict)?,
             state,
             providers,
             tools: self.tools,
             defaults: Defaults { spec, prompt },
         };
-        host::runtime(&config, parts).await
+        host::runtime(&config, dependencies).await
     }
 }
 

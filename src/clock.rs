@@ -24,8 +24,8 @@ impl Default for SystemClock {
 impl Clock for SystemClock {
     #[allow(clippy::disallowed_methods)] // the one file that may read clocks
     fn at(&self) -> Timestamp {
-        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        Timestamp(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
+        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Timestamp(i64::try_from(since_epoch.as_millis()).unwrap_or(i64::MAX))
     }
 
     fn monotonic_ms(&self) -> u64 {
@@ -73,24 +73,24 @@ pub fn boot() -> BootId {
 
 /// The boot id of a store with this restore generation. Work begun before a restore belongs to another store, so it
 /// must count as begun in another boot.
-pub fn boot_of(lineage: u64) -> BootId {
-    match lineage {
+pub fn boot_of(restore_generation: u64) -> BootId {
+    match restore_generation {
         0 => boot(),
-        lineage => format!("{}.{lineage}", boot()),
+        restore_generation => format!("{}.{restore_generation}", boot()),
     }
 }
 
 /// The time in RFC 3339, in UTC, with milliseconds.
 pub fn rfc3339(at: Timestamp) -> String {
-    let since = Duration::from_millis(at.ms_since(Timestamp::default()));
-    humantime::format_rfc3339_millis(UNIX_EPOCH + since).to_string()
+    let since_epoch = Duration::from_millis(at.ms_since(Timestamp::default()));
+    humantime::format_rfc3339_millis(UNIX_EPOCH + since_epoch).to_string()
 }
 
 /// The time of a text that [`rfc3339`] has written; the error says what is wrong with another text.
 pub fn parse_rfc3339(text: &str) -> Result<Timestamp, String> {
     let time = humantime::parse_rfc3339(text).map_err(|error| format!("`{text}`: {error}"))?;
-    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
-    Ok(Timestamp(i64::try_from(since.as_millis()).unwrap_or(i64::MAX)))
+    let since_epoch = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    Ok(Timestamp(i64::try_from(since_epoch.as_millis()).unwrap_or(i64::MAX)))
 }
 
 #[cfg(test)]

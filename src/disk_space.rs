@@ -26,8 +26,8 @@ const OUTPUT_RESERVE_DIVISOR: u64 = 16;
 
 /// True if the error reports a full disk or an exhausted disk quota of this user.
 pub fn is_full(error: &io::Error) -> bool {
-    let full = [Errno::NOSPC, Errno::DQUOT].map(Errno::raw_os_error);
-    error.raw_os_error().map_or(error.kind() == io::ErrorKind::StorageFull, |code| full.contains(&code))
+    let codes = [Errno::NOSPC, Errno::DQUOT].map(Errno::raw_os_error);
+    error.raw_os_error().map_or(error.kind() == io::ErrorKind::StorageFull, |code| codes.contains(&code))
 }
 
 /// Fails like a full disk if `bytes` more bytes of output would use up the space left for records.
@@ -37,15 +37,15 @@ pub fn check_reserve(file: impl AsFd, bytes: usize) -> io::Result<()> {
 
 /// Bytes that must become free on the disk of `file`, so that `bytes` more still leave the space for records.
 pub fn missing_bytes(file: impl AsFd, bytes: u64) -> io::Result<u64> {
-    let seen = fstatvfs(file)?;
-    let whole = seen.f_blocks.saturating_mul(seen.f_frsize);
-    let left = OUTPUT_RESERVE_BYTES.min(whole / OUTPUT_RESERVE_DIVISOR);
+    let stats = fstatvfs(file)?;
+    let total = stats.f_blocks.saturating_mul(stats.f_frsize);
+    let reserve = OUTPUT_RESERVE_BYTES.min(total / OUTPUT_RESERVE_DIVISOR);
     // A file system that reports no size reports no usable free space either.
-    Ok(if whole == 0 { 0 } else { left.saturating_add(bytes).saturating_sub(free_bytes(&seen)) })
+    Ok(if total == 0 { 0 } else { reserve.saturating_add(bytes).saturating_sub(free_bytes(&stats)) })
 }
 
-fn free_bytes(seen: &StatVfs) -> u64 {
-    seen.f_bavail.saturating_mul(seen.f_frsize)
+fn free_bytes(stats: &StatVfs) -> u64 {
+    stats.f_bavail.saturating_mul(stats.f_frsize)
 }
 
 /// The last measurement and its time.
@@ -56,33 +56,33 @@ type CachedShortage = Option<(tokio::time::Instant, Option<LowDiskSpace>)>;
 pub struct DiskSpaceMonitor {
     path: PathBuf,
     reserve: u64,
-    seen: Arc<Mutex<CachedShortage>>,
+    cached: Arc<Mutex<CachedShortage>>,
 }
 
 impl DiskSpaceMonitor {
     /// Reports a shortage while less than `reserve` bytes are free at `path`; never with a reserve of 0.
     pub fn new(path: &Path, reserve: u64) -> Self {
-        Self { path: path.to_owned(), reserve, seen: Arc::default() }
+        Self { path: path.to_owned(), reserve, cached: Arc::default() }
     }
 }
 
 impl DiskSpaceGauge for DiskSpaceMonitor {
     fn low_disk_space(&self) -> BoxFuture<'static, Option<LowDiskSpace>> {
-        let (path, reserve, seen) = (self.path.clone(), self.reserve, Arc::clone(&self.seen));
+        let (path, reserve, cached) = (self.path.clone(), self.reserve, Arc::clone(&self.cached));
         async move {
             if reserve == 0 {
                 return None;
             }
             // The lock is held during a measurement, so that concurrent callers share its result.
-            let mut seen = seen.lock().await;
+            let mut cached = cached.lock().await;
             let now = tokio::time::Instant::now();
-            if let Some((at, shortage)) = &*seen
-                && now.duration_since(*at) < CACHE_TTL
+            if let Some((measured_at, shortage)) = &*cached
+                && now.duration_since(*measured_at) < CACHE_TTL
             {
                 return shortage.clone();
             }
             let shortage = spawn_blocking(move || measure(&path, reserve)).await.ok().flatten();
-            *seen = Some((now, shortage.clone()));
+            *cached = Some((now, shortage.clone()));
             shortage
         }
         .boxed()
@@ -91,8 +91,8 @@ impl DiskSpaceGauge for DiskSpaceMonitor {
 
 fn measure(path: &Path, reserve: u64) -> Option<LowDiskSpace> {
     match statvfs(path) {
-        Ok(seen) if seen.f_blocks > 0 => {
-            let (free, path) = (free_bytes(&seen), path.display().to_string());
+        Ok(stats) if stats.f_blocks > 0 => {
+            let (free, path) = (free_bytes(&stats), path.display().to_string());
             (free < reserve).then_some(LowDiskSpace { path, free, reserve })
         }
         Ok(_) => None,

@@ -96,7 +96,7 @@ pub(crate) fn remove(path: &Path) -> io::Result<()> {
 /// path, and the standard library's removal recurses.
 pub(crate) fn remove_tree(path: &Path) -> io::Result<()> {
     match open_directory(rustix::fs::CWD, path) {
-        Ok(top) => FolderRemoval { top, moved: 0 }.run()?,
+        Ok(root) => FolderRemoval { root, move_count: 0 }.run()?,
         Err(Errno::NOENT) => return Ok(()),
         Err(error) => return Err(error.into()),
     }
@@ -106,16 +106,16 @@ pub(crate) fn remove_tree(path: &Path) -> io::Result<()> {
 /// Removes what a folder contains. Folders inside a subfolder move up to the top, so that each subfolder becomes
 /// empty.
 struct FolderRemoval {
-    top: OwnedFd,
+    root: OwnedFd,
     /// Number of folders moved up so far; each gets the next number as its name.
-    moved: u64,
+    move_count: u64,
 }
 
 impl FolderRemoval {
     fn run(mut self) -> io::Result<()> {
         loop {
             let mut was_empty = true;
-            for entry in Dir::read_from(&self.top)? {
+            for entry in Dir::read_from(&self.root)? {
                 let entry = entry?;
                 if !is_dot(entry.file_name()) {
                     was_empty = false;
@@ -130,10 +130,10 @@ impl FolderRemoval {
 
     /// Removes one entry of the top folder.
     fn remove_entry(&mut self, name: &CStr) -> rustix::io::Result<()> {
-        if unlink(&self.top, name)? {
+        if unlink(&self.root, name)? {
             return Ok(());
         }
-        let folder = match open_directory(&self.top, name) {
+        let folder = match open_directory(&self.root, name) {
             Err(Errno::NOENT) => return Ok(()),
             folder => folder?,
         };
@@ -144,14 +144,14 @@ impl FolderRemoval {
             }
         }
         // Entries added to the folder meanwhile are removed in the next pass.
-        unlink(&self.top, name).map(|_| ())
+        unlink(&self.root, name).map(|_| ())
     }
 
     fn move_up(&mut self, folder: &OwnedFd, name: &CStr) -> rustix::io::Result<()> {
         loop {
-            let number = self.moved.to_string();
-            self.moved += 1;
-            match rustix::fs::renameat(folder, name, &self.top, number) {
+            let number = self.move_count.to_string();
+            self.move_count += 1;
+            match rustix::fs::renameat(folder, name, &self.root, number) {
                 // Another entry has this number as its name.
                 Err(Errno::NOTEMPTY | Errno::EXIST | Errno::NOTDIR) => {}
                 Err(Errno::NOENT) | Ok(()) => return Ok(()),
@@ -303,9 +303,9 @@ mod tests {
     }
 
     /// Makes the deepest tree that a command can make; its path is longer than the system accepts.
-    fn make_deep(top: &Path, depth: usize) {
-        fs::create_dir(top).unwrap();
-        let mut folder = open_directory(rustix::fs::CWD, top).unwrap();
+    fn make_deep(root: &Path, depth: usize) {
+        fs::create_dir(root).unwrap();
+        let mut folder = open_directory(rustix::fs::CWD, root).unwrap();
         for _ in 0..depth {
             rustix::fs::mkdirat(&folder, "0", Mode::RWXU).unwrap();
             folder = open_directory(&folder, "0").unwrap();
@@ -315,25 +315,25 @@ mod tests {
     #[test]
     fn a_tree_is_removed_whatever_its_shape() {
         let dir = tempfile::tempdir().unwrap();
-        let (top, outside) = (dir.path().join("top"), dir.path().join("outside"));
-        remove_tree(&top).unwrap();
+        let (root, outside) = (dir.path().join("top"), dir.path().join("outside"));
+        remove_tree(&root).unwrap();
         fs::write(&outside, "stays").unwrap();
-        make_deep(&top, 0);
+        make_deep(&root, 0);
         for wide in 0..50 {
             // Numeric names, as the removal itself uses them.
-            fs::create_dir_all(top.join(format!("{wide}/a/{wide}/b"))).unwrap();
-            fs::write(top.join(format!("{wide}/a/file")), "").unwrap();
-            fs::write(top.join(format!("{}", wide + 50)), "").unwrap();
+            fs::create_dir_all(root.join(format!("{wide}/a/{wide}/b"))).unwrap();
+            fs::write(root.join(format!("{wide}/a/file")), "").unwrap();
+            fs::write(root.join(format!("{}", wide + 50)), "").unwrap();
         }
-        std::os::unix::fs::symlink(dir.path(), top.join("link")).unwrap();
-        std::os::unix::fs::symlink(dir.path(), top.join("7/a/link")).unwrap();
-        remove_tree(&top).unwrap();
-        assert!(!top.exists());
+        std::os::unix::fs::symlink(dir.path(), root.join("link")).unwrap();
+        std::os::unix::fs::symlink(dir.path(), root.join("7/a/link")).unwrap();
+        remove_tree(&root).unwrap();
+        assert!(!root.exists());
         // A recursive removal of this depth would need more stack than this thread has.
-        make_deep(&top, 3_000);
-        let (deep, thread) = (top.clone(), std::thread::Builder::new().stack_size(128 << 10));
+        make_deep(&root, 3_000);
+        let (deep, thread) = (root.clone(), std::thread::Builder::new().stack_size(128 << 10));
         thread.spawn(move || remove_tree(&deep)).unwrap().join().unwrap().unwrap();
-        assert!(!top.exists());
+        assert!(!root.exists());
         assert_eq!(fs::read(&outside).unwrap(), b"stays");
         assert_eq!(remove_tree(&outside).unwrap_err().kind(), io::ErrorKind::NotADirectory);
         let link = dir.path().join("link");

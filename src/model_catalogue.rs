@@ -23,43 +23,43 @@ enum NameMatch {
 /// The profile of a model. For each key the best-matching entry that sets it counts, and the user's table precedes
 /// the program's.
 pub fn profile(config: &Config, model: &ModelRef) -> ModelProfile {
-    let mut known = ModelSection::default();
+    let mut merged = ModelSection::default();
     for table in [&config.known_models, &config.models] {
-        let mut fitting: Vec<_> =
+        let mut matches: Vec<_> =
             table.iter().filter_map(|(name, section)| Some((match_name(name, model)?, section))).collect();
-        fitting.sort_by_key(|(fit, _)| *fit);
-        fitting.into_iter().for_each(|(_, section)| overlay(&mut known, section));
+        matches.sort_by_key(|(fit, _)| *fit);
+        matches.into_iter().for_each(|(_, section)| overlay(&mut merged, section));
     }
     let cache = config.cache_of(model.provider());
     ModelProfile {
-        window: known.window.map(|count| count.0.into()),
-        max_output: known.max_output.map(|count| count.0.into()),
-        thinking_style: known.thinking.map(|style| style.0),
-        levels: known.thinking_levels.map(|levels| levels.0),
-        default_level: known.thinking_level.and_then(|level| level.0),
-        images: known.images.map(|flag| flag.0),
-        price: known.price.and_then(|price| price_of(&price, cache)),
+        window: merged.window.map(|count| count.0.into()),
+        max_output: merged.max_output.map(|count| count.0.into()),
+        thinking_style: merged.thinking.map(|style| style.0),
+        levels: merged.thinking_levels.map(|levels| levels.0),
+        default_level: merged.thinking_level.and_then(|level| level.0),
+        images: merged.images.map(|flag| flag.0),
+        price: merged.price.and_then(|price| price_of(&price, cache)),
         deadlines: ModelDeadlines {
-            first_event_ms: known.first_event.map(PositiveDuration::millis),
-            gap_ms: known.gap.map(PositiveDuration::millis),
-            call_ms: known.call.map(PositiveDuration::millis),
+            first_event_ms: merged.first_event.map(PositiveDuration::millis),
+            gap_ms: merged.gap.map(PositiveDuration::millis),
+            call_ms: merged.call.map(PositiveDuration::millis),
         },
         density: None,
         listed_limits: None,
     }
 }
 
-fn overlay(known: &mut ModelSection, section: &ModelSection) {
-    known.window = section.window.or(known.window);
-    known.max_output = section.max_output.or(known.max_output);
-    known.thinking = section.thinking.or(known.thinking);
-    known.thinking_levels = section.thinking_levels.or(known.thinking_levels);
-    known.thinking_level = section.thinking_level.or(known.thinking_level);
-    known.images = section.images.or(known.images);
-    known.first_event = section.first_event.or(known.first_event);
-    known.gap = section.gap.or(known.gap);
-    known.call = section.call.or(known.call);
-    known.price = section.price.or(known.price);
+fn overlay(merged: &mut ModelSection, section: &ModelSection) {
+    merged.window = section.window.or(merged.window);
+    merged.max_output = section.max_output.or(merged.max_output);
+    merged.thinking = section.thinking.or(merged.thinking);
+    merged.thinking_levels = section.thinking_levels.or(merged.thinking_levels);
+    merged.thinking_level = section.thinking_level.or(merged.thinking_level);
+    merged.images = section.images.or(merged.images);
+    merged.first_event = section.first_event.or(merged.first_event);
+    merged.gap = section.gap.or(merged.gap);
+    merged.call = section.call.or(merged.call);
+    merged.price = section.price.or(merged.price);
 }
 
 /// The price with this cache duration; `None` unless the prices of input and output are both known.
@@ -84,8 +84,8 @@ fn match_name(name: &str, model: &ModelRef) -> Option<(NameMatch, usize)> {
     let name = normalize(name);
     let whole = normalize(&model.to_string());
     // The names without the provider, then without each part of the path before the model's own name.
-    let ends = whole.match_indices('/').map(|(at, _)| &whole[at + 1..]);
-    let names = std::iter::once(whole.as_str()).chain(ends);
+    let suffixes = whole.match_indices('/').map(|(at, _)| &whole[at + 1..]);
+    let names = std::iter::once(whole.as_str()).chain(suffixes);
     let fits = names.filter_map(|whole| {
         let fit = match (whole.strip_prefix(name.trim_end_matches('*')), name.ends_with('*')) {
             (Some(_), true) => NameMatch::Start,
@@ -105,10 +105,10 @@ fn normalize(name: &str) -> String {
 
 /// True for `-20250929`, `-2025-09-29`, `@20250929` and `-latest`.
 fn is_version(rest: &str) -> bool {
-    let Some(mark) = rest.strip_prefix(['-', '@']) else { return false };
-    let digits = mark.bytes().filter(u8::is_ascii_digit).count();
-    let dashes = mark.bytes().filter(|byte| *byte == b'-').count();
-    mark == "latest" || (digits == 8 && mark.len() == digits + dashes && (dashes == 0 || dashes == 2))
+    let Some(version) = rest.strip_prefix(['-', '@']) else { return false };
+    let digits = version.bytes().filter(u8::is_ascii_digit).count();
+    let dashes = version.bytes().filter(|byte| *byte == b'-').count();
+    version == "latest" || (digits == 8 && version.len() == digits + dashes && (dashes == 0 || dashes == 2))
 }
 
 #[cfg(test)]

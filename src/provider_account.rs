@@ -29,14 +29,14 @@ pub struct ProviderAccount {
 }
 
 impl ProviderAccount {
-    /// The account of a section; `usual` is the key's reference if the section has neither keys nor OAuth.
-    pub fn of_section(section: &ProviderSection, usual: Option<Reference>) -> Self {
-        let one = section.credential.as_ref().map(|credential| vec![credential.0.clone()]);
-        let several = section.credentials.as_ref().map(|credentials| credentials.0.clone());
-        let usual = usual.filter(|_| section.oauth.is_none()).into_iter().collect();
+    /// The account of a section; `default_key` is the key's reference if the section has neither keys nor OAuth.
+    pub fn of_section(section: &ProviderSection, default_key: Option<Reference>) -> Self {
+        let single = section.credential.as_ref().map(|credential| vec![credential.0.clone()]);
+        let list = section.credentials.as_ref().map(|credentials| credentials.0.clone());
+        let default_key = default_key.filter(|_| section.oauth.is_none()).into_iter().collect();
         Self {
             oauth: section.oauth.as_ref().and_then(OauthAccount::of_section),
-            credentials: several.or(one).unwrap_or(usual),
+            credentials: list.or(single).unwrap_or(default_key),
             pool: section.pool.map(|pool| pool.0).unwrap_or_default(),
             limits: RateLimits {
                 requests: section.requests_per_minute.map(|count| count.0),
@@ -55,11 +55,11 @@ impl ProviderAccount {
             let missing = secrets.into_iter().flatten().find_map(|secret| secret.resolve(variables).err());
             ("oauth".to_owned(), missing)
         });
-        let problem = |key: &Reference| match key {
+        let error_of = |key: &Reference| match key {
             Reference::Command(_) => None,
             Reference::Variable(_) | Reference::File(_) => key.resolve(variables).err(),
         };
-        let keys = self.credentials.iter().map(|key| (key.to_string(), problem(key)));
+        let keys = self.credentials.iter().map(|key| (key.to_string(), error_of(key)));
         oauth.into_iter().chain(keys).collect()
     }
 
@@ -71,8 +71,8 @@ impl ProviderAccount {
         variables: &BTreeMap<String, String>,
         state: &Path,
     ) -> Result<Vec<Credential>, MissingSecret> {
-        let kept = || TokenFile::new(state.join(TOKEN_FOLDER), provider);
-        let oauth = self.oauth.as_ref().map(|oauth| oauth.credential(kept(), variables));
+        let token_file = || TokenFile::new(state.join(TOKEN_FOLDER), provider);
+        let oauth = self.oauth.as_ref().map(|oauth| oauth.credential(token_file(), variables));
         let keys = self.credentials.iter().map(|key| credential::of_reference(key, variables));
         oauth.into_iter().chain(keys).collect()
     }
@@ -102,7 +102,7 @@ impl OauthAccount {
 
     fn credential(
         &self,
-        kept: TokenFile,
+        token_file: TokenFile,
         variables: &BTreeMap<String, String>,
     ) -> Result<Credential, MissingSecret> {
         let secret = |reference: &Reference| reference.resolve(variables);
@@ -116,7 +116,7 @@ impl OauthAccount {
             reference: self.refresh_token.clone(),
             reason: format!("token_url: {reason}"),
         })?;
-        Ok(Credential::from_source(Oauth::new(forms, grant, kept), None, KeyPlacement::Bearer))
+        Ok(Credential::from_source(Oauth::new(forms, grant, token_file), None, KeyPlacement::Bearer))
     }
 }
 
@@ -131,8 +131,8 @@ mod tests {
         let text = format!("[providers.acme]\nbase_url = \"http://a\"\n{section}");
         let variables = BTreeMap::new();
         let config = Config::load(&[ConfigFile { path: "hermod.toml".into(), text }], &variables).unwrap();
-        let usual = Reference::Variable("USUAL".to_owned());
-        let account = ProviderAccount::of_section(&config.providers["acme"], Some(usual));
+        let default_key = Reference::Variable("USUAL".to_owned());
+        let account = ProviderAccount::of_section(&config.providers["acme"], Some(default_key));
         let reported: Vec<_> =
             account.credential_report(&variables).into_iter().map(|(shown, _)| shown).collect();
         assert_eq!(reported, expect, "{section}");

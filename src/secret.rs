@@ -82,23 +82,23 @@ impl Secret {
 /// quote the keys that they refuse. All secrets are matched in one pass. Keys of one vendor begin alike, so hiding
 /// one must not leave a part of another.
 pub(crate) fn redact(secrets: &[Secret], text: String) -> String {
-    let is_there = |secret: &Secret| secret.is_hidden() && text.contains(secret.prefix());
-    let secrets: Vec<&Secret> = secrets.iter().filter(|secret| is_there(secret)).collect();
+    let is_present = |secret: &Secret| secret.is_hidden() && text.contains(secret.prefix());
+    let secrets: Vec<&Secret> = secrets.iter().filter(|secret| is_present(secret)).collect();
     if secrets.is_empty() {
         return text;
     }
-    let (mut hidden, mut rest) = (String::with_capacity(text.len()), text.as_str());
+    let (mut redacted, mut rest) = (String::with_capacity(text.len()), text.as_str());
     while let Some(first) = rest.chars().next() {
         let length = secrets.iter().map(|secret| secret.matched_bytes(rest)).max().unwrap_or(0);
         if length == 0 {
-            hidden.push(first);
+            redacted.push(first);
             rest = &rest[first.len_utf8()..];
         } else {
-            hidden.push_str("***");
+            redacted.push_str("***");
             rest = &rest[length..];
         }
     }
-    hidden
+    redacted
 }
 
 impl fmt::Debug for Secret {
@@ -133,8 +133,8 @@ impl Reference {
             .split_first()
             .and_then(|(first, rest)| Some((first.strip_prefix(COMMAND)?, rest)))
             .ok_or("a list is a command here, like [\"command:PROGRAM\", \"an argument\"]")?;
-        let bare = !program.contains('/') && !program.is_empty();
-        if !bare && !is_placed(program) {
+        let is_bare = !program.contains('/') && !program.is_empty();
+        if !is_bare && !is_placed(program) {
             return Err("after `command:` comes a program that PATH has, or an absolute path, or one that begins with ~/"
                 .to_owned());
         }
@@ -174,8 +174,8 @@ impl FromStr for Reference {
     /// The error never contains the text, because that may be the secret itself.
     fn from_str(text: &str) -> Result<Self, String> {
         if let Some(name) = text.strip_prefix("env:") {
-            let letters = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
-            let is_name = name.bytes().all(letters) && !name.starts_with(|c: char| c.is_ascii_digit());
+            let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+            let is_name = name.bytes().all(is_allowed) && !name.starts_with(|c: char| c.is_ascii_digit());
             return match is_name && !name.is_empty() {
                 true => Ok(Self::Variable(name.to_owned())),
                 false => Err("after `env:` comes the name of a variable, like env:ACME_API_KEY".to_owned()),
@@ -254,8 +254,8 @@ fn expand_path(path: &Path, variables: &BTreeMap<String, String>) -> Result<Path
 }
 
 fn read(path: &Path, variables: &BTreeMap<String, String>) -> Result<String, String> {
-    let wrong = |error: io::Error| format!("{error}; it must be a file that this user can read");
-    read_regular_text(&expand_path(path, variables)?, MAX_SECRET_BYTES).map_err(wrong)
+    let read_error = |error: io::Error| format!("{error}; it must be a file that this user can read");
+    read_regular_text(&expand_path(path, variables)?, MAX_SECRET_BYTES).map_err(read_error)
 }
 
 /// Prevents other processes of this user, such as the commands of tools, from reading this process's memory and

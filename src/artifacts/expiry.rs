@@ -44,13 +44,13 @@ impl FileArtifacts {
     /// The artifacts of a session.
     pub fn of_session(&self, session: SessionId) -> io::Result<Vec<ArtifactFile>> {
         let folder = self.folder(session);
-        let mut kept = Vec::new();
+        let mut files = Vec::new();
         for name in names(&folder)? {
             let Some(name) = ArtifactName::from_handle(session, &name) else { continue };
             let (bytes, modified) = size_and_modified(&self.path(name))?;
-            kept.push(ArtifactFile { name, bytes, modified });
+            files.push(ArtifactFile { name, bytes, modified });
         }
-        Ok(kept)
+        Ok(files)
     }
 
     /// When an entry was last added to the session's folder or removed from it.
@@ -130,8 +130,8 @@ impl FileArtifacts {
 
     /// The path of a session's tombstones, relative to the folder of artifacts; `None` if there are none.
     pub fn tombstones_path(&self, session: SessionId) -> io::Result<Option<String>> {
-        let notes = format!("{session}/{TOMBSTONES}");
-        Ok(self.root.join(&notes).try_exists()?.then_some(notes))
+        let tombstones = format!("{session}/{TOMBSTONES}");
+        Ok(self.root.join(&tombstones).try_exists()?.then_some(tombstones))
     }
 
     fn folder(&self, session: SessionId) -> PathBuf {
@@ -153,19 +153,19 @@ fn names(folder: &Path) -> io::Result<Vec<String>> {
 /// The bytes of a file, and the time of its last write.
 pub(crate) fn size_and_modified(path: &Path) -> io::Result<(u64, Timestamp)> {
     let metadata = fs::metadata(path)?;
-    let since = metadata.modified()?.duration_since(UNIX_EPOCH).unwrap_or_default();
-    Ok((metadata.len(), Timestamp(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))))
+    let since_epoch = metadata.modified()?.duration_since(UNIX_EPOCH).unwrap_or_default();
+    Ok((metadata.len(), Timestamp(i64::try_from(since_epoch.as_millis()).unwrap_or(i64::MAX))))
 }
 
 /// The files that still exist, each with its bytes and the time of its last write.
 pub(crate) fn existing_files(paths: Vec<PathBuf>) -> io::Result<Vec<(PathBuf, u64, Timestamp)>> {
-    let mut found = Vec::new();
+    let mut files = Vec::new();
     for path in paths {
         if let Some((bytes, modified)) = size_and_modified(&path).if_exists()? {
-            found.push((path, bytes, modified));
+            files.push((path, bytes, modified));
         }
     }
-    Ok(found)
+    Ok(files)
 }
 
 #[cfg(test)]
@@ -188,10 +188,10 @@ mod tests {
         let artifacts = FileArtifacts::open(state.path()).unwrap();
         let call = CallId { run: RunId::from_bits(7), iteration: 1, n: 1 };
         let name = |attempt| ArtifactName { session: SESSION, call, attempt };
-        let shelf =
+        let writer =
             |attempt| AttemptArtifacts::new(Arc::new(artifacts.clone()) as Arc<dyn Artifacts>, name(attempt));
         for attempt in [1, 11, 12] {
-            shelf(attempt).write(Bytes::from_static(b"all")).await.unwrap();
+            writer(attempt).write(Bytes::from_static(b"all")).await.unwrap();
         }
         artifacts.expire(SESSION, &[name(1)], Timestamp(5_000)).unwrap();
         artifacts.expire(SESSION, &[name(11)], Timestamp(7_000)).unwrap();

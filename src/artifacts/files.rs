@@ -60,7 +60,7 @@ impl FileArtifacts {
     pub fn presence(&self, session: SessionId, handle: &str) -> io::Result<Presence> {
         let Some(name) = ArtifactName::from_handle(session, handle) else { return Ok(Presence::Missing) };
         match fs::metadata(self.path(name)).if_exists()? {
-            Some(found) => Ok(Presence::Present(found.len())),
+            Some(metadata) => Ok(Presence::Present(metadata.len())),
             None => Ok(self.removed_at(name)?.map_or(Presence::Missing, Presence::Removed)),
         }
     }
@@ -87,17 +87,17 @@ impl Artifacts for FileArtifacts {
     fn create(&self, name: ArtifactName) -> BoxFuture<'static, Result<Box<dyn ArtifactSink>, ArtifactError>> {
         // An attempt has two writers if it is resumed before the first writer is gone; the number keeps their files
         // apart.
-        static KEEPERS: AtomicU64 = AtomicU64::new(0);
+        static WRITERS: AtomicU64 = AtomicU64::new(0);
         let (folder, target) = (self.root.join(UNFINISHED), self.path(name));
-        let keeper = KEEPERS.fetch_add(1, Ordering::Relaxed);
-        let unfinished = folder.join(format!("{}.{}.{keeper}", name.session, name.handle()));
+        let writer = WRITERS.fetch_add(1, Ordering::Relaxed);
+        let path = folder.join(format!("{}.{}.{writer}", name.session, name.handle()));
         off_thread(move || {
             make_durable(&folder)?;
-            let file = files::make(&unfinished)?;
-            let written = UnfinishedFile { file, path: Some(unfinished), since_sync: 0 };
-            Ok(Box::new(ArtifactFileWriter { written: Some(written), target }) as Box<dyn ArtifactSink>)
+            let file = files::make(&path)?;
+            let unfinished = UnfinishedFile { file, path: Some(path), since_sync: 0 };
+            Ok(Box::new(ArtifactFileWriter { unfinished: Some(unfinished), target }) as Box<dyn ArtifactSink>)
         })
-        .map(|made| made.map_err(unavailable))
+        .map(|sink| sink.map_err(unavailable))
         .boxed()
     }
 
@@ -128,8 +128,8 @@ impl Artifacts for FileArtifacts {
         let read = off_thread(move || {
             let file = open_regular(&path)?;
             let total = file.metadata()?.len();
-            let left = usize::try_from(total.saturating_sub(offset)).unwrap_or(usize::MAX);
-            let mut bytes = vec![0; left.min(max)];
+            let remaining = usize::try_from(total.saturating_sub(offset)).unwrap_or(usize::MAX);
+            let mut bytes = vec![0; remaining.min(max)];
             file.read_exact_at(&mut bytes, offset)?;
             Ok(Excerpt { bytes: bytes.into(), total })
         });
@@ -143,10 +143,10 @@ impl Artifacts for FileArtifacts {
     }
 }
 
-/// The writer of an artifact; `written` is `None` during a write, and after one that failed.
+/// The writer of an artifact; `unfinished` is `None` during a write, and after one that failed.
 #[derive(Debug)]
 struct ArtifactFileWriter {
-    written: Option<UnfinishedFile>,
+    unfinished: Option<UnfinishedFile>,
     target: PathBuf,
 }
 
@@ -161,28 +161,28 @@ struct UnfinishedFile {
 
 impl ArtifactSink for ArtifactFileWriter {
     fn write(&mut self, bytes: Bytes) -> BoxFuture<'_, Result<(), ArtifactError>> {
-        let Some(mut written) = self.written.take() else { return ready(Err(lost())).boxed() };
+        let Some(mut unfinished) = self.unfinished.take() else { return ready(Err(lost())).boxed() };
         let work = off_thread(move || {
-            check_reserve(&written.file, bytes.len())?;
-            written.file.write_all(&bytes)?;
-            written.since_sync += bytes.len();
-            if written.since_sync >= SYNC_INTERVAL_BYTES {
-                written.file.sync_data()?;
-                written.since_sync = 0;
+            check_reserve(&unfinished.file, bytes.len())?;
+            unfinished.file.write_all(&bytes)?;
+            unfinished.since_sync += bytes.len();
+            if unfinished.since_sync >= SYNC_INTERVAL_BYTES {
+                unfinished.file.sync_data()?;
+                unfinished.since_sync = 0;
             }
-            Ok(written)
+            Ok(unfinished)
         });
         async move {
-            self.written = Some(work.await.map_err(unavailable)?);
+            self.unfinished = Some(work.await.map_err(unavailable)?);
             Ok(())
         }
         .boxed()
     }
 
     fn finish(self: Box<Self>) -> BoxFuture<'static, Result<(), ArtifactError>> {
-        let ArtifactFileWriter { written, target } = *self;
-        let Some(written) = written else { return ready(Err(lost())).boxed() };
-        off_thread(move || written.finish(&target)).map(|kept| kept.map_err(unavailable)).boxed()
+        let ArtifactFileWriter { unfinished, target } = *self;
+        let Some(unfinished) = unfinished else { return ready(Err(lost())).boxed() };
+        off_thread(move || unfinished.finish(&target)).map(|result| result.map_err(unavailable)).boxed()
     }
 }
 
@@ -285,11 +285,11 @@ mod tests {
     async fn an_artifact_that_was_altered_is_told_wherever_it_is_looked_at() {
         let state = tempfile::tempdir().unwrap();
         let artifacts = FileArtifacts::open(state.path()).unwrap();
-        let shelf = AttemptArtifacts::new(Arc::new(artifacts.clone()), name());
-        let artifact = shelf.write(Bytes::from_static(b"what was kept")).await.unwrap();
+        let attempt_artifacts = AttemptArtifacts::new(Arc::new(artifacts.clone()), name());
+        let artifact = attempt_artifacts.write(Bytes::from_static(b"what was kept")).await.unwrap();
         let mut hashes = ArtifactHashes::default();
         hashes.add(&artifact);
-        let reader = shelf.clone().with_hashes(hashes);
+        let reader = attempt_artifacts.clone().with_hashes(hashes);
         let read = async || reader.read(&artifact.handle, 5, 3).await.map(|excerpt| excerpt.bytes);
         let check = |artifact: &Artifact| artifacts.check(name().session, artifact).unwrap();
         let old = Artifact { sha256: None, ..artifact.clone() };

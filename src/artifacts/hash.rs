@@ -51,8 +51,8 @@ impl VerifiedHashes {
     /// Whether the artifact's file has this hash.
     pub(super) fn verify(&self, name: ArtifactName, path: &Path, sha256: ContentHash) -> io::Result<bool> {
         let mut file = open_regular(path)?;
-        let sound = (sha256, version(&file.metadata()?));
-        if self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&name) == Some(&sound) {
+        let entry = (sha256, version(&file.metadata()?));
+        if self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&name) == Some(&entry) {
             return Ok(true);
         }
         let is_same = hash_open_file(&mut file)? == sha256;
@@ -61,7 +61,7 @@ impl VerifiedHashes {
             verified.clear();
         }
         if is_same {
-            verified.insert(name, sound);
+            verified.insert(name, entry);
         } else {
             verified.remove(&name);
         }

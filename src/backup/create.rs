@@ -57,14 +57,15 @@ pub fn create(
 
 /// Refuses a folder inside the state directory.
 fn check_target(dir: &Path, state: &Path) -> Result<(), BackupError> {
-    let unfit = |reason: String| BackupError::BadTarget { path: dir.to_owned(), reason };
-    let above =
-        dir.parent().ok_or_else(|| unfit("it has no parent; give a folder that does not exist".into()))?;
-    let above = above.canonicalize().at(above)?;
+    let bad_target = |reason: String| BackupError::BadTarget { path: dir.to_owned(), reason };
+    let parent = dir
+        .parent()
+        .ok_or_else(|| bad_target("it has no parent; give a folder that does not exist".into()))?;
+    let parent = parent.canonicalize().at(parent)?;
     let state = state.canonicalize().at(state)?;
-    if above.starts_with(&state) {
+    if parent.starts_with(&state) {
         let state = state.display();
-        return Err(unfit(format!(
+        return Err(bad_target(format!(
             "it lies in the state directory {state}, and would be lost with it; give another folder"
         )));
     }
@@ -86,21 +87,21 @@ fn fill(
     let recorded = referenced_files::recorded_files(state, &checked)?;
     let recorded = recorded.into_iter().map(|(path, recorded)| (path, Some(recorded)));
     let tombstones = referenced_files::tombstone_files(state, &checked.artifacts)?.into_iter();
-    let others = tombstones.chain(list_scripts(state)?).chain(referenced_files::memory_files(state));
-    let named: Vec<_> = recorded.chain(others.map(|path| (path, None))).collect();
+    let unrecorded = tombstones.chain(list_scripts(state)?).chain(referenced_files::memory_files(state));
+    let paths: Vec<_> = recorded.chain(unrecorded.map(|path| (path, None))).collect();
     // A missing file counts as 0 bytes.
     let length = |(path, _): &(String, _)| fs::metadata(state.join(path)).map_or(0, |file| file.len());
-    files::check_disk_space(part, named.iter().map(length).sum())?;
+    files::check_disk_space(part, paths.iter().map(length).sum())?;
     let mut damage = checked.damages;
-    for (path, recorded) in named {
+    for (path, recorded) in paths {
         match copy_referenced(&path, state, part, stop)? {
             Ok(file) => {
-                if let Some(why) = recorded.and_then(|recorded| recorded.difference(&file)) {
-                    damage.push(Damage::file(&path, why));
+                if let Some(reason) = recorded.and_then(|recorded| recorded.difference(&file)) {
+                    damage.push(Damage::file(&path, reason));
                 }
                 files.insert(path, file);
             }
-            Err(why) => damage.push(Damage::file(path, why)),
+            Err(reason) => damage.push(Damage::file(path, reason)),
         }
     }
     damage.sort();
@@ -119,12 +120,12 @@ fn fill(
 
 /// Copies the store's rows, and stops before it uses the disk space that is reserved for records.
 fn copy(snapshot: &Snapshot, store: &Path, stop: &mut StopFn) -> Result<(), BackupError> {
-    let mut room = Ok(());
+    let mut free_space = Ok(());
     let copied = snapshot.copy(store, &mut |bytes| {
-        room = files::check_disk_space(store, bytes as u64);
-        if room.is_ok() { stop(bytes) } else { Err(StoppedError) }
+        free_space = files::check_disk_space(store, bytes as u64);
+        if free_space.is_ok() { stop(bytes) } else { Err(StoppedError) }
     });
-    room?;
+    free_space?;
     Ok(copied?)
 }
 
@@ -188,9 +189,9 @@ impl control::BackupService for BackupMaker {
             })
         };
         async move {
-            let internal = |text: String| RequestError::new(RequestErrorKind::Internal, text);
-            let made = spawn_blocking(work).await.map_err(|error| internal(error.to_string()))?;
-            serde_json::to_value(made?).map_err(|error| internal(error.to_string()))
+            let internal_error = |text: String| RequestError::new(RequestErrorKind::Internal, text);
+            let manifest = spawn_blocking(work).await.map_err(|error| internal_error(error.to_string()))?;
+            serde_json::to_value(manifest?).map_err(|error| internal_error(error.to_string()))
         }
         .boxed()
     }

@@ -31,11 +31,11 @@ const BACKUP_ENTRIES: [&str; 7] =
 
 /// Fails if writing `bytes` at this path would use the disk space that is reserved for records.
 pub(super) fn check_disk_space(path: &Path, bytes: u64) -> Result<(), PathError> {
-    let missing = File::open(path).and_then(|file| disk_space::missing_bytes(file, bytes)).at(path)?;
-    if missing == 0 {
+    let missing_bytes = File::open(path).and_then(|file| disk_space::missing_bytes(file, bytes)).at(path)?;
+    if missing_bytes == 0 {
         return Ok(());
     }
-    let text = format!("{missing} bytes are missing on its disk, with those that are left for records");
+    let text = format!("{missing_bytes} bytes are missing on its disk, with those that are left for records");
     Err(io::Error::new(io::ErrorKind::StorageFull, text)).at(path)
 }
 
@@ -112,7 +112,7 @@ impl PartialBackup {
         loop {
             let is_new = match DirBuilder::new().mode(0o700).create(&path) {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => false,
-                made => made.map(|()| true).at(&path)?,
+                creation => creation.map(|()| true).at(&path)?,
             };
             // The process that made the folder may have removed it between the two calls.
             let Some(folder) = File::open(&path).if_exists().at(&path)? else { continue };
@@ -166,9 +166,9 @@ fn is_of_backup(folder: &Path) -> io::Result<bool> {
         return Ok(false);
     }
     let entries = files::entries(folder)?;
-    let is = |path: &PathBuf, name: &str| path.file_name().is_some_and(|own| own == name);
-    let is_known = |path: &PathBuf| BACKUP_ENTRIES.iter().any(|name| is(path, name));
-    let has_store = entries.iter().any(|path| is(path, STORE_FILE));
+    let has_name = |path: &PathBuf, name: &str| path.file_name().is_some_and(|file_name| file_name == name);
+    let is_known = |path: &PathBuf| BACKUP_ENTRIES.iter().any(|name| has_name(path, name));
+    let has_store = entries.iter().any(|path| has_name(path, STORE_FILE));
     Ok(entries.iter().all(is_known) && (entries.is_empty() || has_store))
 }
 
@@ -177,7 +177,7 @@ fn remove_partial(part: &Path) -> io::Result<()> {
     for name in BACKUP_ENTRIES.iter().filter(|name| **name != STORE_FILE) {
         let path = part.join(name);
         match fs::symlink_metadata(&path).if_exists()? {
-            Some(found) if found.is_dir() => files::remove_tree(&path)?,
+            Some(metadata) if metadata.is_dir() => files::remove_tree(&path)?,
             Some(_) => files::remove(&path)?,
             None => {}
         }
@@ -280,8 +280,9 @@ mod tests {
         check_disk_space(folder.path(), 1).unwrap();
         let refused = check_disk_space(folder.path(), u64::MAX / 2).unwrap_err();
         let refused = BackupError::from(refused).to_string();
-        let missing = refused.split_once(": ").unwrap().1.split(' ').next().unwrap().parse::<u64>().unwrap();
-        assert!(missing > u64::MAX / 4, "{refused}");
+        let missing_bytes =
+            refused.split_once(": ").unwrap().1.split(' ').next().unwrap().parse::<u64>().unwrap();
+        assert!(missing_bytes > u64::MAX / 4, "{refused}");
         assert!(refused.contains("must have room"), "{refused}");
     }
 }

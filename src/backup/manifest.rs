@@ -115,8 +115,8 @@ impl FileClass {
             "memories" => Self::Memories,
             _ => return None,
         };
-        let mut deeper = parts.peekable();
-        (deeper.peek().is_some() && deeper.all(|part| part.is_some())).then_some(class)
+        let mut rest = parts.peekable();
+        (rest.peek().is_some() && rest.all(|part| part.is_some())).then_some(class)
     }
 }
 
@@ -131,9 +131,9 @@ impl Manifest {
     pub(super) fn sizes(files: &BTreeMap<String, FileEntry>) -> BTreeMap<FileClass, ClassSize> {
         let mut sizes: BTreeMap<FileClass, ClassSize> = BTreeMap::new();
         for (class, file) in files.iter().filter_map(|(path, file)| Some((FileClass::of(path)?, file))) {
-            let sum = sizes.entry(class).or_default();
-            sum.files += 1;
-            sum.bytes += file.bytes;
+            let size = sizes.entry(class).or_default();
+            size.files += 1;
+            size.bytes += file.bytes;
         }
         sizes
     }
@@ -151,9 +151,9 @@ impl Manifest {
     /// Reads and checks the manifest of a backup.
     pub(super) fn read(dir: &Path) -> Result<Self, BackupError> {
         let path = dir.join(MANIFEST_FILE);
-        let no_backup = |reason: String| BackupError::NotABackup { path: path.clone(), reason };
+        let not_a_backup = |reason: String| BackupError::NotABackup { path: path.clone(), reason };
         let json = read_regular(&path, MAX_MANIFEST_BYTES)
-            .map_err(|error| no_backup(format!("{error}; is {} a backup?", dir.display())))?;
+            .map_err(|error| not_a_backup(format!("{error}; is {} a backup?", dir.display())))?;
         let version = serde_json::from_slice::<FormatVersion>(&json);
         if let Ok(FormatVersion { format }) = version
             && format > FORMAT
@@ -161,22 +161,24 @@ impl Manifest {
             let reason = format!(
                 "its format is {format}, and this program knows {FORMAT}: use the newer hermod that made it"
             );
-            return Err(no_backup(reason));
+            return Err(not_a_backup(reason));
         }
-        let sum = dir.join(CHECKSUM_FILE);
-        let sum = read_regular_text(&sum, MAX_CHECKSUM_BYTES).map_err(|error| BackupError::NotABackup {
-            reason: format!("{error}; {} is no whole backup: use another one", dir.display()),
-            path: sum,
-        })?;
-        if sum.split(' ').next() != Some(&ContentHash::of(&json).to_string()) {
-            return Err(no_backup(format!(
+        let checksum = dir.join(CHECKSUM_FILE);
+        let checksum =
+            read_regular_text(&checksum, MAX_CHECKSUM_BYTES).map_err(|error| BackupError::NotABackup {
+                reason: format!("{error}; {} is no whole backup: use another one", dir.display()),
+                path: checksum,
+            })?;
+        if checksum.split(' ').next() != Some(&ContentHash::of(&json).to_string()) {
+            return Err(not_a_backup(format!(
                 "it is not what {CHECKSUM_FILE} says: one of them is damaged; use another backup"
             )));
         }
-        let manifest: Self = serde_json::from_slice(&json).map_err(|error| no_backup(error.to_string()))?;
+        let manifest: Self =
+            serde_json::from_slice(&json).map_err(|error| not_a_backup(error.to_string()))?;
         match manifest.files.keys().find(|path| FileClass::of(path).is_none()) {
-            Some(strange) => Err(no_backup(format!("it lists `{strange}`, which is no file of a backup"))),
-            None if manifest.info.epoch >= EPOCH_LIMIT => Err(no_backup(format!(
+            Some(path) => Err(not_a_backup(format!("it lists `{path}`, which is no file of a backup"))),
+            None if manifest.info.epoch >= EPOCH_LIMIT => Err(not_a_backup(format!(
                 "its epoch is {}, and none is above {}: use another backup",
                 manifest.info.epoch,
                 EPOCH_LIMIT - 1
@@ -241,10 +243,10 @@ mod tests {
         check("blobs/ab/abcd", Some(FileClass::Blobs));
         check("scripts/x.json", Some(FileClass::Scripts));
         check("memories/USER.md", Some(FileClass::Memories));
-        for strange in
+        for path in
             ["", "hermod.redb/x", "blobs", "/blobs/x", "../blobs/x", "blobs/../../x", "credentials/acme.json"]
         {
-            check(strange, None);
+            check(path, None);
         }
     }
 }

@@ -34,41 +34,41 @@ pub enum ExistingStore {
 pub fn restore(
     state: &Path,
     dir: &Path,
-    present: ExistingStore,
+    existing: ExistingStore,
     stop: &mut StopFn,
 ) -> Result<RestoredBackupView, BackupError> {
     let VerifyReport { mut manifest, damage } = verify(dir, stop)?;
     if !damage.is_empty() {
         return Err(BackupError::Damaged { dir: dir.to_owned(), damage });
     }
-    let place = LockedStateDir::lock(state).map_err(StoreError::from)?;
-    if present == ExistingStore::Keep && place.has_store().at(state)? {
+    let state_dir = LockedStateDir::lock(state).map_err(StoreError::from)?;
+    if existing == ExistingStore::Keep && state_dir.has_store().at(state)? {
         return Err(BackupError::HasStore(state.to_owned()));
     }
     let runner = Runner::new("", state);
-    if present == ExistingStore::Keep {
+    if existing == ExistingStore::Keep {
         check_none_running(&runner, state)?;
     }
-    let (epoch, restore_generation) = place.epoch_and_generation().at(state)?;
+    let (epoch, restore_generation) = state_dir.epoch_and_generation().at(state)?;
     manifest.info.count_restore(epoch, restore_generation).ok_or_else(|| BackupError::NotABackup {
         path: dir.join(MANIFEST_FILE),
         reason: "it was restored more often than can be counted: use another backup".to_owned(),
     })?;
     let name = format!("replaced-{}", rfc3339(clock::now()).replace(':', ""));
-    let part = place.create_part().at(state)?;
+    let part = state_dir.create_part().at(state)?;
     let mut replace = || -> Result<usize, BackupError> {
         fill(&manifest, dir, state, &part, stop)?;
         let ended = runner.running_commands().at(state)?.len();
-        if present == ExistingStore::Replace {
+        if existing == ExistingStore::Replace {
             Handle::current().block_on(runner.end_all()).at(state)?;
         }
         check_none_running(&runner, state)?;
-        replace_store(&place, state, &name)?;
+        replace_store(&state_dir, state, &name)?;
         Ok(ended)
     };
     let ended = replace();
     if !matches!(ended, Ok(_) | Err(BackupError::RestoreIncomplete { .. }))
-        && let Err(error) = place.discard()
+        && let Err(error) = state_dir.discard()
     {
         tracing::warn!(path = %part.display(), %error, "an unfinished restore stays until the next one");
     }
@@ -100,9 +100,9 @@ fn check_none_running(runner: &Runner, state: &Path) -> Result<(), BackupError> 
     }
 }
 
-fn replace_store(place: &LockedStateDir, state: &Path, replaced: &str) -> Result<(), BackupError> {
-    place.commit_replacement(replaced).at(state)?;
-    place.finish().map_err(|source| BackupError::RestoreIncomplete { dir: state.to_owned(), source })
+fn replace_store(state_dir: &LockedStateDir, state: &Path, replaced: &str) -> Result<(), BackupError> {
+    state_dir.commit_replacement(replaced).at(state)?;
+    state_dir.finish().map_err(|source| BackupError::RestoreIncomplete { dir: state.to_owned(), source })
 }
 
 fn fill(
@@ -143,16 +143,16 @@ mod tests {
     fn what_is_decided_says_so_and_is_done_by_the_next_opening() {
         let state = tempfile::tempdir().unwrap();
         drop(RedbJournal::open(state.path(), Durability::Strict).unwrap());
-        let place = LockedStateDir::lock(state.path()).unwrap();
-        let part = place.create_part().unwrap();
+        let state_dir = LockedStateDir::lock(state.path()).unwrap();
+        let part = state_dir.create_part().unwrap();
         fs::copy(state.path().join(STORE_FILE), part.join(STORE_FILE)).unwrap();
         stamp_restored(&part.join(STORE_FILE), 9, 7).unwrap();
         // A file in the place of the folder makes the move fail.
         fs::write(state.path().join("old"), "in the way").unwrap();
-        let error = replace_store(&place, state.path(), "old").unwrap_err();
+        let error = replace_store(&state_dir, state.path(), "old").unwrap_err();
         assert!(matches!(error, BackupError::RestoreIncomplete { .. }), "{error}");
         assert!(error.to_string().contains("the backup is restored"), "{error}");
-        drop(place);
+        drop(state_dir);
         fs::remove_file(state.path().join("old")).unwrap();
         assert_eq!(RedbJournal::open(state.path(), Durability::Strict).unwrap().restore_generation(), 7);
     }

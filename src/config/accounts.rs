@@ -12,7 +12,7 @@ pub(super) fn check(config: &Config, errors: &mut Vec<SettingError>) {
             errors.push(SettingError::value(&key("credentials"), setting, reason));
         }
         let Some(oauth) = &section.oauth else { continue };
-        let needed = [
+        let required = [
             ("token_url", oauth.token_url.is_some(), "the URL where access tokens are given"),
             ("client_id", oauth.client_id.is_some(), "the id under which this program is known there"),
             (
@@ -21,8 +21,8 @@ pub(super) fn check(config: &Config, errors: &mut Vec<SettingError>) {
                 "where the refresh token is, as env:NAME or file:PATH",
             ),
         ];
-        for (field, _, what) in needed.into_iter().filter(|(_, is_there, _)| !is_there) {
-            let reason = format!("it is missing; give {what}");
+        for (field, _, hint) in required.into_iter().filter(|(_, is_present, _)| !is_present) {
+            let reason = format!("it is missing; give {hint}");
             errors.push(SettingError::missing(&key("oauth"), field, &config.settings, reason));
         }
     }

@@ -26,10 +26,10 @@ pub struct AuxiliarySection {
 /// The models for this job beside a run with the models `main`, each once.
 pub fn auxiliary_chain(config: &Config, job: &str, main: &[ModelRef]) -> Vec<ModelRef> {
     let section = config.auxiliary.get(job);
-    let own = section.map_or(&[][..], |section| &section.chain.0);
+    let section_chain = section.map_or(&[][..], |section| &section.chain.0);
     let main = if section.is_none_or(|section| section.main.0) { main } else { &[] };
     let mut chain: Vec<ModelRef> = Vec::new();
-    for link in own.iter().chain(main) {
+    for link in section_chain.iter().chain(main) {
         if !chain.contains(link) {
             chain.push(link.clone());
         }

@@ -127,8 +127,8 @@ impl SettingError {
         settings: &SettingLayer,
         reason: impl Into<String>,
     ) -> Self {
-        let is_of = |key: &str| key == section || below(section, key).is_some();
-        let first = settings.iter().find(|(key, _)| is_of(key));
+        let is_in_section = |key: &str| key == section || below(section, key).is_some();
+        let first = settings.iter().find(|(key, _)| is_in_section(key));
         let origin = first.map_or(SettingOrigin::Default, |(_, setting)| setting.origin.clone());
         Self::Value { key: format!("{section}.{field}"), shown: None, origin, reason: reason.into() }
     }

@@ -28,11 +28,11 @@ pub enum UserFile {
 impl UserFile {
     /// `$HERMOD_CONFIG`, else `$XDG_CONFIG_HOME/hermod/hermod.toml`, else `~/.config/hermod/hermod.toml`.
     pub fn of(variables: &BTreeMap<String, String>) -> Option<Self> {
-        let set = |key: &str| variables.get(key).filter(|value| !value.is_empty()).map(PathBuf::from);
-        if let Some(path) = set("HERMOD_CONFIG") {
+        let non_empty = |key: &str| variables.get(key).filter(|value| !value.is_empty()).map(PathBuf::from);
+        if let Some(path) = non_empty("HERMOD_CONFIG") {
             return Some(Self::Named(path));
         }
-        let folder = set("XDG_CONFIG_HOME").or_else(|| Some(set("HOME")?.join(".config")))?;
+        let folder = non_empty("XDG_CONFIG_HOME").or_else(|| Some(non_empty("HOME")?.join(".config")))?;
         Some(Self::Default(folder.join("hermod/hermod.toml")))
     }
 

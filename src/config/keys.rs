@@ -37,7 +37,7 @@ const OAUTH: &str = "oauth";
 /// The section of the models, by name.
 pub(super) const MODELS: &str = "models";
 /// The keys of a model's section.
-pub(super) const MODEL_OWN: [&str; 15] = [
+pub(super) const MODEL_FIELDS: [&str; 15] = [
     "window",
     "max_output",
     "thinking",
@@ -94,14 +94,14 @@ pub(super) fn kind<'a>(defaults: &'a SettingLayer, key: &str) -> KeyKind<'a> {
         Some((_, None)) => return KeyKind::Model,
         Some((_, Some("price"))) => return KeyKind::Section,
         // The type is checked with the value: no variable can set such a key.
-        Some((_, Some(field))) if MODEL_OWN.contains(&field) => return KeyKind::Setting(&TEXT),
+        Some((_, Some(field))) if MODEL_FIELDS.contains(&field) => return KeyKind::Setting(&TEXT),
         Some((_, Some(_))) => return KeyKind::Unknown,
         None => {}
     }
     match provider(key) {
         Some((_, None)) => KeyKind::Provider,
         Some((_, Some(OAUTH))) => KeyKind::Section,
-        Some((_, Some(field))) if let Some(like) = provider_value(field) => KeyKind::Setting(like),
+        Some((_, Some(field))) if let Some(value) = provider_value(field) => KeyKind::Setting(value),
         Some((_, Some(field))) => match defaults.get(&format!("{PROVIDER_DEFAULTS}.{field}")) {
             Some(default) => KeyKind::Setting(&default.value),
             None => KeyKind::Unknown,
@@ -157,32 +157,33 @@ pub(super) fn nearest(defaults: &SettingLayer, key: &str) -> Option<String> {
             return Some(format!("{PROVIDERS}.{provider}.credential"));
         }
         let shared = defaults.keys().filter_map(|known| below(PROVIDER_DEFAULTS, known));
-        let own = PROVIDER_TEXTS.into_iter().chain(PROVIDER_LISTS).chain(PROVIDER_NUMBERS);
-        let fields = own.chain(shared);
+        let provider_fields = PROVIDER_TEXTS.into_iter().chain(PROVIDER_LISTS).chain(PROVIDER_NUMBERS);
+        let fields = provider_fields.chain(shared);
         candidates.extend(fields.map(|field| format!("{PROVIDERS}.{provider}.{field}")));
     }
     if let Some((model, Some(_))) = model(key) {
-        candidates.extend(MODEL_OWN.into_iter().map(|field| format!("{MODELS}.{model}.{field}")));
+        candidates.extend(MODEL_FIELDS.into_iter().map(|field| format!("{MODELS}.{model}.{field}")));
     }
-    let likeness = |known: &str| {
-        let whole = similarity(key, known);
+    let score = |known: &str| {
+        let similarity_to_key = similarity(key, known);
         let same_name = known.rsplit('.').next() == Some(name);
-        if same_name { whole.max(OTHER_SECTION_SIMILARITY) } else { whole }
+        if same_name { similarity_to_key.max(OTHER_SECTION_SIMILARITY) } else { similarity_to_key }
     };
-    let best = candidates.into_iter().max_by(|a, b| likeness(a).total_cmp(&likeness(b)))?;
-    (likeness(&best) >= MIN_SIMILARITY).then_some(best)
+    let best = candidates.into_iter().max_by(|a, b| score(a).total_cmp(&score(b)))?;
+    (score(&best) >= MIN_SIMILARITY).then_some(best)
 }
 
 /// The known variable that is most similar to an unknown one.
 pub(super) fn nearest_variable(defaults: &SettingLayer, name: &str, key: &str) -> Option<String> {
-    let other = NOT_SETTINGS.iter().max_by(|a, b| similarity(name, a).total_cmp(&similarity(name, b)))?;
+    let non_setting =
+        NOT_SETTINGS.iter().max_by(|a, b| similarity(name, a).total_cmp(&similarity(name, b)))?;
     match nearest(defaults, key) {
-        Some(setting) if similarity(name, &variable(&setting)) >= similarity(name, other) => {
+        Some(setting) if similarity(name, &variable(&setting)) >= similarity(name, non_setting) => {
             Some(variable(&setting))
         }
         found => {
-            let like = similarity(name, other) >= OTHER_SECTION_SIMILARITY;
-            if like { Some((*other).to_owned()) } else { found.map(|key| variable(&key)) }
+            let is_similar = similarity(name, non_setting) >= OTHER_SECTION_SIMILARITY;
+            if is_similar { Some((*non_setting).to_owned()) } else { found.map(|key| variable(&key)) }
         }
     }
 }
@@ -198,8 +199,8 @@ fn similarity(a: &str, b: &str) -> f64 {
 
 /// True for a valid provider name, which must fit before the slash of `provider/model` and into variables.
 pub(super) fn is_provider_name(name: &str) -> bool {
-    let letters = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"_-".contains(&byte);
-    name.bytes().all(letters)
+    let is_allowed = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"_-".contains(&byte);
+    name.bytes().all(is_allowed)
         && name.starts_with(|c: char| c.is_ascii_alphanumeric())
         && !name.contains(LEVEL_SEPARATOR)
 }

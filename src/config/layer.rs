@@ -48,18 +48,18 @@ pub type SettingLayer = BTreeMap<String, Setting>;
 pub(super) fn parse(text: &str, origin: impl Fn(usize) -> SettingOrigin) -> Result<SettingLayer, Error> {
     let table = DeTable::parse(text)?;
     let mut layer = SettingLayer::new();
-    let line_ends: Vec<usize> = text.match_indices('\n').map(|(at, _)| at).collect();
-    flatten(table.get_ref(), "", &mut |key, value, at| {
-        let origin = origin(line_ends.partition_point(|end| *end < at) + 1);
+    let line_ends: Vec<usize> = text.match_indices('\n').map(|(offset, _)| offset).collect();
+    flatten(table.get_ref(), "", &mut |key, value, offset| {
+        let origin = origin(line_ends.partition_point(|end| *end < offset) + 1);
         layer.insert(key, Setting { value: to_json(value), origin });
     });
     Ok(layer)
 }
 
 /// Visits each key with a value or an empty section, with the byte offset of the key.
-fn flatten(table: &DeTable<'_>, above: &str, visit: &mut impl FnMut(String, &DeValue<'_>, usize)) {
+fn flatten(table: &DeTable<'_>, section: &str, visit: &mut impl FnMut(String, &DeValue<'_>, usize)) {
     for (name, value) in table {
-        let key = join(above, name.get_ref());
+        let key = join(section, name.get_ref());
         match value.get_ref().as_table().filter(|inner| !inner.is_empty()) {
             Some(inner) => flatten(inner, &key, visit),
             None => visit(key, value.get_ref(), name.span().start),
@@ -67,23 +67,23 @@ fn flatten(table: &DeTable<'_>, above: &str, visit: &mut impl FnMut(String, &DeV
     }
 }
 
-fn join(above: &str, name: &str) -> String {
+fn join(section: &str, name: &str) -> String {
     let name = quoted(name);
-    if above.is_empty() { name } else { format!("{above}.{name}") }
+    if section.is_empty() { name } else { format!("{section}.{name}") }
 }
 
 /// A name as part of a dotted key, quoted if TOML requires it: a name with a dot stays one name.
 pub(super) fn quoted(name: &str) -> String {
-    let bare = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
-    if !name.is_empty() && name.bytes().all(bare) { name.to_owned() } else { format!("{name:?}") }
+    let is_bare = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
+    if !name.is_empty() && name.bytes().all(is_bare) { name.to_owned() } else { format!("{name:?}") }
 }
 
 /// The first name of a key, with its quotes if there are some, and the key after its dot.
 pub(super) fn first_name(key: &str) -> (&str, Option<&str>) {
     let (mut in_quotes, mut escaped) = (false, false);
-    for (at, c) in key.char_indices() {
+    for (offset, c) in key.char_indices() {
         match c {
-            '.' if !in_quotes => return (&key[..at], Some(&key[at + 1..])),
+            '.' if !in_quotes => return (&key[..offset], Some(&key[offset + 1..])),
             '"' if !escaped => in_quotes = !in_quotes,
             _ => {}
         }
@@ -119,15 +119,15 @@ pub(super) fn to_json(value: &DeValue<'_>) -> Value {
 pub(super) fn to_object(layer: &SettingLayer) -> Value {
     let mut root = Value::Object(Map::new());
     for (key, setting) in layer {
-        let mut place = &mut root;
+        let mut value = &mut root;
         let mut rest = Some(key.as_str());
         while let Some(key) = rest {
             let (name, below) = first_name(key);
             // Known names contain no quotes or escapes.
-            place = &mut place[name.trim_matches('"')];
+            value = &mut value[name.trim_matches('"')];
             rest = below;
         }
-        *place = setting.value.clone();
+        *value = setting.value.clone();
     }
     root
 }

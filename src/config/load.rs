@@ -19,7 +19,7 @@ use super::{
 /// Maximum number of settings in one file. Each error may search all of them.
 const MAX_SETTINGS: usize = 10_000;
 /// After this many errors, no further keys and values of files are checked.
-const MAX_MISTAKES: usize = 100;
+const MAX_ERRORS: usize = 100;
 
 /// The embedded defaults: every key with its default value.
 pub const EMBEDDED: &str = include_str!("../../config/hermod.toml");
@@ -56,8 +56,8 @@ impl Config {
                 Err(error) => errors.push(not_toml(&path, &file.text, &error)),
             }
         }
-        let above = read_variables(variables, &defaults, &settings, &mut errors);
-        settings.extend(check_keys(above, &defaults, &mut errors));
+        let from_variables = read_variables(variables, &defaults, &settings, &mut errors);
+        settings.extend(check_keys(from_variables, &defaults, &mut errors));
         let config = deserialize_layer(settings, &defaults, &mut errors);
         if let (Some(config), true) = (&config, errors.is_empty()) {
             check_combinations(config, &mut errors);
@@ -84,26 +84,26 @@ fn not_toml(path: &Arc<std::path::Path>, text: &str, error: &toml::de::Error) ->
 }
 
 /// Line and column of a byte offset, both counted from 1.
-fn line_and_column(text: &str, at: usize) -> (usize, usize) {
-    let before = text.get(..at).unwrap_or(text);
+fn line_and_column(text: &str, offset: usize) -> (usize, usize) {
+    let before = text.get(..offset).unwrap_or(text);
     let start = before.rfind('\n').map_or(0, |newline| newline + 1);
     (before.matches('\n').count() + 1, before[start..].chars().count() + 1)
 }
 
 /// The settings with known keys; every other key is an error.
 fn check_keys(layer: SettingLayer, defaults: &SettingLayer, errors: &mut Vec<SettingError>) -> SettingLayer {
-    let mut kept = SettingLayer::new();
+    let mut valid = SettingLayer::new();
     for (key, setting) in layer {
-        if errors.len() >= MAX_MISTAKES {
+        if errors.len() >= MAX_ERRORS {
             break;
         }
-        let empty = setting.value.as_object().is_some_and(serde_json::Map::is_empty);
+        let is_empty = setting.value.as_object().is_some_and(serde_json::Map::is_empty);
         let origin = setting.origin.clone();
         match keys::kind(defaults, &key) {
-            KeyKind::Section if empty => {}
+            KeyKind::Section if is_empty => {}
             KeyKind::Setting(_) | KeyKind::Provider | KeyKind::Model if !has_name(&key, &origin, errors) => {}
-            KeyKind::Setting(_) => drop(kept.insert(key, setting)),
-            KeyKind::Provider | KeyKind::Model if empty => drop(kept.insert(key, setting)),
+            KeyKind::Setting(_) => drop(valid.insert(key, setting)),
+            KeyKind::Provider | KeyKind::Model if is_empty => drop(valid.insert(key, setting)),
             KeyKind::Section | KeyKind::Provider | KeyKind::Model => {
                 errors.push(SettingError::Section { key, origin });
             }
@@ -113,7 +113,7 @@ fn check_keys(layer: SettingLayer, defaults: &SettingLayer, errors: &mut Vec<Set
             }
         }
     }
-    kept
+    valid
 }
 
 /// True unless the key names a provider or model by an invalid name. Each invalid name is reported once.
@@ -152,12 +152,12 @@ fn deserialize_layer(
         };
         let key = key_at(error.path());
         let reason = error.inner().to_string();
-        let wrong = settings.remove(&key);
-        let user = wrong.as_ref().is_some_and(|setting| setting.origin != SettingOrigin::Default);
+        let invalid = settings.remove(&key);
+        let is_set = invalid.as_ref().is_some_and(|setting| setting.origin != SettingOrigin::Default);
         let setting =
-            wrong.unwrap_or(Setting { value: serde_json::Value::Null, origin: SettingOrigin::Default });
+            invalid.unwrap_or(Setting { value: serde_json::Value::Null, origin: SettingOrigin::Default });
         errors.push(SettingError::value(&key, &setting, reason));
-        if !user || errors.len() >= MAX_MISTAKES {
+        if !is_set || errors.len() >= MAX_ERRORS {
             return None;
         }
         settings.extend(defaults.get_key_value(&key).map(|(key, default)| (key.clone(), default.clone())));
@@ -175,20 +175,20 @@ fn key_at(path: &Path) -> String {
 
 /// Checks that depend on several values, or on limits of other modules.
 fn check_combinations(config: &Config, errors: &mut Vec<SettingError>) {
-    let mut wrong = |key: &str, reason: &str| {
+    let mut reject = |key: &str, reason: &str| {
         if let Some(setting) = config.settings.get(key) {
             errors.push(SettingError::value(key, setting, reason));
         }
     };
     if config.retry.longest_pause.0 < config.retry.first_pause.0 {
-        wrong("retry.longest_pause", "must not be shorter than retry.first_pause");
+        reject("retry.longest_pause", "must not be shorter than retry.first_pause");
     }
     if config.tools.shell.timeout.0 > MAX_COMMAND_TIMEOUT {
-        wrong("tools.shell.timeout", "must not be longer than 1h");
+        reject("tools.shell.timeout", "must not be longer than 1h");
     }
-    for (key, most) in config.prompt.caps() {
-        if most > MAX_PROMPT_CAP {
-            wrong(key, &format!("must not be larger than {MAX_PROMPT_CAP}"));
+    for (key, limit) in config.prompt.limits() {
+        if limit > MAX_PROMPT_LIMIT {
+            reject(key, &format!("must not be larger than {MAX_PROMPT_LIMIT}"));
         }
     }
     for (name, section) in &config.providers {
@@ -197,7 +197,7 @@ fn check_combinations(config: &Config, errors: &mut Vec<SettingError>) {
         {
             let reason =
                 format!("{PROVIDERS}.{name}.wire says {}, and both mean the same; leave one out", wire.0);
-            wrong(&format!("{PROVIDERS}.{name}.api_mode"), &reason);
+            reject(&format!("{PROVIDERS}.{name}.api_mode"), &reason);
         }
     }
     for (name, section) in &config.models {
@@ -222,6 +222,6 @@ fn check_combinations(config: &Config, errors: &mut Vec<SettingError>) {
 }
 
 /// Upper limit of the prompt's byte limits: a larger prompt helps no model.
-const MAX_PROMPT_CAP: u32 = 1_000_000;
+const MAX_PROMPT_LIMIT: u32 = 1_000_000;
 /// The limit in the schema of the tool `shell`.
 const MAX_COMMAND_TIMEOUT: std::time::Duration = std::time::Duration::from_hours(1);

@@ -30,7 +30,7 @@ pub struct SkillsSection {
 
 impl PromptSection {
     /// The limits with their keys.
-    pub(super) fn caps(&self) -> [(&'static str, u32); 5] {
+    pub(super) fn limits(&self) -> [(&'static str, u32); 5] {
         [
             ("prompt.identity_bytes", self.identity_bytes.0),
             ("prompt.guidance_bytes", self.guidance_bytes.0),

@@ -94,9 +94,9 @@ impl Config {
     /// The configured providers in the order of the file. Those that only variables set come last.
     pub fn providers_in_order(&self) -> Vec<(&str, &ProviderSection)> {
         let line = |name: &str| {
-            let of =
+            let settings =
                 self.settings.iter().filter(|(key, _)| keys::provider(key).is_some_and(|(n, _)| n == name));
-            let lines = of.filter_map(|(_, setting)| match &setting.origin {
+            let lines = settings.filter_map(|(_, setting)| match &setting.origin {
                 SettingOrigin::File { line, .. } => Some(*line),
                 SettingOrigin::Default | SettingOrigin::Variable(_) => None,
             });

@@ -120,19 +120,19 @@ pub enum StoreDurability {
 }
 
 const NONE: &str = "none";
-const A_TEXT: &str = "must be a text in quotes";
-const A_COUNT: &str = "must be a whole number from 1 to 4294967295, without quotes";
-const A_FLAG: &str = "must be true or false, without quotes";
-const A_WAIT: &str = "must be a duration longer than 0 in quotes, like \"500ms\", \"90s\" or \"10m\"";
+const TEXT_RULE: &str = "must be a text in quotes";
+const COUNT_RULE: &str = "must be a whole number from 1 to 4294967295, without quotes";
+const FLAG_RULE: &str = "must be true or false, without quotes";
+const DURATION_RULE: &str = "must be a duration longer than 0 in quotes, like \"500ms\", \"90s\" or \"10m\"";
 /// A longer duration is a mistake, and the clock may not be able to represent its end.
 const MAX_DURATION: Duration = Duration::from_hours(365 * 24);
 const FOREVER: &str = "forever";
-const A_TIME: &str =
+const RETENTION_RULE: &str =
     "must be a duration longer than 0 in quotes, like \"12h\", \"30days\" or \"1year\", or \"forever\"";
-const A_SHORTER_WAIT: &str = "must not be longer than 365days";
+const MAX_DURATION_RULE: &str = "must not be longer than 365days";
 
-const A_SIZE: &str = "must be a size in quotes, like \"512KiB\", \"64MiB\" or \"2GiB\", or \"none\"";
-const A_PRICE: &str =
+const SIZE_RULE: &str = "must be a size in quotes, like \"512KiB\", \"64MiB\" or \"2GiB\", or \"none\"";
+const PRICE_RULE: &str =
     "must be dollars per million tokens, from 0, with at most three decimals and without quotes, like 0.25";
 /// Decimals of a price: 0.001 dollars per million tokens is one nano-dollar per token.
 const DECIMALS: usize = 3;
@@ -177,9 +177,9 @@ deserialize_by! {
         Some(FOREVER) => Ok(Self(None)),
         Some(time) => match humantime::parse_duration(time) {
             Ok(time) if time.as_millis() > 0 => Ok(Self(Some(time))),
-            Ok(_) | Err(_) => Err(A_TIME.to_owned()),
+            Ok(_) | Err(_) => Err(RETENTION_RULE.to_owned()),
         },
-        None => Err(A_TIME.to_owned()),
+        None => Err(RETENTION_RULE.to_owned()),
     };
     OptionalModelName: |value| text(value).map(|name| Self((!name.is_empty()).then(|| name.into())));
     ModelChain: chain;
@@ -193,7 +193,7 @@ deserialize_by! {
     SecretRefs: credentials;
     StaticSecretRef: |value| match reference(value)? {
         Reference::Command(_) => Err("must be env:NAME or file:PATH; a command is not run for this".to_owned()),
-        stored @ (Reference::Variable(_) | Reference::File(_)) => Ok(Self(stored)),
+        reference @ (Reference::Variable(_) | Reference::File(_)) => Ok(Self(reference)),
     };
     PoolStrategyName: |value| match value.as_str() {
         Some("fill_first") => Ok(Self(PoolStrategy::FillFirst)),
@@ -221,8 +221,8 @@ deserialize_by! {
     ThinkingLevelNames: |value| {
         let level = |value: &Value| value.as_str().and_then(ThinkingLevel::of_name);
         let levels = value.as_array().and_then(|list| list.iter().map(level).collect::<Option<ThinkingLevels>>());
-        let wanted = || format!("must be a list of {}", listed(&ThinkingLevel::ALL.map(ThinkingLevel::name)));
-        levels.map(Self).ok_or_else(wanted)
+        let error = || format!("must be a list of {}", listed(&ThinkingLevel::ALL.map(ThinkingLevel::name)));
+        levels.map(Self).ok_or_else(error)
     };
     ThinkingStyleName: |value| {
         let style = value.as_str().and_then(ThinkingStyle::of_name);
@@ -234,9 +234,9 @@ deserialize_by! {
         Some("1h") => Ok(Self(CacheTtl::Long)),
         Some(_) | None => Err("must be \"off\", \"5m\" or \"1h\"".to_owned()),
     };
-    Flag: |value| value.as_bool().map(Self).ok_or_else(|| A_FLAG.to_owned());
-    OptionalByteSize: |value| size(value).map(Self).ok_or_else(|| A_SIZE.to_owned());
-    TokenPrice: |value| dollars(value).map(Self).ok_or_else(|| A_PRICE.to_owned());
+    Flag: |value| value.as_bool().map(Self).ok_or_else(|| FLAG_RULE.to_owned());
+    OptionalByteSize: |value| size(value).map(Self).ok_or_else(|| SIZE_RULE.to_owned());
+    TokenPrice: |value| dollars(value).map(Self).ok_or_else(|| PRICE_RULE.to_owned());
     StoreDurability: |value| match value.as_str() {
         Some("strict") => Ok(Self::Strict),
         Some("relaxed") => Ok(Self::Relaxed),
@@ -245,20 +245,20 @@ deserialize_by! {
 }
 
 fn text(value: &Value) -> Result<&str, String> {
-    value.as_str().map(str::trim).ok_or_else(|| A_TEXT.to_owned())
+    value.as_str().map(str::trim).ok_or_else(|| TEXT_RULE.to_owned())
 }
 
 fn count(value: &Value) -> Result<u32, String> {
     let count = value.as_u64().and_then(|count| u32::try_from(count).ok());
-    count.filter(|count| *count > 0).ok_or_else(|| A_COUNT.to_owned())
+    count.filter(|count| *count > 0).ok_or_else(|| COUNT_RULE.to_owned())
 }
 
 fn wait(value: &Value) -> Result<Duration, String> {
     let wait = value.as_str().and_then(|text| humantime::parse_duration(text).ok());
     match wait.filter(|wait| wait.as_millis() > 0) {
-        Some(wait) if wait > MAX_DURATION => Err(A_SHORTER_WAIT.to_owned()),
+        Some(wait) if wait > MAX_DURATION => Err(MAX_DURATION_RULE.to_owned()),
         Some(wait) => Ok(wait),
-        None => Err(A_WAIT.to_owned()),
+        None => Err(DURATION_RULE.to_owned()),
     }
 }
 
@@ -291,14 +291,14 @@ fn size(value: &Value) -> Option<u64> {
 /// Parses the digits as written. A fraction of a nano-dollar is an error, not rounded.
 fn dollars(value: &Value) -> Option<u64> {
     let text = value.as_number()?.to_string();
-    let (whole, part) = text.split_once('.').unwrap_or((&text, ""));
-    let part = part.trim_end_matches('0');
+    let (whole, fraction) = text.split_once('.').unwrap_or((&text, ""));
+    let fraction = fraction.trim_end_matches('0');
     let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
-    if !digits(whole) || !digits(part) || part.len() > DECIMALS {
+    if !digits(whole) || !digits(fraction) || fraction.len() > DECIMALS {
         return None;
     }
-    let part: u64 = format!("{part:0<DECIMALS$}").parse().ok()?;
-    whole.parse::<u64>().ok()?.checked_mul(1_000)?.checked_add(part)
+    let fraction: u64 = format!("{fraction:0<DECIMALS$}").parse().ok()?;
+    whole.parse::<u64>().ok()?.checked_mul(1_000)?.checked_add(fraction)
 }
 
 /// Parses a reference from a text or from the words of a command.
@@ -310,17 +310,17 @@ pub(super) fn reference(value: &Value) -> Result<Reference, String> {
                 Err("is one; several secrets are listed in `credentials`".to_owned())
             }
             Some(words) => Reference::of_words(&words),
-            None => Err(A_TEXT.to_owned()),
+            None => Err(TEXT_RULE.to_owned()),
         },
     }
 }
 
 fn credentials(value: &Value) -> Result<SecretRefs, String> {
-    const A_LIST: &str = "must be a list, like [\"env:FIRST_KEY\", \"file:/run/second\"]";
-    let items = value.as_array().filter(|items| !items.is_empty()).ok_or(A_LIST)?;
+    const LIST_RULE: &str = "must be a list, like [\"env:FIRST_KEY\", \"file:/run/second\"]";
+    let items = value.as_array().filter(|items| !items.is_empty()).ok_or(LIST_RULE)?;
     let references = items.iter().map(reference).collect::<Result<Vec<_>, _>>()?;
-    for (at, reference) in references.iter().enumerate() {
-        if references[..at].contains(reference) {
+    for (index, reference) in references.iter().enumerate() {
+        if references[..index].contains(reference) {
             return Err(format!("has {reference} twice; each account stands there once"));
         }
     }
@@ -328,17 +328,17 @@ fn credentials(value: &Value) -> Result<SecretRefs, String> {
 }
 
 fn chain(value: &Value) -> Result<ModelChain, String> {
-    const A_LIST: &str = "must be a list, like [\"openrouter/openai/gpt-5\"]";
-    let links = value.as_array().ok_or(A_LIST)?;
+    const LIST_RULE: &str = "must be a list, like [\"openrouter/openai/gpt-5\"]";
+    let links = value.as_array().ok_or(LIST_RULE)?;
     let link = |value: &Value| text(value)?.parse::<ModelRef>();
     links.iter().map(link).collect::<Result<_, _>>().map(ModelChain)
 }
 
 fn folders(value: &Value) -> Result<AbsolutePaths, String> {
-    const A_LIST: &str = "must be a list of absolute paths, like [\"/srv/skills\"]";
+    const LIST_RULE: &str = "must be a list of absolute paths, like [\"/srv/skills\"]";
     let folder = |value: &Value| value.as_str().map(PathBuf::from).filter(|path| path.is_absolute());
     let folders = value.as_array().and_then(|list| list.iter().map(folder).collect::<Option<_>>());
-    folders.map(AbsolutePaths).ok_or_else(|| A_LIST.to_owned())
+    folders.map(AbsolutePaths).ok_or_else(|| LIST_RULE.to_owned())
 }
 
 fn wire(value: &Value) -> Result<WireName, String> {

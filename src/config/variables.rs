@@ -12,12 +12,12 @@ use super::{
     layer::{Setting, SettingLayer, SettingOrigin, to_json},
 };
 
-/// The settings among the variables. An unknown variable with the prefix is an error. `below` are the settings that
-/// they override.
+/// The settings among the variables. An unknown variable with the prefix is an error. `file_settings` are the settings
+/// that they override.
 pub(super) fn read_variables(
     variables: &BTreeMap<String, String>,
     defaults: &SettingLayer,
-    below: &SettingLayer,
+    file_settings: &SettingLayer,
     errors: &mut Vec<SettingError>,
 ) -> SettingLayer {
     let mut layer = SettingLayer::new();
@@ -25,7 +25,7 @@ pub(super) fn read_variables(
         let Some(rest) = name.strip_prefix(PREFIX).filter(|_| !NOT_SETTINGS.contains(&name.as_str())) else {
             continue;
         };
-        let key = key_of(rest, below);
+        let key = key_of(rest, file_settings);
         if keys::model(&key).is_some() {
             errors.push(SettingError::ModelVariable { name: name.clone() });
             continue;
@@ -47,10 +47,10 @@ pub(super) fn read_variables(
 }
 
 /// `PROVIDERS__MY_HOST__MODEL` is `providers.my-host.model` if that provider exists, else `providers.my_host.model`.
-fn key_of(rest: &str, below: &SettingLayer) -> String {
+fn key_of(rest: &str, file_settings: &SettingLayer) -> String {
     let key = rest.to_lowercase().replace(LEVEL_SEPARATOR, ".");
     let Some((name, Some(field))) = keys::provider(&key) else { return key };
-    let known = below.keys().filter_map(|known| keys::provider(known)).map(|(known, _)| known);
+    let known = file_settings.keys().filter_map(|known| keys::provider(known)).map(|(known, _)| known);
     let known = known.into_iter().find(|known| known.replace('-', "_") == name);
     format!("{PROVIDERS}.{}.{field}", known.unwrap_or(name))
 }

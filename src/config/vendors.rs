@@ -63,9 +63,9 @@ pub const OLLAMA: &str = "ollama";
 pub fn vendor_at(base_url: &str) -> Option<&'static Vendor> {
     let host = host(base_url)?;
     VENDORS.iter().find(|vendor| {
-        let own = self::host(vendor.base_url);
-        own.is_some_and(|own| {
-            host.strip_suffix(&*own).is_some_and(|region| region.is_empty() || region.ends_with('.'))
+        let vendor_host = self::host(vendor.base_url);
+        vendor_host.is_some_and(|vendor_host| {
+            host.strip_suffix(&*vendor_host).is_some_and(|region| region.is_empty() || region.ends_with('.'))
         })
     })
 }

@@ -24,16 +24,16 @@ pub fn resolve(
     base_url: &str,
 ) -> (&'static str, String) {
     let (path, query) = match base_url.find(['?', '#']) {
-        Some(at) => base_url.split_at(at),
+        Some(end) => base_url.split_at(end),
         None => (base_url, ""),
     };
     let path = path.trim_end_matches('/');
     let responses = path.strip_suffix(RESPONSES);
     let parsed = path.parse::<Uri>().ok();
     let host = parsed.as_ref().and_then(Uri::host);
-    let is = |name: &str| host.is_some_and(|host| host.eq_ignore_ascii_case(name));
-    let is_anthropic = is(ANTHROPIC);
-    let is_openai = RESPONSES_HOSTS.into_iter().any(is) && !path.ends_with(CHAT);
+    let host_is = |name: &str| host.is_some_and(|host| host.eq_ignore_ascii_case(name));
+    let is_anthropic = host_is(ANTHROPIC);
+    let is_openai = RESPONSES_HOSTS.into_iter().any(host_is) && !path.ends_with(CHAT);
     let is_bare = parsed.as_ref().is_some_and(|uri| uri.path() == "/");
     let by_address = match (is_anthropic, responses) {
         (true, _) => ANTHROPIC_MESSAGES,

@@ -31,14 +31,14 @@ impl Sweep<'_> {
         let (artifacts, folder) = (FileArtifacts::at(self.state), self.state.join("artifacts"));
         let mut tally = Tally::default();
         for session in artifacts.sessions().at(&folder)? {
-            let kept = artifacts.of_session(session).at(&folder)?;
+            let stored = artifacts.of_session(session).at(&folder)?;
             // Taken after the listing: the store already has the run of every artifact that was listed.
             let mut snapshot = self.pass.snapshot()?;
             let (mut expired, mut orphans) = (Vec::new(), Vec::new());
-            for artifact in kept {
+            for artifact in stored {
                 match self.artifact_fate(&artifact, &mut snapshot) {
-                    ArtifactFate::Retained(why) => {
-                        tally.retain(why, 1);
+                    ArtifactFate::Retained(reason) => {
+                        tally.retain(reason, 1);
                         continue;
                     }
                     // Later requests show images. A file that cannot be read counts as one.
@@ -105,12 +105,12 @@ impl Sweep<'_> {
     pub(super) fn spool(&self) -> Result<Tally, MaintenanceError> {
         let runner = Runner::new(OWN_PROGRAM, self.state);
         let mut tally = Tally::default();
-        let kept = runner.entries().at(self.state.join("spool"))?;
+        let stored = runner.entries().at(self.state.join("spool"))?;
         // Taken after the listing: a command starts only after its record is in the store.
         let mut snapshot = self.pass.snapshot()?;
-        for (name, path) in kept {
-            if let Some(why) = name.and_then(|name| self.retain_reason(&runner, name, &mut snapshot)) {
-                tally.retain(why, 1);
+        for (name, path) in stored {
+            if let Some(reason) = name.and_then(|name| self.retain_reason(&runner, name, &mut snapshot)) {
+                tally.retain(reason, 1);
                 continue;
             }
             // The process that ended the command may remove the folder at the same time.

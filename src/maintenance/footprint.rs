@@ -20,21 +20,22 @@ const STORE_FILE: &str = "hermod.redb";
 const REPLACED_PREFIX: &str = "replaced-";
 
 /// Measures the whole state directory. Blocks.
-pub(super) fn measure(upkeep: &StateDirMaintenance) -> Result<Footprint, MaintenanceError> {
-    let StoreFootprint { free, records, index, sessions, runs, unfinished } = upkeep.store.footprint()?;
+pub(super) fn measure(maintenance: &StateDirMaintenance) -> Result<Footprint, MaintenanceError> {
+    let StoreFootprint { free, records, index, sessions, runs, unfinished } =
+        maintenance.store.footprint()?;
     let names = ["store", "blobs", "artifacts", "spool", "scripts", "memories", "replaced", "other"];
-    let room = |class: &str| ClassUsage { class: class.to_owned(), bytes: 0, files: 0 };
-    let mut classes: Vec<ClassUsage> = names.map(room).into();
-    let state = &upkeep.state;
+    let usage = |class: &str| ClassUsage { class: class.to_owned(), bytes: 0, files: 0 };
+    let mut classes: Vec<ClassUsage> = names.map(usage).into();
+    let state = &maintenance.state;
     for entry in fs::read_dir(state).at(state)? {
         let entry = entry.at(state)?;
         let path = entry.path();
         let name = entry.file_name();
         let name = name.to_string_lossy();
         let (bytes, files) = size_of(&path).at(path)?;
-        if let Some(room) = classes.iter_mut().find(|room| room.class == class(&name)) {
-            room.bytes += bytes;
-            room.files += files;
+        if let Some(usage) = classes.iter_mut().find(|usage| usage.class == class(&name)) {
+            usage.bytes += bytes;
+            usage.files += files;
         }
     }
     Ok(Footprint {

@@ -48,14 +48,17 @@ impl Sweep<'_> {
 }
 
 /// Collects the garbage of the state directory. Blocks.
-pub(super) fn sweep(upkeep: &StateDirMaintenance, request: GcRequest) -> Result<GcReport, MaintenanceError> {
+pub(super) fn sweep(
+    maintenance: &StateDirMaintenance,
+    request: GcRequest,
+) -> Result<GcReport, MaintenanceError> {
     let clock = SystemClock::default();
     let now = clock.at();
     let before = |ms: u64| Timestamp(now.0.saturating_sub_unsigned(ms));
-    let mut pass = upkeep.store.start(if request.dry_run { GcMode::DryRun } else { GcMode::Remove })?;
+    let mut pass = maintenance.store.start(if request.dry_run { GcMode::DryRun } else { GcMode::Remove })?;
     let (sessions, keys, removed) = pass.remove_sessions(request.sessions_ms.map(before))?;
     let mut sweep = Sweep {
-        state: &upkeep.state,
+        state: &maintenance.state,
         pass,
         removed,
         now,
@@ -81,6 +84,6 @@ pub(super) fn sweep(upkeep: &StateDirMaintenance, request: GcRequest) -> Result<
 
 fn to_class(class: &str, tally: Tally) -> GcClassReport {
     let Tally { seen, removed, bytes, retained: kept } = tally;
-    let kept = kept.into_iter().map(|(why, count)| (why.to_owned(), count)).collect();
+    let kept = kept.into_iter().map(|(reason, count)| (reason.to_owned(), count)).collect();
     GcClassReport { class: class.to_owned(), seen, removed, bytes, kept }
 }

@@ -38,14 +38,14 @@ impl StateDirMaintenance {
 }
 
 impl MaintenanceService for StateDirMaintenance {
-    fn gc(&self, sweep: GcRequest) -> BoxFuture<'static, Result<GcReport, RequestError>> {
-        let this = self.clone();
-        off_thread(move || gc::sweep(&this, sweep))
+    fn gc(&self, request: GcRequest) -> BoxFuture<'static, Result<GcReport, RequestError>> {
+        let maintenance = self.clone();
+        off_thread(move || gc::sweep(&maintenance, request))
     }
 
     fn footprint(&self) -> BoxFuture<'static, Result<Footprint, RequestError>> {
-        let this = self.clone();
-        off_thread(move || footprint::measure(&this))
+        let maintenance = self.clone();
+        off_thread(move || footprint::measure(&maintenance))
     }
 }
 
@@ -55,7 +55,7 @@ fn off_thread<T: Send + 'static>(
     let work = spawn_blocking(work);
     async move {
         match work.await {
-            Ok(done) => done.map_err(RequestError::from),
+            Ok(result) => result.map_err(RequestError::from),
             Err(error) => {
                 Err(RequestError::new(RequestErrorKind::Internal, format!("the care ended early: {error}")))
             }
@@ -74,13 +74,13 @@ enum MaintenanceError {
 }
 
 impl From<MaintenanceError> for RequestError {
-    fn from(undone: MaintenanceError) -> Self {
-        let kind = match undone {
+    fn from(error: MaintenanceError) -> Self {
+        let kind = match error {
             MaintenanceError::Store(GcError::Busy | GcError::Closed) => RequestErrorKind::Busy,
             MaintenanceError::Store(GcError::Failed(_)) | MaintenanceError::Files(_) => {
                 RequestErrorKind::Store
             }
         };
-        Self::new(kind, undone.to_string())
+        Self::new(kind, error.to_string())
     }
 }

@@ -21,17 +21,17 @@ use crate::{
 pub(crate) const SCRIPTS: &str = "scripts";
 
 /// Takes the folder's lock until the returned file is closed.
-pub(crate) fn lock_folder(folder: &Path, how: FlockOperation) -> io::Result<File> {
+pub(crate) fn lock_folder(folder: &Path, operation: FlockOperation) -> io::Result<File> {
     let folder = File::open(folder)?;
-    flock(&folder, how)?;
+    flock(&folder, operation)?;
     Ok(folder)
 }
 
 /// Sets the file's times to now, so that gc takes it for new.
 pub(crate) fn touch(path: &Path) -> io::Result<()> {
     let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
-    let times = Timestamps { last_access: now, last_modification: now };
-    Ok(utimensat(CWD, path, &times, AtFlags::empty())?)
+    let timestamps = Timestamps { last_access: now, last_modification: now };
+    Ok(utimensat(CWD, path, &timestamps, AtFlags::empty())?)
 }
 
 impl Sweep<'_> {
@@ -43,7 +43,7 @@ impl Sweep<'_> {
         if scripts.is_empty() {
             return Ok(tally);
         }
-        let Some(named) = self.pass.snapshot()?.scripts(&self.removed)? else {
+        let Some(used) = self.pass.snapshot()?.scripts(&self.removed)? else {
             tally.retain(why::UNKNOWN, scripts.len() as u64);
             return Ok(tally);
         };
@@ -51,7 +51,7 @@ impl Sweep<'_> {
         for path in scripts {
             let name = path.file_stem().and_then(|name| name.to_str()).unwrap_or_default();
             let (bytes, modified) = size_and_modified(&path).at(&path)?;
-            if named.contains(name) {
+            if used.contains(name) {
                 tally.retain(why::REFERRED, 1);
             } else if modified > self.orphans_before {
                 tally.retain(why::YOUNG, 1);

@@ -4,24 +4,24 @@
 use serde_json::{Value, json};
 
 /// Nano-dollars in a dollar.
-const NANO: f64 = 1e9;
+const NANO_USD_PER_USD: f64 = 1e9;
 
 /// Nano-dollars as dollars; exact to the nano-dollar up to four million dollars.
 #[allow(clippy::cast_precision_loss)]
-pub(super) fn to_dollars(nano: u64) -> f64 {
-    nano as f64 / NANO
+pub(super) fn to_dollars(nano_usd: u64) -> f64 {
+    nano_usd as f64 / NANO_USD_PER_USD
 }
 
 /// Dollars as nano-dollars; a negative amount is 0.
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // the cast saturates
 pub(super) fn to_nano_dollars(dollars: f64) -> u64 {
-    (dollars * NANO).round() as u64
+    (dollars * NANO_USD_PER_USD).round() as u64
 }
 
 /// Converts the nano-dollars of stored values to dollars: `usd` of limits and accounts, and the numbers of a refusal
 /// whose `dimension` is `usd`.
 pub(super) fn in_dollars(value: Value) -> Value {
-    convert_money(value, &|nano| nano.as_u64().map(|nano| json!(to_dollars(nano))))
+    convert_money(value, &|nano_usd| nano_usd.as_u64().map(|nano_usd| json!(to_dollars(nano_usd))))
 }
 
 /// The inverse of [`in_dollars`].
@@ -83,8 +83,8 @@ pub(super) mod dollars {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
     #[allow(clippy::ref_option)] // the signature that serde calls
-    pub(crate) fn serialize<S: Serializer>(nano: &Option<u64>, to: S) -> Result<S::Ok, S::Error> {
-        nano.map(super::to_dollars).serialize(to)
+    pub(crate) fn serialize<S: Serializer>(nano_usd: &Option<u64>, to: S) -> Result<S::Ok, S::Error> {
+        nano_usd.map(super::to_dollars).serialize(to)
     }
 
     pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<u64>, D::Error> {
@@ -149,11 +149,11 @@ mod tests {
 
     #[test]
     fn money_is_read_as_it_was_written() {
-        for nano in [0, 1, 45_001, 1_234_500_000, 4_000_000_123_456_789] {
-            assert_eq!(to_nano_dollars(to_dollars(nano)), nano);
+        for nano_usd in [0, 1, 45_001, 1_234_500_000, 4_000_000_123_456_789] {
+            assert_eq!(to_nano_dollars(to_dollars(nano_usd)), nano_usd);
         }
         assert_eq!(to_nano_dollars(to_dollars(u64::MAX)), u64::MAX);
-        let check = |nano, expect: &str| assert_eq!(json!(to_dollars(nano)).to_string(), expect);
+        let check = |nano_usd, expect: &str| assert_eq!(json!(to_dollars(nano_usd)).to_string(), expect);
         check(0, "0.0");
         check(1, "1e-9");
         check(45_001, "0.000045001");

@@ -57,8 +57,8 @@ pub struct ProviderProbeView {
 }
 
 impl ProviderProbeView {
-    /// A provider that cannot be called, for the reason `why`.
-    pub fn not_called(name: &str, model: Option<&str>, why: String) -> Self {
+    /// A provider that cannot be called, with the reason.
+    pub fn not_called(name: &str, model: Option<&str>, reason: String) -> Self {
         Self {
             name: name.to_owned(),
             model: model.map(str::to_owned),
@@ -66,7 +66,7 @@ impl ProviderProbeView {
             from: None,
             outcome: "not_asked",
             took_ms: None,
-            message: Some(why),
+            message: Some(reason),
         }
     }
 

@@ -185,8 +185,8 @@ pub struct RunDetailView {
 }
 
 impl RunDetailView {
-    /// The detail of a run whose session cannot be read, for the reason `why`.
-    pub fn unreadable(run: RunView, why: String) -> Self {
+    /// The detail of a run whose session cannot be read, with the reason.
+    pub fn unreadable(run: RunView, reason: String) -> Self {
         Self {
             run,
             waits: Vec::new(),
@@ -195,7 +195,7 @@ impl RunDetailView {
             input: String::new(),
             last_text: None,
             spec: None,
-            unreadable: Some(why),
+            unreadable: Some(reason),
         }
     }
 

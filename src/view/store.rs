@@ -62,7 +62,7 @@ pub struct RowsFileView {
 
 impl StoreRepairView {
     /// The changes of a repair, and the check after it.
-    pub fn new(dry_run: bool, repaired: RepairReport, after: CheckReport) -> Self {
+    pub fn new(dry_run: bool, repaired: RepairReport, remaining: CheckReport) -> Self {
         let rows_file =
             |(path, rows): (PathBuf, u64)| RowsFileView { file: path.display().to_string(), rows };
         let set_aside = repaired.sessions.into_iter();
@@ -73,8 +73,8 @@ impl StoreRepairView {
                 .collect(),
             mended: repaired.mended,
             strays: repaired.strays.map(rows_file),
-            damages: after.damages,
-            more: after.more_damages,
+            damages: remaining.damages,
+            more: remaining.more_damages,
         }
     }
 }
