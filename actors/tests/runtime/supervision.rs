@@ -106,8 +106,8 @@ async fn deaths_at_different_steps_are_forgiven_up_to_a_number() {
         }
         let result = runtime.wait(accepted.run, None).await.unwrap();
         assert_eq!(result.ended.outcome, outcome, "{deaths} deaths: {}", result.ended);
-        let iterations = if outcome == Outcome::Completed { 21 } else { deaths as u32 };
-        assert_eq!(result.iterations, iterations, "{deaths} deaths");
+        let iterations = if outcome == Outcome::Completed { 21 } else { deaths };
+        assert_eq!(result.iterations as usize, iterations, "{deaths} deaths");
         assert!(result.usage.input_tokens > 0, "{deaths} deaths: {:?}", result.usage);
         runtime.suspend().await;
     }

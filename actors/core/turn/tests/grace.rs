@@ -513,9 +513,9 @@ fn a_run_ends_although_the_reservation_of_the_next_run_is_refused() {
     let ends: Vec<_> = driver
         .records
         .iter()
-        .filter_map(|record| match &record.body {
-            Body::RunEnded(ended) => Some((ended.run, ended.ended.outcome, ended.ended.cause.clone())),
-            _ => None,
+        .filter_map(|record| {
+            let Body::RunEnded(ended) = &record.body else { return None };
+            Some((ended.run, ended.ended.outcome, ended.ended.cause.clone()))
         })
         .collect();
     assert_eq!(ends[0].1, Outcome::Failed);
