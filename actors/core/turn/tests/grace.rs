@@ -3,8 +3,7 @@
 use super::{limits, *};
 use crate::model::{
     AccountId, Amounts, AttemptId, Body, BudgetRefusal, CallEnd, CallStatus, Dimension, ModelStarted,
-    Outcome, OutcomeCause, OutcomeDetail, PrefixChange, RunEnded, StopReason, UnansweredModel,
-    UnansweredReason,
+    Outcome, OutcomeCause, OutcomeDetail, PrefixChange, RunEnded, StopReason,
 };
 
 const TEXT: &str = "half of it is done";
@@ -491,33 +490,4 @@ fn a_warning_is_the_same_in_all_attempts_and_leaves_no_trace() {
     let told = prompt(&driver);
     let (nudge, warning) = told.split_once("\n\n").unwrap();
     assert!(nudge.contains("your calls have returned") && warning.contains("3 of 2 iterations"), "{told}");
-}
-
-/// The run under way ends in the same append in which the next run requests its reservation. If that is refused, the run
-/// still ends, and the refusal ends the next one. Otherwise both are decided for ever.
-#[test]
-fn a_run_ends_although_the_reservation_of_the_next_run_is_refused() {
-    let mut driver = Driver::new();
-    driver.submit(1, with(Amounts::default()));
-    driver.submit(2, with(Amounts::default()));
-    let failure = Failure::new(FailureClass::Overloaded, "closed");
-    let reason = UnansweredReason::Skipped { until: None, failure };
-    let skipped = vec![UnansweredModel { model: "p/m".parse().unwrap(), reason }].into();
-    let refusal = refused(run(2).into(), Dimension::Tokens);
-    let records = driver.feed_all(&[
-        Input::BudgetRefused(refusal.clone()),
-        Input::NoLease { id: model(1, 1).attempt(1), skipped },
-        Input::Leased { id: model(2, 1).attempt(1), model: "p/m".parse().unwrap() },
-    ]);
-    assert_eq!(records, ["run.ended", "run.ended"]);
-    let ends: Vec<_> = driver
-        .records
-        .iter()
-        .filter_map(|record| {
-            let Body::RunEnded(ended) = &record.body else { return None };
-            Some((ended.run, ended.ended.outcome, ended.ended.cause.clone()))
-        })
-        .collect();
-    assert_eq!(ends[0].1, Outcome::Failed);
-    assert_eq!(ends[1], (run(2), Outcome::BudgetExhausted, Some(OutcomeCause::Limit { refusal })));
 }

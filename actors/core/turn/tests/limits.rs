@@ -1,8 +1,10 @@
-//! Tests of what a model call requests and reserves: output tokens, money, and models without a known price.
+//! Tests of what a model call requests and reserves: output tokens, money, and models without a known price. Also a
+//! reservation that is refused to a queued run.
 
 use super::*;
 use crate::model::{
-    Amounts, AttemptId, Body, CallEnd, ModelProfile, Outcome, OutcomeCause, OutcomeDetail, Price, StopReason,
+    Amounts, AttemptId, Body, BudgetRefusal, CallEnd, Dimension, ModelProfile, Outcome, OutcomeCause,
+    OutcomeDetail, Price, StopReason, UnansweredModel, UnansweredReason,
 };
 
 pub(super) fn spec() -> RunSpec {
@@ -220,4 +222,40 @@ fn a_limit_that_the_provider_tells_is_kept_from_then_on() {
     // The request was already below the reported limit.
     check(&[cap(Some(16_384))], &[8_192, 4_096, 4_096]);
     check(&[FailureClass::Server], &[8_192, 8_192, 8_192]);
+}
+
+/// The run under way ends in the same append in which the next run requests its reservation. If that is refused, the run
+/// still ends, and the refusal ends the next one. Otherwise both are decided for ever.
+#[test]
+fn a_run_ends_although_the_reservation_of_the_next_run_is_refused() {
+    let mut driver = Driver::new();
+    driver.submit(1, Limits::default());
+    driver.submit(2, Limits::default());
+    let failure = Failure::new(FailureClass::Overloaded, "closed");
+    let reason = UnansweredReason::Skipped { until: None, failure };
+    let skipped = vec![UnansweredModel { model: "p/m".parse().unwrap(), reason }].into();
+    let refusal = BudgetRefusal {
+        account: run(2).into(),
+        dimension: Dimension::Tokens,
+        limit: 1,
+        spent: 1,
+        reserved: 0,
+        needed: None,
+    };
+    let records = driver.feed_all(&[
+        Input::BudgetRefused(refusal.clone()),
+        Input::NoLease { id: model(1, 1).attempt(1), skipped },
+        Input::Leased { id: model(2, 1).attempt(1), model: "p/m".parse().unwrap() },
+    ]);
+    assert_eq!(records, ["run.ended", "run.ended"]);
+    let ends: Vec<_> = driver
+        .records
+        .iter()
+        .filter_map(|record| {
+            let Body::RunEnded(ended) = &record.body else { return None };
+            Some((ended.run, ended.ended.outcome, ended.ended.cause.clone()))
+        })
+        .collect();
+    assert_eq!(ends[0].1, Outcome::Failed);
+    assert_eq!(ends[1], (run(2), Outcome::BudgetExhausted, Some(OutcomeCause::Limit { refusal })));
 }
