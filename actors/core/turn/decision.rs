@@ -137,7 +137,7 @@ impl DecisionBuilder {
     pub fn finish(mut self) -> Append {
         let ends = self.refused_dimension().is_some() && !self.has_raised();
         if let Some(refused) = self.refused_reservation.take() {
-            // No view was compacted while the refusal was set. Later inputs may have made a compaction possible.
+            // No view was compacted while the refusal concerned the run. Later inputs may have made it possible.
             self.compact_if_needed();
             if ends {
                 self.on_refused_reservation(&refused);

@@ -16,7 +16,7 @@ const MESSAGE: ObjectShape = ObjectShape { required: &["role", "content"], optio
 
 /// Consecutive messages of one role, which count as one.
 #[derive(Debug)]
-pub(super) struct Turn<'a> {
+pub(super) struct MessageTurn<'a> {
     role: BlockOwner,
     /// The index of the first message.
     first_index: usize,
@@ -25,8 +25,11 @@ pub(super) struct Turn<'a> {
 }
 
 /// Parses `messages`, each checked on its own.
-pub(super) fn turns<'a>(messages: Vec<&'a RawValue>, model: &str) -> Result<Vec<Turn<'a>>, RequestRefusal> {
-    let mut turns: Vec<Turn<'_>> = Vec::with_capacity(messages.len());
+pub(super) fn turns<'a>(
+    messages: Vec<&'a RawValue>,
+    model: &str,
+) -> Result<Vec<MessageTurn<'a>>, RequestRefusal> {
+    let mut turns: Vec<MessageTurn<'_>> = Vec::with_capacity(messages.len());
     let last = messages.len().checked_sub(1);
     let last = last.ok_or_else(|| refuse("messages", "at least one message is required"))?;
     for (index, raw) in messages.into_iter().enumerate() {
@@ -41,7 +44,7 @@ pub(super) fn turns<'a>(messages: Vec<&'a RawValue>, model: &str) -> Result<Vec<
             return Err(refuse(fields.path, problem));
         }
         match turns.last_mut().filter(|turn| turn.role == role) {
-            None => turns.push(Turn { role, first_index: index, contents: vec![content], blocks }),
+            None => turns.push(MessageTurn { role, first_index: index, contents: vec![content], blocks }),
             Some(turn) => {
                 turn.contents.push(content);
                 turn.blocks.extend(blocks);
@@ -52,7 +55,7 @@ pub(super) fn turns<'a>(messages: Vec<&'a RawValue>, model: &str) -> Result<Vec<
 }
 
 /// Checks the order of the turns, and that calls and results match.
-pub(super) fn check(turns: &[Turn<'_>], thinking: ThinkingMode) -> Result<(), RequestRefusal> {
+pub(super) fn check(turns: &[MessageTurn<'_>], thinking: ThinkingMode) -> Result<(), RequestRefusal> {
     if turns.first().is_none_or(|turn| turn.role != BlockOwner::User) {
         return Err(refuse("messages", "first message must use the \"user\" role"));
     }
@@ -69,7 +72,7 @@ pub(super) fn check(turns: &[Turn<'_>], thinking: ThinkingMode) -> Result<(), Re
     if thinking == ThinkingMode::Always { check_thinking(turns) } else { Ok(()) }
 }
 
-impl<'a> Turn<'a> {
+impl<'a> MessageTurn<'a> {
     pub(super) fn role_name(&self) -> &'static str {
         match self.role {
             BlockOwner::Assistant => "assistant",
@@ -184,7 +187,7 @@ impl<'a> Turn<'a> {
 }
 
 /// With `thinking`, the assistant's turn that the answer continues must start with reasoning.
-fn check_thinking(turns: &[Turn<'_>]) -> Result<(), RequestRefusal> {
+fn check_thinking(turns: &[MessageTurn<'_>]) -> Result<(), RequestRefusal> {
     let at = turns.iter().rposition(|turn| turn.role == BlockOwner::Assistant);
     let Some((assistant, after)) = at.and_then(|at| Some((turns.get(at)?, &turns[at + 1..]))) else {
         return Ok(());
