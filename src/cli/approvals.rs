@@ -3,10 +3,7 @@
 use clap::{Args, Subcommand};
 use hermod_actors::model::{ApprovalDecision, Timestamp};
 
-use super::{
-    exit::CliError,
-    output::{print, print_json, print_note},
-};
+use super::{CliError, print, print_json, print_note};
 use crate::{
     clock::{self, rfc3339},
     control::{ControlRequest, ControlResponse},

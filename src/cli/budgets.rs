@@ -8,11 +8,12 @@ use hermod_actors::model::{Dimension, LimitIncrease, RunId};
 use tokio::time::sleep;
 
 use super::{
+    CliError, Exit,
     continuation::{BudgetUsage, continuation},
     examples,
-    exit::{CliError, Exit},
     format::{dollars, seconds},
-    output::{print, print_as, print_json, print_last_text, print_note, print_progress},
+    output::print_last_text,
+    print, print_as, print_json, print_note, print_progress,
     resume::{self, ResumeArgs},
     runs, table,
 };

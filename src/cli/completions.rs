@@ -1,32 +1,23 @@
 //! `hermod completions`: a script with which a shell completes hermod's command line.
 
-use clap::{Args, CommandFactory, ValueEnum};
+use clap::{
+    Args, CommandFactory,
+    builder::{PossibleValuesParser, TypedValueParser},
+};
 use clap_complete::{Shell, generate};
 
-use super::{Cli, exit::CliError, output::print};
+use super::{Cli, CliError, print};
 
 /// Print a script that completes hermod's command line
 #[derive(Debug, Args)]
 pub(crate) struct CompletionsArgs {
     /// The shell, such as in `source <(hermod completions bash)`
-    shell: SupportedShell,
-}
-
-/// The shells that are supported.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum SupportedShell {
-    Bash,
-    Zsh,
-    Fish,
+    #[arg(value_parser = PossibleValuesParser::new(["bash", "zsh", "fish"]).try_map(|name| name.parse::<Shell>()))]
+    shell: Shell,
 }
 
 pub(crate) fn execute(args: &CompletionsArgs) -> Result<(), CliError> {
-    let shell = match args.shell {
-        SupportedShell::Bash => Shell::Bash,
-        SupportedShell::Zsh => Shell::Zsh,
-        SupportedShell::Fish => Shell::Fish,
-    };
     let mut script = Vec::new();
-    generate(shell, &mut Cli::command(), "hermod", &mut script);
+    generate(args.shell, &mut Cli::command(), "hermod", &mut script);
     print(&String::from_utf8_lossy(&script))
 }

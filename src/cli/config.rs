@@ -4,11 +4,7 @@
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
-use super::{
-    exit::CliError,
-    output::{print, print_json},
-    providers,
-};
+use super::{CliError, print, print_json, providers};
 use crate::{
     config::{Config, Setting, SettingOrigin, UserFile, redacted},
     discovery::{self, DiscoveredProvider, RequestedModel, Variables},

@@ -1,7 +1,7 @@
 //! Exit codes of the command line, and the error with which a command fails. All errors of `host` and `control` are
 //! mapped here; only this module knows the numbers.
 
-use std::{fmt, process::ExitCode};
+use std::process::ExitCode;
 
 use hermod_actors::{
     RunError, RuntimeEnd, SubmitError,
@@ -11,6 +11,7 @@ use hermod_actors::{
 use crate::{
     config::ConfigErrors,
     control::{RequestError, RequestErrorKind},
+    files::PathError,
     host::{HostError, ShutdownSignal, StartError},
     store::redb::OpenError,
 };
@@ -161,7 +162,8 @@ impl From<&StartError> for Exit {
 }
 
 /// Why a command failed: the exit code, and the text for the user.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{text}")]
 pub(crate) struct CliError {
     pub(crate) exit: Exit,
     /// The problem, with the wrong value and the remedy.
@@ -186,6 +188,14 @@ impl CliError {
         }
         error.into()
     }
+
+    /// An error about the workspace as an error of the option `--workspace`; other errors stay.
+    pub(crate) fn of_workspace(error: StartError) -> Self {
+        if let StartError::Workspace { .. } = &error {
+            return Self::usage(format!("--{error}"));
+        }
+        error.into()
+    }
 }
 
 /// True if the runtime itself failed.
@@ -199,12 +209,6 @@ impl From<ConfigErrors> for CliError {
     }
 }
 
-impl fmt::Display for CliError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
-    }
-}
-
 impl From<ShutdownSignal> for Exit {
     fn from(signal: ShutdownSignal) -> Self {
         match signal {
@@ -214,42 +218,38 @@ impl From<ShutdownSignal> for Exit {
     }
 }
 
-impl From<HostError> for CliError {
-    fn from(error: HostError) -> Self {
-        match error {
-            HostError::Request(error) => error.into(),
+impl From<RequestErrorKind> for Exit {
+    fn from(kind: RequestErrorKind) -> Self {
+        match kind {
+            RequestErrorKind::Usage => Self::Usage,
+            RequestErrorKind::Denied => Self::Denied,
+            RequestErrorKind::Busy => Self::Busy,
+            RequestErrorKind::Store => Self::Store,
+            RequestErrorKind::Internal => Self::Internal,
+        }
+    }
+}
+
+impl<E: Into<HostError>> From<E> for CliError {
+    fn from(error: E) -> Self {
+        let error = error.into();
+        let exit = match &error {
+            HostError::Request(error) => error.kind.into(),
             HostError::Run(error) => error.into(),
             HostError::Start(error) => error.into(),
             HostError::End(end) => end.into(),
-            HostError::ConnectionLost(_) => Self { exit: Exit::Failed, text: error.to_string() },
-        }
-    }
-}
-
-impl From<RequestError> for CliError {
-    fn from(error: RequestError) -> Self {
-        let exit = match error.kind {
-            RequestErrorKind::Usage => Exit::Usage,
-            RequestErrorKind::Denied => Exit::Denied,
-            RequestErrorKind::Busy => Exit::Busy,
-            RequestErrorKind::Store => Exit::Store,
-            RequestErrorKind::Internal => Exit::Internal,
+            HostError::ConnectionLost(_) => Exit::Failed,
         };
-        Self { exit, text: error.text }
+        Self { exit, text: error.to_string() }
     }
 }
 
-macro_rules! failure_from {
-    ($($error:ty),*) => {$(
-        impl From<$error> for CliError {
-            fn from(error: $error) -> Self {
-                Self { exit: (&error).into(), text: error.to_string() }
-            }
-        }
-    )*};
+/// A file or folder that the program itself keeps cannot be used.
+impl From<PathError> for CliError {
+    fn from(error: PathError) -> Self {
+        Self { exit: Exit::Store, text: error.to_string() }
+    }
 }
-
-failure_from!(RuntimeEnd, RunError, StartError);
 
 #[cfg(test)]
 mod tests {

@@ -1,5 +1,5 @@
-//! Formats for people: durations, amounts of dollars, and text shortened to one line. `table.rs` has tables, `waits.rs`
-//! the waits of a run, `store/footprint.rs` bytes.
+//! Formats for people: durations, amounts of dollars, bytes, and text shortened to one line. `table.rs` has tables,
+//! `waits.rs` the waits of a run.
 
 use hermod_actors::SanitizedText;
 
@@ -17,6 +17,19 @@ pub(crate) fn dollars(nano_usd: u64) -> String {
     let cents = text.len() - 4;
     let (cents, rest) = text.split_at(cents);
     format!("{cents}{}", rest.trim_end_matches('0'))
+}
+
+/// A number of bytes as text for people, such as `1.5 MiB`.
+pub(crate) fn bytes(bytes: u64) -> String {
+    const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];
+    if bytes < 1024 {
+        return format!("{bytes} B");
+    }
+    let (mut tenths, mut unit) = (u128::from(bytes) * 10 / 1024, 0);
+    while tenths >= 10_240 && unit + 1 < UNITS.len() {
+        (tenths, unit) = (tenths / 1024, unit + 1);
+    }
+    format!("{}.{} {}", tenths / 10, tenths % 10, UNITS[unit])
 }
 
 /// At most `max` characters on one line, sanitized for a terminal.
@@ -50,5 +63,16 @@ mod tests {
     fn long_texts_are_cut_at_a_character() {
         assert_eq!(truncated_line("äöü", 2), "äö…");
         assert_eq!(truncated_line("äö", 2), "äö");
+    }
+
+    #[test]
+    fn bytes_have_a_unit() {
+        let check = |n, expect: &str| assert_eq!(bytes(n), expect);
+        check(0, "0 B");
+        check(1023, "1023 B");
+        check(1024, "1.0 KiB");
+        check(1536 * 1024, "1.5 MiB");
+        check(1 << 40, "1.0 TiB");
+        check(u64::MAX, "16777215.9 TiB");
     }
 }

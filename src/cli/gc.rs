@@ -3,7 +3,7 @@
 
 use clap::Args;
 
-use super::{exit::CliError, output::print_as, store::format_bytes, table};
+use super::{CliError, format::bytes, print_as, table};
 use crate::{
     config::Config,
     control::{ControlRequest, ControlResponse, GcClassReport, GcReport, GcRequest},
@@ -45,7 +45,7 @@ fn format_report(report: &GcReport) -> String {
             class.class.clone(),
             class.seen.to_string(),
             class.removed.to_string(),
-            format_bytes(class.bytes),
+            bytes(class.bytes),
             kept.collect::<Vec<_>>().join(", "),
         ]
     };

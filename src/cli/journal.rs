@@ -3,7 +3,7 @@
 use clap::Args;
 use hermod_actors::model::Seq;
 
-use super::{exit::CliError, output::print_json};
+use super::{CliError, print_json};
 use crate::{
     control::{ControlRequest, ControlResponse},
     host::{Identifier, StoreClient, unexpected_response},

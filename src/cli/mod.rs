@@ -38,15 +38,15 @@ mod tree;
 mod variables;
 mod waits;
 mod wire;
-mod workspace_arg;
 
 use std::{process::ExitCode, time::Duration};
 
 use clap::{ArgAction, Args, Parser, Subcommand};
 
 use crate::{discovery::Variables, host::StoreClient, process::runner, secret};
+// Most commands need these.
 use exit::{CliError, Exit};
-use output::print_error;
+use output::{print, print_as, print_error, print_json, print_note, print_progress};
 
 /// Time limit for blocking threads to finish after everything else has ended.
 const THREADS_EXIT_TIMEOUT: Duration = Duration::from_millis(300);

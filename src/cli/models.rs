@@ -6,8 +6,7 @@ use hermod_actors::model::ModelRow;
 use serde_json::Number;
 
 use super::{
-    exit::CliError,
-    output::{print, print_json, print_note},
+    CliError, print_as, print_note,
     table::{self, or_dash},
 };
 use crate::{
@@ -49,12 +48,8 @@ pub(crate) async fn execute(args: &ModelsArgs, variables: &Variables) -> Result<
         }
     };
     let models: Vec<ModelView> = known(&config).chain(observed_views).collect();
-    if json {
-        return print_json(&models);
-    }
-    let rows: Vec<_> = models.iter().map(row).collect();
     let head = ["MODEL", "WINDOW", "MAX OUTPUT", "THINKING", "IMAGES", "INPUT", "OUTPUT", "CACHED", "FROM"];
-    print(&table::render(head, &rows))
+    print_as(json, &models, |models| table::render(head, &models.iter().map(row).collect::<Vec<_>>()))
 }
 
 /// What runs have observed of models; empty if there is no store.

@@ -9,11 +9,7 @@ use hermod_actors::{
 };
 use tokio::task::spawn_blocking;
 
-use super::{
-    exit::{CliError, Exit},
-    output::print_as,
-    table, workspace_arg,
-};
+use super::{CliError, Exit, print_as, table};
 use crate::{
     clock,
     config::Config,
@@ -50,7 +46,7 @@ pub(crate) async fn execute(args: PromptArgs, variables: &Variables) -> Result<(
     let state = host::state_dir(variables)?;
     let state = state.canonicalize().unwrap_or(state);
     let choice = workspace.as_deref().map_or(WorkspaceChoice::Current, WorkspaceChoice::Named);
-    let workspace = workspace_arg::resolve(choice, &state)?;
+    let workspace = host::resolve_workspace(choice, &state).map_err(CliError::of_workspace)?;
     let chain = first_model(&config, variables).await.into_iter().collect();
     let prompt = spawn_blocking(move || build(&config, chain, &workspace, &state)).await;
     let prompt = prompt.map_err(|error| CliError::internal(error.to_string()))??;

@@ -4,10 +4,7 @@ use std::{path::PathBuf, sync::Arc};
 
 use clap::Args;
 
-use super::{
-    exit::CliError,
-    output::{print, print_note},
-};
+use super::{CliError, print, print_note};
 use crate::{
     files::read_regular,
     host::Signals,

@@ -5,10 +5,9 @@ use clap::{Args, Subcommand};
 use hermod_actors::model::Timestamp;
 
 use super::{
-    ListArgs,
-    exit::{CliError, Exit},
+    CliError, Exit, ListArgs,
     format::{self, dollars, seconds},
-    output::{print_as, print_note},
+    print_as, print_note,
     resume::{self, ResumeArgs},
     table::{self, or_dash},
     waits,

@@ -3,12 +3,7 @@
 use clap::{Args, Subcommand};
 use hermod_actors::SanitizedText;
 
-use super::{
-    ListArgs,
-    exit::CliError,
-    output::{print, print_json},
-    runs, table,
-};
+use super::{CliError, ListArgs, print_as, runs, table};
 use crate::{
     clock::rfc3339,
     control::{ControlRequest, ControlResponse},
@@ -49,33 +44,30 @@ pub(crate) async fn execute(args: SessionsArgs, client: &StoreClient) -> Result<
             else {
                 return Err(unexpected_response().into());
             };
-            if list.json {
-                return print_json(&sessions);
-            }
             let cells = |session: &SessionView| {
                 [session.id.to_string(), session.key.clone(), rfc3339(session.opened_at), state(session)]
             };
-            let rows: Vec<_> = sessions.iter().map(cells).collect();
-            print(&table::render(["SESSION", "KEY", "OPENED", "STATE"], &rows))
+            print_as(list.json, &sessions, |sessions| {
+                let rows: Vec<_> = sessions.iter().map(cells).collect();
+                table::render(["SESSION", "KEY", "OPENED", "STATE"], &rows)
+            })
         }
         SessionsCommand::Show { id, max, json } => {
             let request = ControlRequest::SessionsShow { session: id.into(), max };
             let ControlResponse::Session(detail) = client.request(&request).await? else {
                 return Err(unexpected_response().into());
             };
-            if json {
-                return print_json(&detail);
-            }
-            let SessionDetailView { session, runs, todo } = detail;
-            let (id, key, opened) = (session.id, &session.key, rfc3339(session.opened_at));
-            let (state, runs) = (state(&session), runs::format_table(&runs));
-            let todo = todo
-                .map_or_else(String::new, |todo| format!("\ntodo:\n{}\n", SanitizedText::sanitize(&todo)));
-            print(&format!(
-                "session  {id}\nkey      {key}\nopened   {opened}\nstate    {state}\n\n{runs}{todo}"
-            ))
+            print_as(json, &detail, format_session)
         }
     }
+}
+
+fn format_session(SessionDetailView { session, runs, todo }: &SessionDetailView) -> String {
+    let (id, key, opened) = (session.id, &session.key, rfc3339(session.opened_at));
+    let (state, runs) = (state(session), runs::format_table(runs));
+    let todo = todo.iter().map(|todo| format!("\ntodo:\n{}\n", SanitizedText::sanitize(todo)));
+    let todo: String = todo.collect();
+    format!("session  {id}\nkey      {key}\nopened   {opened}\nstate    {state}\n\n{runs}{todo}")
 }
 
 /// `readable`, or `quarantined` with the reason: this program then cannot use the session.

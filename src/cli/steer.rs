@@ -2,10 +2,7 @@
 
 use clap::Args;
 
-use super::{
-    exit::CliError,
-    output::{print, print_json},
-};
+use super::{CliError, print_as};
 use crate::{
     control::ControlResponse,
     host::{Identifier, StoreClient, unexpected_response},
@@ -29,11 +26,9 @@ pub(crate) async fn execute(args: SteerArgs, client: &StoreClient) -> Result<(),
     let ControlResponse::Steered(steered) = client.steer(args.run.into(), args.text).await? else {
         return Err(unexpected_response().into());
     };
-    if args.json {
-        return print_json(&steered);
-    }
-    let SteeredView { run, next, .. } = steered;
-    print(&format!(
-        "run {run} reads it before its next step; if it completes before that, the message becomes run {next}"
-    ))
+    print_as(args.json, &steered, |SteeredView { run, next, .. }| {
+        format!(
+            "run {run} reads it before its next step; if it completes before that, the message becomes run {next}"
+        )
+    })
 }

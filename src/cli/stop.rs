@@ -2,11 +2,7 @@
 
 use clap::Args;
 
-use super::{
-    exit::CliError,
-    output::{print, print_json},
-    runs,
-};
+use super::{CliError, print_as, runs};
 use crate::{
     host::{Identifier, StopTarget, StoreClient},
     view::RunView,
@@ -38,18 +34,12 @@ pub(crate) async fn execute(args: StopArgs, client: &StoreClient) -> Result<(), 
         Some(run) => StopTarget::Run(run.into()),
     };
     let rows = client.stop(&target).await?;
-    if args.json {
-        print_json(&rows)?;
-    } else if rows.is_empty() {
-        print("no run is unfinished")?;
-    } else {
-        let line = |row: &RunView| match &row.ended {
-            Some(ended) => format!("run {} has ended: {ended}\n", row.id),
-            None => {
-                format!("run {} is {} still: it ends when its tools have ended\n", row.id, runs::state(row))
-            }
-        };
-        print(&rows.iter().map(line).collect::<String>())?;
-    }
-    Ok(())
+    let line = |row: &RunView| match &row.ended {
+        Some(ended) => format!("run {} has ended: {ended}\n", row.id),
+        None => format!("run {} is {} still: it ends when its tools have ended\n", row.id, runs::state(row)),
+    };
+    print_as(args.json, &rows, |rows| match rows.as_slice() {
+        [] => "no run is unfinished".to_owned(),
+        rows => rows.iter().map(line).collect(),
+    })
 }

@@ -8,10 +8,7 @@ use std::{
 use clap::ValueEnum;
 use tracing_subscriber::EnvFilter;
 
-use super::{
-    exit::{CliError, Exit},
-    terminal::Palette,
-};
+use super::{CliError, Exit, terminal::Palette};
 use crate::discovery::Variables;
 
 const VARIABLE: &str = "HERMOD_LOG";

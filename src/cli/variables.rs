@@ -1,6 +1,6 @@
 //! Reads the environment variables of the process.
 
-use super::exit::{CliError, Exit};
+use super::{CliError, Exit};
 use crate::discovery::Variables;
 
 /// The process's variables. Those that are not UTF-8 are ignored, unless the name begins with `HERMOD_`: that is an

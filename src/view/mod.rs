@@ -36,4 +36,4 @@ pub use provider::{
 pub use result::{EndedRunView, ResultView};
 pub use run::{RunDetailView, RunStateView, RunSummaryView, RunView, SteeredView, WaitView};
 pub use session::{SessionDetailView, SessionView};
-pub use store::{RowsFileView, SetAsideView, StoreCheckView, StoreRepairView};
+pub use store::{RowsFileView, SetAsideView, StoreRepairView};

@@ -1,28 +1,11 @@
-//! Views of what a check of the store has found, and of what a repair has changed.
+//! View of what a repair of the store has changed.
 
 use std::path::PathBuf;
 
 use hermod_actors::model::SessionId;
 use serde::Serialize;
 
-use crate::store::redb::{CheckReport, Damage, RepairReport, StoreCounts};
-
-/// What a check has found: `{checked, damages, more}`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct StoreCheckView {
-    /// Number of rows that were checked, by kind.
-    pub checked: StoreCounts,
-    /// The damaged places, at most 1,000.
-    pub damages: Vec<Damage>,
-    /// Number of further damaged places.
-    pub more: u64,
-}
-
-impl From<CheckReport> for StoreCheckView {
-    fn from(report: CheckReport) -> Self {
-        Self { checked: report.counts, damages: report.damages, more: report.more_damages }
-    }
-}
+use crate::store::redb::{CheckReport, Damage, RepairReport};
 
 /// What a repair has changed, or would change: `{dry_run, set_aside, mended, strays, damages, more}`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]

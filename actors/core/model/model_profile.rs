@@ -116,7 +116,8 @@ impl ThinkingStyle {
 }
 
 /// A thinking level with the style in which the model accepts it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct ThinkingRequest {
     /// The level.
     pub level: ThinkingLevel,

@@ -1,4 +1,5 @@
-//! Runs `hermod chaos`: creates the test's folder, runs the test, checks its runs, and prints the report.
+//! Runs `hermod chaos`: its arguments, whose doc comments are the help text. Creates the test's folder, runs the test,
+//! checks its runs, and prints the report.
 
 use std::{
     env, fs,
@@ -6,28 +7,59 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use clap::{Args, value_parser};
 use hermod_actors::port::Clock;
 
 use super::{
-    args::ChaosArgs,
     findings::Findings,
     process::ProgramUnderTest,
     report::ChaosReport,
     schedule::Schedule,
-    store_copy::unusable,
     test::ChaosTest,
     test_state::{TestFolder, TestState},
     workload::Workload,
 };
 use crate::{
-    cli::{
-        exit::{CliError, Exit},
-        output::{StatusLine, print, print_json, print_note},
-    },
+    cli::{CliError, Exit, output::StatusLine, print, print_json, print_note, run::DurabilityArg},
     clock::{SystemClock, random_bytes},
     discovery::Variables,
-    files::remove_tree,
+    files::{IoResult as _, remove_tree},
 };
+
+/// Test this installation: kill it at random instants while it works, and count what was lost or done twice
+///
+/// In a fresh folder with a store of its own, this program runs scripted tasks whose commands append lines to files. It
+/// is killed (SIGKILL) and started again, until in the end all runs go on to their outcome.
+#[derive(Debug, Args)]
+pub(crate) struct ChaosArgs {
+    /// How often it is killed
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = value_parser!(u32).range(1..))]
+    kills: u32,
+    /// Unfinished runs at a time
+    #[arg(long, value_name = "N", default_value_t = 4, value_parser = value_parser!(u32).range(1..=1_000))]
+    runs: u32,
+    /// Commands of each run
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = value_parser!(u32).range(1..=10_000))]
+    commands: u32,
+    /// Chance for the instants, which are shares of the time that a start takes here [default: any]
+    #[arg(long, value_name = "N")]
+    seed: Option<u32>,
+    /// What an acknowledged write survives; `relaxed` may lose what it has acknowledged, and that is no failure then
+    #[arg(long, value_enum, default_value = "strict")]
+    durability: DurabilityArg,
+    /// Where the fresh folder is made [default: the system's temporary folder]
+    #[arg(long, value_name = "DIR")]
+    dir: Option<PathBuf>,
+    /// Leave the folder there also if all is well
+    #[arg(long)]
+    keep: bool,
+    /// Kill nothing: judge the folder that an earlier test has left once more
+    #[arg(long, value_name = "FOLDER", conflicts_with_all = ["kills", "runs", "commands", "seed", "durability", "dir", "keep"])]
+    again: Option<PathBuf>,
+    /// Print one JSON object
+    #[arg(long)]
+    json: bool,
+}
 
 /// Runs a test, or checks an earlier one again, and prints the findings.
 pub(crate) async fn execute(args: ChaosArgs, variables: &Variables) -> Result<Exit, CliError> {
@@ -60,7 +92,7 @@ async fn run_test(args: &ChaosArgs, variables: &Variables) -> Result<(TestFolder
     let seed = args.seed.unwrap_or_else(|| u32::from_le_bytes(random_bytes::<4>()));
     let folder = make_folder(args.dir.as_deref().unwrap_or(&env::temp_dir()), seed)?;
     let script = Workload::new(args.commands).script().to_string();
-    fs::write(folder.script(), script).map_err(|error| unusable(&folder.script(), &error))?;
+    fs::write(folder.script(), script).at(folder.script())?;
     let state = TestState {
         seed,
         commands: args.commands,

@@ -12,7 +12,7 @@ use tokio::process::Command;
 use tokio::time::{Instant, sleep_until};
 
 use super::progress_lines::{self, ProgressLine};
-use crate::cli::exit::CliError;
+use crate::cli::CliError;
 
 /// A process that prints nothing for this long hangs: no command of a workload takes a second.
 const SILENCE_TIMEOUT: Duration = Duration::from_mins(1);

@@ -9,11 +9,11 @@ use super::{
     progress_lines::{ProgressLine, ReportedStep, parse},
     schedule::Schedule,
     seen_journal::SeenJournal,
-    store_copy::{read_journals, session_key, unusable},
-    test_state::{TestFolder, TestState},
+    test_state::{TestFolder, TestState, read_journals, session_key},
 };
 use crate::{
-    cli::{exit::CliError, output::StatusLine},
+    cli::{CliError, output::StatusLine},
+    files::IoResult as _,
     host::millis,
 };
 
@@ -84,7 +84,7 @@ impl ChaosTest {
         self.state.journals.push(SeenJournal::default());
         let number = self.state.journals.len();
         let workspace = self.folder.workspace(number);
-        fs::create_dir_all(&workspace).map_err(|error| unusable(&workspace, &error))?;
+        fs::create_dir_all(&workspace).at(&workspace)?;
         let args = [
             "run".into(),
             format!("--rehearse={}", self.folder.script().display()),
@@ -103,7 +103,8 @@ impl ChaosTest {
 
     /// Runs a process that resumes the unfinished runs.
     async fn resume(&mut self, uptime: Option<Duration>) -> Result<(), CliError> {
-        let process = self.program.run(&resume_arguments(), uptime).await?;
+        let args = ["runs", "resume", "--all", "--wait"].map(str::to_owned);
+        let process = self.program.run(&args, uptime).await?;
         self.state.progress_ms.extend(process.progress.map(millis));
         self.on_process_end(process, None).await
     }
@@ -170,7 +171,3 @@ impl ChaosTest {
     }
 }
 
-/// The arguments that resume unfinished runs.
-fn resume_arguments() -> Vec<String> {
-    ["runs", "resume", "--all", "--wait"].map(str::to_owned).to_vec()
-}

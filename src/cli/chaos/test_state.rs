@@ -1,16 +1,30 @@
-//! The folder of a test with its paths; and the state of the test, stored there so that its runs can be checked again.
+//! The folder of a test with its paths; the state of the test, stored there so that its runs can be checked again; and
+//! the journals of its runs, read between two processes. They are read in a copy of the store: the recovery of the
+//! store after a kill belongs to the next process.
 
-use std::{fs, io, path::PathBuf};
+use std::{
+    collections::BTreeMap,
+    fs, io,
+    os::unix::fs::symlink,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
+use hermod_actors::model::{Record, Seq};
 use serde::{Deserialize, Serialize};
 
 use super::{
     findings::{Findings, check_run},
     seen_journal::SeenJournal,
-    store_copy::{read_journals, unusable},
     workload::{LINES, Workload},
 };
-use crate::cli::{exit::CliError, run::DurabilityArg};
+use crate::{
+    cli::{CliError, run::DurabilityArg},
+    control::StoreReader,
+    files::{IoResult as _, PathError, remove_tree},
+    host,
+    store::redb::Durability,
+};
 
 /// The folder of a test, and the paths in it.
 #[derive(Debug, Clone)]
@@ -44,11 +58,8 @@ impl TestFolder {
     /// The lines that a run has written.
     fn lines(&self, number: usize) -> Result<String, CliError> {
         let path = self.workspace(number).join(LINES);
-        match fs::read(&path) {
-            Ok(bytes) => Ok(String::from_utf8_lossy(&bytes).into_owned()),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(String::new()),
-            Err(error) => Err(unusable(&path, &error)),
-        }
+        let bytes = fs::read(&path).if_exists().at(path)?.unwrap_or_default();
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 }
 
@@ -94,8 +105,8 @@ impl TestState {
     /// Writes the state into the folder.
     pub(super) fn write(&self, folder: &TestFolder) -> Result<(), CliError> {
         let path = folder.state_file();
-        let json = serde_json::to_vec(self).map_err(|error| unusable(&path, &error))?;
-        fs::write(&path, json).map_err(|error| unusable(&path, &error))
+        let json = serde_json::to_vec(self).map_err(io::Error::from).at(&path)?;
+        Ok(fs::write(&path, json).at(&path)?)
     }
 
     /// Checks every run by the folder's current content; returns the findings of the whole test.
@@ -108,4 +119,50 @@ impl TestState {
         }
         Ok(counts)
     }
+}
+
+/// The journals of runs, by run number.
+pub(super) type RunJournals = BTreeMap<usize, Vec<(Seq, Record)>>;
+
+/// The session key of the run with this number.
+pub(super) fn session_key(number: usize) -> String {
+    format!("chaos-{number}")
+}
+
+/// The journals of these runs on disk; a missing one is empty.
+pub(super) async fn read_journals(
+    state: &Path,
+    copy: &Path,
+    numbers: impl Iterator<Item = usize>,
+) -> Result<RunJournals, CliError> {
+    copy_state(state, copy)?;
+    let reader = StoreReader::new(host::open(copy, Durability::Strict)?);
+    let mut journals = RunJournals::new();
+    for number in numbers {
+        let mut records = Vec::new();
+        let key = session_key(number);
+        if let Some(session) = reader.read(|rows| rows.session_of_key(&key)).await? {
+            let collect = |seq, record| records.push((seq, Arc::unwrap_or_clone(record)));
+            reader.records(session.id, 1, collect).await?;
+        }
+        journals.insert(number, records);
+    }
+    Ok(journals)
+}
+
+/// Copies the files of a state directory and links its folders: a read needs only the blobs there, and no blob changes.
+fn copy_state(state: &Path, copy: &Path) -> Result<(), PathError> {
+    remove_tree(copy).and_then(|()| fs::create_dir(copy)).at(copy)?;
+    // There is no folder if the process was killed before it created it.
+    for entry in fs::read_dir(state).if_exists().at(state)?.into_iter().flatten() {
+        let entry = entry.at(state)?;
+        let (from, to) = (entry.path(), copy.join(entry.file_name()));
+        let kind = entry.file_type().at(&from)?;
+        if kind.is_dir() {
+            symlink(&from, &to).at(&from)?;
+        } else if kind.is_file() {
+            fs::copy(&from, &to).at(&from)?;
+        }
+    }
+    Ok(())
 }

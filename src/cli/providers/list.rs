@@ -5,12 +5,7 @@ use std::sync::Arc;
 use hermod_actors::model::{ModelProfile, ModelRef};
 
 use crate::{
-    cli::{
-        exit::CliError,
-        format,
-        output::{print, print_json},
-        table,
-    },
+    cli::{CliError, format, print, print_json, table},
     config::Config,
     discovery::{DiscoveredProvider, Variables},
     host::{OllamaProbe, discover},

@@ -1,77 +1,96 @@
-//! `hermod providers status` and `reset`: shows and resets what the owner has in memory about its providers, such as
-//! circuit breakers. Also the request that only an owner can answer.
+//! `hermod providers status`, `reset` and `summaries`: shows and resets what the owner has in memory about its providers
+//! and its summarisers. None of it is stored, so only an owner can answer.
+
+use hermod_actors::{CompressorStatus, SummarizerStatus};
 
 use crate::{
-    cli::{
-        exit::CliError,
-        output::{print, print_json, print_note},
-        table,
-    },
+    cli::{CliError, format, print, print_json, print_note, table},
     control::{AskError, ControlRequest, ControlResponse},
     host::{StoreClient, unexpected_response},
     view::{BreakerView, ModelBreakerView, ProviderView},
 };
 
-/// Breakers are not stored; they exist only in the owner's memory.
-const NO_OWNER: &str = "no Hermod is running; breakers live in its process";
-
 /// Shows the state of the providers.
 pub(super) async fn execute(json: bool, client: &StoreClient) -> Result<(), CliError> {
-    let providers = match ask(&ControlRequest::ProvidersStatus {}, client).await? {
-        None => {
-            print_note(NO_OWNER);
-            Vec::new()
-        }
-        Some(ControlResponse::Providers(providers)) if json || !providers.is_empty() => providers,
-        Some(ControlResponse::Providers(_)) => return print("no provider is asked"),
+    let providers = match ask(&ControlRequest::ProvidersStatus {}, "breakers", client).await? {
+        Some(ControlResponse::Providers(providers)) => providers,
         Some(_) => return Err(unexpected_response().into()),
+        None if json => Vec::new(),
+        None => return Ok(()),
     };
     if json {
         return print_json(&providers);
     }
     if providers.is_empty() {
-        return Ok(());
+        return print("no provider is asked");
     }
+    let head =
+        ["PROVIDER", "MODEL", "CREDENTIAL", "STATE", "ANSWERED", "SPEED", "FAILED", "BAD USAGE", "LAST FAILURE"];
     let rows: Vec<_> = providers.iter().flat_map(rows).collect();
-    print(&table::render(
-        [
-            "PROVIDER",
-            "MODEL",
-            "CREDENTIAL",
-            "STATE",
-            "ANSWERED",
-            "SPEED",
-            "FAILED",
-            "BAD USAGE",
-            "LAST FAILURE",
-        ],
-        &rows,
-    ))
+    print(&table::render(head, &rows))
 }
 
 /// Resets the failures of a provider.
 pub(super) async fn reset(name: String, client: &StoreClient) -> Result<(), CliError> {
-    match ask(&ControlRequest::ProvidersReset { name }, client).await? {
-        None => {
-            print_note(NO_OWNER);
-            Ok(())
-        }
+    match ask(&ControlRequest::ProvidersReset { name }, "breakers", client).await? {
         Some(ControlResponse::Reset { name }) => print(&format!("{name} is asked again")),
         Some(_) => Err(unexpected_response().into()),
+        None => Ok(()),
     }
 }
 
-/// The response of the owner; `None` if there is no owner.
-pub(super) async fn ask(
+/// Shows the summary calls and the statistics of the summarisers.
+pub(super) async fn summaries(json: bool, client: &StoreClient) -> Result<(), CliError> {
+    let status = match ask(&ControlRequest::SummariesStatus {}, "statistics of summaries", client).await? {
+        Some(ControlResponse::Summaries(status)) => status,
+        Some(_) => return Err(unexpected_response().into()),
+        None if json => CompressorStatus::default(),
+        None => return Ok(()),
+    };
+    if json {
+        return print_json(&status);
+    }
+    let CompressorStatus { foreground, background, running, summarizers } = &status;
+    print(&format!(
+        "{running} in progress; {} waiting, of which {foreground} with a run that waits",
+        foreground + background
+    ))?;
+    if summarizers.is_empty() {
+        return Ok(());
+    }
+    let rows: Vec<_> = summarizers.iter().map(summarizer_row).collect();
+    print(&table::render(["SUMMARISER", "ATTEMPTS", "FAILED", "USUAL TIME", "USUAL SIZE", "STATE"], &rows))
+}
+
+/// The response of the owner; `None`, after a note that names the subject, if there is no owner.
+async fn ask(
     request: &ControlRequest,
+    subject: &str,
     client: &StoreClient,
 ) -> Result<Option<ControlResponse>, CliError> {
-    let Some(mut owner) = client.owner().await? else { return Ok(None) };
-    match owner.request(request, |_| Ok(())).await {
+    let answer = match client.owner().await? {
+        Some(mut owner) => owner.request(request, |_| Ok(())).await,
+        None => Err(AskError::Disconnected),
+    };
+    match answer {
         Ok(answer) => Ok(Some(answer)),
-        Err(AskError::Disconnected) => Ok(None),
+        Err(AskError::Disconnected) => {
+            print_note(format!("no Hermod is running; {subject} live in its process"));
+            Ok(None)
+        }
         Err(AskError::Rejected(error)) => Err(error.into()),
     }
+}
+
+fn summarizer_row(summarizer: &SummarizerStatus) -> [String; 6] {
+    [
+        summarizer.model.to_string(),
+        summarizer.attempts.to_string(),
+        summarizer.failed.to_string(),
+        table::or_dash(summarizer.usual_ms.map(format::seconds)),
+        table::or_dash(summarizer.kept_percent.map(|kept| format!("{kept} %"))),
+        if summarizer.is_poor { "called last" } else { "called in order" }.to_owned(),
+    ]
 }
 
 /// A row for the endpoint, and one for each of its models with each credential used.

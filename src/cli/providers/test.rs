@@ -15,12 +15,7 @@ use hermod_actors::{
 use tokio::time::Instant;
 
 use crate::{
-    cli::{
-        exit::{CliError, Exit},
-        format::seconds,
-        output::{print, print_json},
-        table,
-    },
+    cli::{CliError, Exit, format::seconds, print_as, table},
     config::{Config, OLLAMA},
     discovery::{self, DiscoveredProvider, ModelChoiceError, RequestedModel, Variables},
     host::{self, Identifier, OllamaProbe, StartError, discover, millis},
@@ -56,12 +51,10 @@ pub(super) async fn execute(args: TestArgs, variables: &Variables) -> Result<Exi
     let probes =
         join_all(providers.iter().map(|provider| probe_provider(provider, &config, variables, &state))).await;
     let probes: Vec<ProviderProbeView> = probes.into_iter().flatten().collect();
-    if args.json {
-        print_json(&probes)?;
-    } else {
+    print_as(args.json, &probes, |probes| {
         let rows: Vec<_> = probes.iter().map(row).collect();
-        print(&table::render(["PROVIDER", "MODEL", "CREDENTIAL", "OUTCOME", "TIME", "MESSAGE"], &rows))?;
-    }
+        table::render(["PROVIDER", "MODEL", "CREDENTIAL", "OUTCOME", "TIME", "MESSAGE"], &rows)
+    })?;
     let all_answered = probes.iter().all(ProviderProbeView::is_answered);
     Ok(if all_answered { Exit::Ok } else { Exit::Provider })
 }

@@ -11,7 +11,7 @@ use hermod_actors::model::ThinkingLevel;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    cli::{display::DisplayArgs, examples, exit::CliError},
+    cli::{CliError, display::DisplayArgs, examples},
     config,
     discovery::RequestedModel,
     host::{

@@ -20,18 +20,18 @@ use hermod_actors::{
 use super::{
     args::RunArgs,
     follow::{self, FollowOutcome},
-    history, images,
-    stdin::read_task,
+    task_input::{read_history, read_images, read_task},
 };
 use crate::{
     cli::{
+        CliError, Exit,
         continuation::{BudgetUsage, continuation},
         display::ProgressDisplay,
-        exit::{CliError, Exit, has_failed},
+        exit::has_failed,
         format::{dollars, seconds},
-        output::{StderrNotes, print_error, print_json, print_last_text, print_note, print_progress},
+        output::{StderrNotes, print_last_text},
+        print_error, print_json, print_note, print_progress,
         progress::ProgressLines,
-        workspace_arg,
     },
     config::Config,
     control::StoreReader,
@@ -175,13 +175,13 @@ async fn run(
     if text.is_none() {
         args.check_without_text()?;
     }
-    let images = images::read(&args.model_call.image)?;
-    let history = history::read(args.task.history.as_deref())?;
+    let images = read_images(&args.model_call.image)?;
+    let history = read_history(args.task.history.as_deref())?;
     let isolation_key = args.task.task_id.as_deref().map(Into::into);
     let config = Config::read(variables)?;
     let state = host::configured_state_dir(variables)?;
-    let workspace =
-        args.task.workspace_choice().map(|choice| workspace_arg::resolve(choice, &state)).transpose()?;
+    let workspace = args.task.workspace_choice().map(|choice| host::resolve_workspace(choice, &state));
+    let workspace = workspace.transpose().map_err(CliError::of_workspace)?;
     let new = text.map(|text| (RunInput { text, images, history, isolation_key }, workspace));
     let durability = args.durability.unwrap_or_else(|| config.store.durability.into());
     let mut store = OwnedStore::acquire(state, durability.into(), Arc::new(StderrNotes)).await?;
@@ -251,7 +251,7 @@ async fn prepare(
             (RunAction::Report((row.id, row.session)), spec)
         }
         (None, Some((task, folder))) => {
-            let folder = folder.map_or_else(|| target.workspace(state).map_err(workspace_arg::usage), Ok)?;
+            let folder = folder.map_or_else(|| target.workspace(state).map_err(CliError::of_workspace), Ok)?;
             let spec = new_spec((config, &request), &target, &endpoints, (&folder, state))?;
             (RunAction::Submit(task, args.conversation.key.as_deref().map(Into::into)), spec)
         }

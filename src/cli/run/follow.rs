@@ -8,12 +8,7 @@ use hermod_actors::{
 
 use super::subagents::SubagentMonitor;
 use crate::{
-    cli::{
-        display::ProgressDisplay,
-        exit::{CliError, Exit},
-        progress::ProgressLines,
-        terminal::Tone,
-    },
+    cli::{CliError, Exit, display::ProgressDisplay, progress::ProgressLines, terminal::Tone},
     control::StoreReader,
     host::{DiskFullMonitor, Signals},
 };

@@ -3,10 +3,8 @@
 mod args;
 mod execute;
 mod follow;
-mod history;
-mod images;
-mod stdin;
 mod subagents;
+mod task_input;
 
 pub(crate) use args::{DurabilityArg, RunArgs};
 pub(crate) use execute::execute;

@@ -12,10 +12,7 @@ use tokio::time::sleep;
 
 use crate::{
     artifacts::FileArtifacts,
-    cli::{
-        exit::{CliError, Exit},
-        output::{print_as, print_note},
-    },
+    cli::{CliError, Exit, print_as, print_note},
     clock::{self, rfc3339},
     control::StoreReader,
     discovery::Variables,

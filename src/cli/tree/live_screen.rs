@@ -2,7 +2,7 @@
 
 use crate::{
     cli::{
-        exit::CliError,
+        CliError,
         output::{StdoutState, print_over},
         terminal::{Charset, TerminalSize, truncate},
     },

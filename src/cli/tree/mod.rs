@@ -2,9 +2,7 @@
 
 mod draw;
 mod execute;
-mod follow;
 mod live_screen;
-mod spend;
 
 pub(crate) use draw::{id_suffix, push_children};
 pub(crate) use execute::{TreeArgs, execute};

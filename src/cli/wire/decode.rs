@@ -18,10 +18,7 @@ use super::{
     response_shape::{BodyKind, ErrorField, ResponseShape, contradiction},
 };
 use crate::{
-    cli::{
-        exit::CliError,
-        output::{print_json, print_note},
-    },
+    cli::{CliError, print_json, print_note},
     clock::rfc3339,
     host::Identifier,
     provider::{Dialect, WireFormat, failure::failure_of},
@@ -55,7 +52,7 @@ pub(super) struct DecodeArgs {
 
 /// Decodes the response and prints it.
 pub(super) fn execute(args: &DecodeArgs) -> Result<(), CliError> {
-    let wire = args.format.wire(&Dialect::default())?;
+    let wire = args.format.wire(&Dialect::default());
     let headers = args.headers.as_deref().map(headers).transpose()?.unwrap_or_default();
     let body = read(&args.file)?;
     let origin = Arc::new(AnswerOrigin {

@@ -1,24 +1,29 @@
 //! Parses messages in the form of `chat_completions` and of `hermod run --json`, for `hermod wire encode` and for
 //! `hermod run --history`.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use hermod_actors::model::{AssistantMessage, Image, Message, MessageContent, OpaqueState, ToolCall};
+use bytes::Bytes;
+use hermod_actors::model::{
+    Artifact, AssistantMessage, Hash, Image, ImageFormat, Message, MessageContent, OpaqueState, ToolCall,
+};
 use serde::Deserialize;
 
-use super::conversation::ImagesByHash;
+use super::parse_json;
 
-/// An unusable field, with the reason and the remedy.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct FieldError {
-    pub(super) field: String,
-    pub(super) reason: String,
-}
+/// Images by the hash of their bytes.
+#[derive(Debug, Default)]
+pub(super) struct ImagesByHash(pub(super) BTreeMap<String, Bytes>);
 
-impl FieldError {
-    pub(super) fn at(field: impl Into<String>, reason: impl Into<String>) -> Self {
-        Self { field: field.into(), reason: reason.into() }
+impl ImagesByHash {
+    /// Stores an image; `None` if its format is unknown.
+    fn insert(&mut self, bytes: Vec<u8>) -> Option<Image> {
+        let format = ImageFormat::of_bytes(&bytes)?;
+        let handle = Hash::of(&bytes).to_string();
+        let artifact = Artifact { handle: handle.clone(), bytes: bytes.len() as u64, sha256: None };
+        self.0.insert(handle, bytes.into());
+        Some(Image { format, artifact })
     }
 }
 
@@ -88,13 +93,13 @@ struct Function {
     arguments: String,
 }
 
-/// The system prompt and the messages. The prompt is `system`; if that is empty, it is a first message of the role
-/// `system`.
+/// The messages. If `system` is empty, a first message of the role `system` becomes that prompt. The error names the
+/// field.
 pub(super) fn read(
-    mut system: String,
+    system: &mut String,
     fields: Vec<Fields>,
     by_hash: &mut ImagesByHash,
-) -> Result<(String, Vec<Message>), FieldError> {
+) -> Result<Vec<Message>, String> {
     let mut messages = Vec::with_capacity(fields.len());
     let mut open = UnansweredCalls::default();
     for (n, mut fields) in fields.into_iter().enumerate() {
@@ -105,16 +110,16 @@ pub(super) fn read(
         }
         let (text, images) = read_content(fields.content.take(), &field, by_hash)?;
         if !images.is_empty() && !matches!(fields.role, Role::User | Role::Tool) {
-            return Err(FieldError::at(field("content"), "only users and tools show pictures"));
+            return Err(format!("{}: only users and tools show pictures", field("content")));
         }
         match fields.role {
             Role::System if n == 0 && system.is_empty() => {
-                system = text;
+                *system = text;
                 continue;
             }
             Role::System => {
                 let reason = "a system prompt is the first message or the field `system`; leave it out here";
-                return Err(FieldError::at(field("role"), reason));
+                return Err(format!("{}: {reason}", field("role")));
             }
             Role::User => {}
             Role::Assistant => open = UnansweredCalls::of(n, &fields.tool_calls)?,
@@ -123,7 +128,7 @@ pub(super) fn read(
                 let name = open.answer(call).ok_or_else(|| {
                     let reason =
                         "the assistant message before asks for no such call, or it has its result already";
-                    FieldError::at(field("tool_call_id"), format!("\"{call}\": {reason}"))
+                    format!("{}: \"{call}\": {reason}", field("tool_call_id"))
                 })?;
                 fields.name.get_or_insert(name);
             }
@@ -131,26 +136,22 @@ pub(super) fn read(
         messages.push(fields.into_message(text, images));
     }
     open.check_answered()?;
-    Ok((system, messages))
+    Ok(messages)
 }
 
 /// Parses a conversation from outside: a JSON array in the form of `messages` of `hermod run --json`. Flaws such as
 /// calls without results are accepted, because the runtime repairs a history. The error names the field.
 pub(in crate::cli) fn history(json: &[u8]) -> Result<Vec<Message>, String> {
-    let mut json = serde_json::Deserializer::from_slice(json);
-    let fields: Vec<Fields> =
-        serde_path_to_error::deserialize(&mut json).map_err(|error| error.to_string())?;
-    json.end().map_err(|error| error.to_string())?;
-    let messages = fields.into_iter().enumerate().map(|(n, fields)| history_message(n, fields));
-    messages.collect::<Result<_, _>>().map_err(|FieldError { field, reason }| format!("{field}: {reason}"))
+    let fields: Vec<Fields> = parse_json(json)?;
+    fields.into_iter().enumerate().map(|(n, fields)| history_message(n, fields)).collect()
 }
 
-fn history_message(n: usize, mut fields: Fields) -> Result<Message, FieldError> {
+fn history_message(n: usize, mut fields: Fields) -> Result<Message, String> {
     let field = |name: &str| format!("[{n}].{name}");
     check_fields(&fields, &field)?;
     let (text, images) = read_content(fields.content.take(), &field, &mut ImagesByHash::default())?;
     if !images.is_empty() {
-        return Err(FieldError::at(field("content"), "a history takes no pictures; leave them out"));
+        return Err(format!("{}: a history takes no pictures; leave them out", field("content")));
     }
     Ok(fields.into_message(text, images))
 }
@@ -188,7 +189,7 @@ impl Call {
 }
 
 /// Rejects fields that the role does not have, because they would be lost.
-fn check_fields(fields: &Fields, field: &impl Fn(&str) -> String) -> Result<(), FieldError> {
+fn check_fields(fields: &Fields, field: &impl Fn(&str) -> String) -> Result<(), String> {
     let assistant = fields.role == Role::Assistant;
     let tool = fields.role == Role::Tool;
     let rules = [
@@ -200,7 +201,7 @@ fn check_fields(fields: &Fields, field: &impl Fn(&str) -> String) -> Result<(), 
         ("note", fields.note.is_some(), tool || fields.role == Role::User),
     ];
     match rules.into_iter().find(|(_, is_present, is_allowed)| *is_present && !*is_allowed) {
-        Some((name, ..)) => Err(FieldError::at(field(name), "a message of this role has none; leave it out")),
+        Some((name, ..)) => Err(format!("{}: a message of this role has none; leave it out", field(name))),
         None => Ok(()),
     }
 }
@@ -209,7 +210,7 @@ fn read_content(
     content: Option<ContentJson>,
     field: &impl Fn(&str) -> String,
     by_hash: &mut ImagesByHash,
-) -> Result<(String, Vec<Image>), FieldError> {
+) -> Result<(String, Vec<Image>), String> {
     let parts = match content {
         None => return Ok(Default::default()),
         Some(ContentJson::Text(text)) => return Ok((text, Vec::new())),
@@ -224,10 +225,7 @@ fn read_content(
                 images.push(image.ok_or_else(|| {
                     let reason = "give `data:image/png;base64,…` with a PNG, JPEG, GIF or WebP in it";
                     let start: String = url.chars().take(40).collect();
-                    FieldError::at(
-                        field(&format!("content[{n}].image_url.url")),
-                        format!("\"{start}\": {reason}"),
-                    )
+                    format!("{}: \"{start}\": {reason}", field(&format!("content[{n}].image_url.url")))
                 })?);
             }
         }
@@ -249,12 +247,12 @@ struct UnansweredCalls {
 }
 
 impl UnansweredCalls {
-    fn of(message: usize, calls: &[Call]) -> Result<Self, FieldError> {
+    fn of(message: usize, calls: &[Call]) -> Result<Self, String> {
         let mut open = Self { message, calls: Vec::with_capacity(calls.len()) };
         for Call { id, function: Function { name, .. }, .. } in calls {
             if id.is_empty() || open.calls.iter().any(|(known, ..)| known == id) {
                 let field = open.field(open.calls.len());
-                return Err(FieldError::at(field, format!("\"{id}\": each call needs an id of its own")));
+                return Err(format!("{field}: \"{id}\": each call needs an id of its own"));
             }
             open.calls.push((id.clone(), name.clone(), false));
         }
@@ -269,11 +267,11 @@ impl UnansweredCalls {
         Some(name.clone())
     }
 
-    fn check_answered(&self) -> Result<(), FieldError> {
+    fn check_answered(&self) -> Result<(), String> {
         match self.calls.iter().enumerate().find(|(_, (_, _, is_answered))| !is_answered) {
             Some((n, (id, ..))) => {
                 let reason = "no message of the role `tool` that follows has its result; add one";
-                Err(FieldError::at(self.field(n), format!("\"{id}\": {reason}")))
+                Err(format!("{}: \"{id}\": {reason}", self.field(n)))
             }
             None => Ok(()),
         }
@@ -289,7 +287,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::cli::wire::conversation::ParsedConversation;
+    use crate::cli::wire::encode::ParsedConversation;
 
     fn parse(messages: Value) -> Result<ParsedConversation, String> {
         let file = json!({ "model": "m", "max_tokens": 9, "messages": messages });
@@ -326,7 +324,7 @@ mod tests {
             { "role": "assistant", "content": "said", "reasoning": "thought", "opaque": opaque },
         ]))
         .unwrap();
-        assert_eq!((read.system.as_str(), read.messages.len(), read.images.0.len()), ("s", 5, 1));
+        assert_eq!((read.file.system.as_str(), read.messages.len(), read.images.0.len()), ("s", 5, 1));
         let [Message::User(user), _, Message::Tool { name: first, .. }, second, Message::Assistant(said)] =
             &read.messages[..]
         else {

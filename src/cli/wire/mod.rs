@@ -1,6 +1,5 @@
 //! `hermod wire`: decodes a response or encodes a conversation in a wire format, for debugging dialects.
 
-mod conversation;
 mod decode;
 mod encode;
 pub(super) mod message;
@@ -8,12 +7,16 @@ mod response_shape;
 
 use std::{io, path::Path};
 
-use clap::{Args, Subcommand, builder::PossibleValuesParser};
+use clap::{
+    Args, Subcommand,
+    builder::{PossibleValuesParser, TypedValueParser},
+};
+use serde::de::DeserializeOwned;
 
 use super::exit::CliError;
 use crate::{
     files::{read_limited, read_regular},
-    provider::{Dialect, WIRES, WireFormat},
+    provider::{Dialect, WIRES, Wire, WireFormat},
 };
 
 /// Size limit of a response or a conversation.
@@ -35,17 +38,19 @@ enum WireCommand {
 #[derive(Debug, Args)]
 struct FormatArgs {
     /// The wire format
-    #[arg(long, value_parser = PossibleValuesParser::new(WIRES.iter().map(|wire| wire.name)))]
-    format: String,
+    #[arg(long, value_parser = format_parser())]
+    format: &'static Wire,
+}
+
+fn format_parser() -> impl TypedValueParser<Value = &'static Wire> {
+    let find = |name: String| WIRES.iter().find(|wire| wire.name == name).ok_or("there is no such format");
+    PossibleValuesParser::new(WIRES.iter().map(|wire| wire.name)).try_map(find)
 }
 
 impl FormatArgs {
     /// The wire format, in a dialect.
-    fn wire(&self, dialect: &Dialect) -> Result<Box<dyn WireFormat>, CliError> {
-        let wire = WIRES.iter().find(|wire| wire.name == self.format);
-        let wire =
-            wire.ok_or_else(|| CliError::usage(format!("--format {}: no such format", self.format)))?;
-        Ok((wire.make)(dialect))
+    fn wire(&self, dialect: &Dialect) -> Box<dyn WireFormat> {
+        (self.format.make)(dialect)
     }
 }
 
@@ -71,4 +76,12 @@ fn read(path: &Path) -> Result<Vec<u8>, CliError> {
 fn file_error(path: &Path, reason: impl std::fmt::Display) -> CliError {
     let name = if path == Path::new("-") { "standard input".into() } else { path.display().to_string() };
     CliError::usage(format!("{name}: {reason}"))
+}
+
+/// Parses a JSON text; the error names the field.
+fn parse_json<T: DeserializeOwned>(json: &[u8]) -> Result<T, String> {
+    let mut json = serde_json::Deserializer::from_slice(json);
+    let value = serde_path_to_error::deserialize(&mut json).map_err(|error| error.to_string())?;
+    json.end().map_err(|error| error.to_string())?;
+    Ok(value)
 }

@@ -23,17 +23,21 @@ const MAX_DAMAGES: usize = 1_000;
 const BATCH_BYTES: usize = 1 << 20;
 
 /// The result of a check.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, Serialize)]
 pub struct CheckReport {
     /// Number of rows that were checked, by kind.
+    #[serde(rename = "checked")]
     pub counts: StoreCounts,
     /// The damaged places, at most 1,000.
     pub damages: Vec<Damage>,
     /// Number of further damaged places.
+    #[serde(rename = "more")]
     pub more_damages: u64,
     /// The blobs that rows refer to, by path in the folder of blobs, each with its size in bytes.
+    #[serde(skip)]
     pub blobs: BTreeMap<String, u64>,
     /// The artifacts that records name.
+    #[serde(skip)]
     pub artifacts: BTreeMap<ArtifactName, Artifact>,
 }
 

@@ -1,7 +1,9 @@
-//! The task of `hermod run`: its argument and the piped standard input, joined into one text.
+//! What `hermod run` is given besides options: the task, which is its argument joined with the piped standard input, and
+//! the files of `--history` and `--image`.
 
 use std::{
-    io::{self, IsTerminal, Read},
+    io::{self, ErrorKind, IsTerminal, Read},
+    path::{Path, PathBuf},
     sync::{
         Arc,
         mpsc::{self, RecvTimeoutError},
@@ -10,11 +12,16 @@ use std::{
     time::Duration,
 };
 
+use bytes::Bytes;
+use hermod_actors::{
+    MAX_IMAGE_BYTES, MAX_IMAGES,
+    model::{ImageFormat, Message},
+};
 use rustix::fs::{FileType, fstat};
 
 use crate::{
-    cli::{exit::CliError, output::print_note},
-    files::{read_limited, text as utf8},
+    cli::{CliError, print_note, wire::message},
+    files::{read_limited, read_regular, text as utf8},
 };
 
 /// Size limit of standard input; more than any model reads at once.
@@ -88,6 +95,46 @@ fn with_notice<T>(read: impl FnOnce() -> T) -> T {
     let result = read();
     drop(sender);
     result
+}
+
+/// Size limit of a history; more than the window of any model.
+const MAX_HISTORY_BYTES: u64 = 64 << 20;
+
+/// The messages of the file; empty without a file.
+pub(super) fn read_history(path: Option<&Path>) -> Result<Vec<Message>, CliError> {
+    let Some(path) = path else { return Ok(Vec::new()) };
+    let history_error = |reason: String| CliError::usage(format!("--history {}: {reason}", path.display()));
+    let json = read_regular(path, MAX_HISTORY_BYTES).map_err(|error| history_error(error.to_string()))?;
+    message::history(&json).map_err(history_error)
+}
+
+/// Reads the files of `--image`.
+pub(super) fn read_images(files: &[PathBuf]) -> Result<Vec<Bytes>, CliError> {
+    if files.len() > MAX_IMAGES {
+        let text = format!("--image: {} pictures; at most {MAX_IMAGES} can come with a task", files.len());
+        return Err(CliError::usage(text));
+    }
+    files.iter().map(|path| read_image(path).map_err(|reason| image_error(path, &reason))).collect()
+}
+
+fn image_error(path: &Path, reason: &str) -> CliError {
+    CliError::usage(format!("--image {}: {reason}", path.display()))
+}
+
+fn read_image(path: &Path) -> Result<Bytes, String> {
+    let bytes = read_regular(path, MAX_IMAGE_BYTES as u64).map_err(|error| {
+        let is_too_large = error.kind() == ErrorKind::FileTooLarge;
+        let remedy = if is_too_large {
+            "scale it down"
+        } else {
+            "name a PNG, JPEG, GIF or WebP file that can be read"
+        };
+        format!("{error}; {remedy}")
+    })?;
+    match ImageFormat::of_bytes(&bytes) {
+        Some(_) => Ok(bytes.into()),
+        None => Err("it is neither PNG, JPEG, GIF nor WebP; convert it".to_owned()),
+    }
 }
 
 #[cfg(test)]
