@@ -14,7 +14,7 @@ use hermod_actors::{
 
 use crate::{
     config::{Config, resolve},
-    host::{self, HostDependencies, StartError},
+    host::{self, HostDependencies, StartError, WorkspaceChoice},
     prompt::LayeredPrompt,
     provider::{
         CacheTtl, Credential, Deadlines, HttpProvider, ProviderConfig, anthropic_messages, chat_completions,
@@ -128,9 +128,7 @@ impl Builder {
     /// Starts the runtime. Runs of an earlier process resume when their sessions are revived.
     pub async fn start(self) -> Result<Runtime, StartError> {
         let state = host::create_state_dir(&self.state)?;
-        let workspace_error = |reason| StartError::Workspace { path: self.workspace.clone(), reason };
-        let workspace = self.workspace.canonicalize().map_err(|error| workspace_error(error.to_string()))?;
-        host::workspace_problem(&workspace, &state).map_or(Ok(()), |reason| Err(workspace_error(reason)))?;
+        let workspace = host::resolve_workspace(WorkspaceChoice::Named(&self.workspace), &state)?;
         check_unique("tool", self.tools.iter().map(|tool| tool.spec().name.as_str()))?;
         check_unique("provider", self.models.iter().map(|(model, _)| &**model.provider()))?;
         let first = self.models.first().ok_or(StartError::NoModels)?.0.clone();

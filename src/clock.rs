@@ -1,12 +1,14 @@
-//! The system clock, random numbers, new ids, ids of the machine's boot, and times as text (RFC 3339). No other module
-//! reads the wall clock, the monotonic clock of `std`, or the random source.
+//! The system clock, random numbers, new ids, and ids of the machine's boot. No other module reads the wall clock, the
+//! monotonic clock of `std`, or the random source.
 
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use hermod_actors::{
     model::{BootId, Timestamp},
     port::Clock,
 };
+
+pub use hermod_actors::model::rfc3339;
 
 /// The operating system's wall clock and monotonic clock.
 #[derive(Debug)]
@@ -80,30 +82,9 @@ pub fn boot_of(restore_generation: u64) -> BootId {
     }
 }
 
-/// The time in RFC 3339, in UTC, with milliseconds.
-pub fn rfc3339(at: Timestamp) -> String {
-    let since_epoch = Duration::from_millis(at.ms_since(Timestamp::default()));
-    humantime::format_rfc3339_millis(UNIX_EPOCH + since_epoch).to_string()
-}
-
-/// The time of a text that [`rfc3339`] has written; the error says what is wrong with another text.
-pub fn parse_rfc3339(text: &str) -> Result<Timestamp, String> {
-    let time = humantime::parse_rfc3339(text).map_err(|error| format!("`{text}`: {error}"))?;
-    let since_epoch = time.duration_since(UNIX_EPOCH).unwrap_or_default();
-    Ok(Timestamp(i64::try_from(since_epoch.as_millis()).unwrap_or(i64::MAX)))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn times_are_rfc_3339() {
-        assert_eq!(rfc3339(Timestamp(1_700_000_000_123)), "2023-11-14T22:13:20.123Z");
-        assert_eq!(rfc3339(Timestamp(-5)), "1970-01-01T00:00:00.000Z");
-        assert_eq!(parse_rfc3339("2023-11-14T22:13:20.123Z"), Ok(Timestamp(1_700_000_000_123)));
-        assert!(parse_rfc3339("now").unwrap_err().starts_with("`now`: "));
-    }
 
     #[test]
     fn ids_are_ulids_of_now_and_differ() {

@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    model::{BreakerState, CredentialId, Failure, ModelRef, RateLimits, Timestamp, UsageAnomaly},
+    model::{BreakerState, CredentialId, Failure, ModelRef, Timestamp, UsageAnomaly},
     provider::Gate,
 };
 
@@ -15,6 +15,15 @@ use crate::{
 pub struct ProviderStatus {
     /// The provider's name.
     pub name: String,
+    /// The endpoint's breaker: opens when the endpoint cannot be reached.
+    #[serde(rename = "breaker")]
+    pub endpoint: BreakerState,
+    /// Number of credentials.
+    pub credentials: usize,
+    /// Requests per minute that each credential may use; `None` without a limit.
+    pub requests_per_minute: Option<u32>,
+    /// Tokens per minute that each credential may use; `None` without a limit.
+    pub tokens_per_minute: Option<u64>,
     /// Attempts that were answered.
     pub answered: u64,
     /// Attempts that failed.
@@ -26,12 +35,6 @@ pub struct ProviderStatus {
     pub last_usage_anomaly: Option<UsageAnomaly>,
     /// The last failure.
     pub last_failure: Option<Failure>,
-    /// The endpoint's breaker: opens when the endpoint cannot be reached.
-    pub endpoint: BreakerState,
-    /// Number of credentials.
-    pub credentials: usize,
-    /// The limits of each credential per minute.
-    pub limits: RateLimits,
     /// One entry for each credential of each model that was called, ordered by model, then credential.
     pub models: Vec<ModelStatus>,
 }
@@ -198,7 +201,8 @@ impl ProviderStatistics {
             last_failure: self.last_failure.clone(),
             endpoint,
             credentials,
-            limits,
+            requests_per_minute: limits.requests,
+            tokens_per_minute: limits.tokens,
             models: models.collect(),
         }
     }

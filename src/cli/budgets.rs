@@ -158,12 +158,8 @@ fn wall(budget: &BudgetView) -> String {
 }
 
 fn cells(dimension: Dimension, usage: &DimensionUsage) -> [String; 5] {
-    let usage = usage.map(|amount| match dimension {
-        Dimension::Usd => dollars(amount),
-        Dimension::Iterations | Dimension::Tokens | Dimension::ToolCalls | Dimension::Children => {
-            amount.to_string()
-        }
-    });
+    let usage =
+        usage.map(|amount| if dimension == Dimension::Usd { dollars(amount) } else { amount.to_string() });
     [
         dimension.name().to_owned(),
         table::or_dash(usage.limit),

@@ -2,6 +2,8 @@
 //! same terminal, its text is streamed. Also the options that say how much is shown. The texts come from `progress.rs`,
 //! `live.rs` and `answer_stream.rs`.
 
+use std::io::{self, IsTerminal};
+
 use clap::{Args, ValueEnum};
 use hermod_actors::{
     SanitizedText,
@@ -14,7 +16,7 @@ use super::{
     answer_stream::{AnswerStream, DeltaText},
     live::{FRAME_INTERVAL, LiveView},
     output::{is_json, print_in_tone, set_quiet, strict, unix_lines, write_stderr},
-    terminal::{Palette, Tone, is_one_terminal, stderr_columns, stderr_is_terminal, truncate},
+    terminal::{Palette, Tone, is_one_terminal, stderr_columns, truncate},
 };
 use crate::discovery::Variables;
 
@@ -102,7 +104,7 @@ impl ProgressDisplay {
             drawn: 0,
             drawn_at: now,
         });
-        let at_terminal = stderr_is_terminal() && is_free;
+        let at_terminal = io::stderr().is_terminal() && is_free;
         let verbosity = args.verbose.unwrap_or(if at_terminal { Verbosity::On } else { Verbosity::Off });
         Self {
             is_quiet: args.quiet,

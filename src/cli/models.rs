@@ -3,19 +3,18 @@
 
 use clap::{Args, Subcommand};
 use hermod_actors::model::ModelRow;
-use serde_json::Number;
 
 use super::{
     CliError, print_as, print_note,
     table::{self, or_dash},
 };
 use crate::{
-    config::{Config, ModelSection, PositiveCount},
+    config::{Config, ModelSection, PositiveCount, TokenPrice},
     control::{ControlRequest, ControlResponse},
     discovery::Variables,
     host::{self, StoreClient, unexpected_response},
     store::redb,
-    view::{ModelView, PriceView},
+    view::ModelView,
 };
 
 /// What is known of models: limits, thinking, prices
@@ -76,29 +75,35 @@ fn observed(row: &ModelRow) -> Option<ModelView> {
     };
     let max_output = count(listed.max_output);
     let section = ModelSection { window: count(Some(window)), max_output, ..ModelSection::default() };
-    Some(ModelView::new(&row.model.to_string(), from, &section))
+    Some(ModelView { model: row.model.to_string(), from, section })
 }
 
 /// The configuration's entries, then the program's, each unmerged; `model_catalogue::profile` decides which facts
 /// apply to a model.
 fn known(config: &Config) -> impl Iterator<Item = ModelView> {
-    let view = |from| move |(name, section): (&String, &ModelSection)| ModelView::new(name, from, section);
+    let view = |from| {
+        move |(name, section): (&String, &ModelSection)| ModelView {
+            model: name.clone(),
+            from,
+            section: section.clone(),
+        }
+    };
     config.models.iter().map(view("config")).chain(config.known_models.iter().map(view("program")))
 }
 
 fn row(model: &ModelView) -> [String; 9] {
-    let price = |field: fn(&PriceView) -> &Option<Number>| {
-        or_dash(model.price.as_ref().and_then(|price| field(price).as_ref()))
-    };
+    let ModelView { model, from, section } = model;
+    let price = section.price.unwrap_or_default();
+    let dollars = |price: Option<TokenPrice>| or_dash(price.and_then(TokenPrice::dollars));
     [
-        model.model.clone(),
-        or_dash(model.window),
-        or_dash(model.max_output),
-        or_dash(model.thinking),
-        or_dash(model.images.map(|flag| if flag { "yes" } else { "no" })),
-        price(|price| &price.input),
-        price(|price| &price.output),
-        price(|price| &price.cache_read),
-        model.from.to_owned(),
+        model.clone(),
+        or_dash(section.window.map(|count| count.0)),
+        or_dash(section.max_output.map(|count| count.0)),
+        or_dash(section.thinking.map(|style| style.0.name())),
+        or_dash(section.images.map(|flag| if flag.0 { "yes" } else { "no" })),
+        dollars(price.input),
+        dollars(price.output),
+        dollars(price.cache_read),
+        (*from).to_owned(),
     ]
 }

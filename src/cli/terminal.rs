@@ -158,11 +158,6 @@ impl Palette {
     }
 }
 
-/// True if standard error is a terminal.
-pub(crate) fn stderr_is_terminal() -> bool {
-    io::stderr().is_terminal()
-}
-
 /// True if standard output and standard error are the same terminal.
 pub(crate) fn is_one_terminal() -> bool {
     let (stdout, stderr) = (io::stdout(), io::stderr());

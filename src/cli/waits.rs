@@ -1,12 +1,12 @@
 //! Formats the waits of a run for people: a line for `hermod runs show`, and a short form for `hermod tree`.
 
-use hermod_actors::model::{ByteSize, CallId, RunId, Timestamp, WaitKind};
+use hermod_actors::model::{ByteSize, CallId, RunId, RunWait, Timestamp, WaitKind};
 
 use super::format::seconds;
-use crate::{clock::rfc3339, view::WaitView};
+use crate::clock::rfc3339;
 
 /// A line of `hermod runs show`.
-pub(crate) fn format_wait(wait: &WaitView, run: RunId, now: Timestamp) -> String {
+pub(crate) fn format_wait(wait: &RunWait, run: RunId, now: Timestamp) -> String {
     let (since, took) = (rfc3339(wait.since), seconds(now.ms_since(wait.since)));
     if let WaitKind::Limit { limit_ms, outcome } = &wait.kind {
         let until = wait.until.map_or_else(|| "-".to_owned(), rfc3339);
@@ -28,7 +28,7 @@ pub(crate) fn format_wait(wait: &WaitView, run: RunId, now: Timestamp) -> String
 }
 
 /// The current work or wait of a run and its duration, for `hermod tree`; `None` without any.
-pub(crate) fn format_short(waits: &[WaitView], now: Timestamp) -> Option<String> {
+pub(crate) fn format_short(waits: &[RunWait], now: Timestamp) -> Option<String> {
     let mut waits: Vec<_> =
         waits.iter().filter(|wait| !matches!(wait.kind, WaitKind::Limit { .. })).collect();
     // Several calls may delegate; their subagents are counted together.
@@ -117,7 +117,7 @@ mod tests {
     #[track_caller]
     fn check(what: WaitKind, until: Option<i64>, expect: &str, in_tree: &str) {
         let run = RunId::from_bits(1);
-        let wait = WaitView { kind: what, since: Timestamp(1_000), until: until.map(Timestamp) };
+        let wait = RunWait { kind: what, since: Timestamp(1_000), until: until.map(Timestamp) };
         let now = Timestamp(13_000);
         let expect = expect.replace("SINCE", "since 1970-01-01T00:00:01.000Z");
         assert_eq!(format_wait(&wait, run, now), format!("{expect}\n"));
@@ -227,7 +227,7 @@ mod tests {
 
     #[test]
     fn a_tree_has_room_for_one() {
-        let wait = |what| WaitView { kind: what, since: Timestamp(0), until: None };
+        let wait = |what| RunWait { kind: what, since: Timestamp(0), until: None };
         let limit = WaitKind::Limit { limit_ms: 1, outcome: Outcome::TimedOut };
         let waits = [wait(WaitKind::Stop), wait(WaitKind::Disk { full: None }), wait(limit)];
         assert_eq!(format_short(&waits, Timestamp(185_500)).as_deref(), Some("stops 3m05s, 1 more"));

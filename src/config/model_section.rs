@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeMap, path::Path};
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::{
     error::{ConfigErrors, SettingError},
@@ -16,8 +16,8 @@ use super::{
 /// The embedded table of models.
 pub const EMBEDDED_MODELS: &str = include_str!("../../config/models.toml");
 
-/// The section `models.NAME`. An absent value is unknown or comes from another entry.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize)]
+/// The section `models.NAME`. As JSON, durations are milliseconds. An absent value is unknown or comes from another entry.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct ModelSection {
     /// Context window of one call, in tokens.
@@ -33,30 +33,39 @@ pub struct ModelSection {
     /// Whether the model takes images.
     pub images: Option<Flag>,
     /// Time limit until the answer begins; absent means the provider's.
+    #[serde(rename(serialize = "first_event_ms"))]
     pub first_event: Option<PositiveDuration>,
     /// Time limit between two pieces of the answer; absent means the provider's.
+    #[serde(rename(serialize = "gap_ms"))]
     pub gap: Option<PositiveDuration>,
     /// Time limit of the whole call; absent means the provider's.
+    #[serde(rename(serialize = "call_ms"))]
     pub call: Option<PositiveDuration>,
     /// Prices of the model.
     pub price: Option<PriceSection>,
 }
 
-/// The section `models.NAME.price`. It is taken as a whole, never merged from two entries.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize)]
+/// The section `models.NAME.price`. As JSON, prices are dollars per million tokens. It is taken as a whole, never merged from two entries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct PriceSection {
     /// Price of input tokens.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub input: Option<TokenPrice>,
     /// Price of output tokens.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub output: Option<TokenPrice>,
     /// Price of input read from the vendor's cache; absent means `input`.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub cache_read: Option<TokenPrice>,
     /// Price of input written to the vendor's cache; absent means `input`.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub cache_write: Option<TokenPrice>,
     /// Price of input written to the cache for an hour; absent means `cache_write`.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub cache_write_1h: Option<TokenPrice>,
     /// The prices hold for calls with at most this many input tokens.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub up_to: Option<PositiveCount>,
 }
 

@@ -6,8 +6,8 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 use hermod_actors::model::{
     InDoubtAction, ModelRef, PoolStrategy, ThinkingLevel, ThinkingLevels, ThinkingStyle,
 };
-use serde::{Deserialize, Deserializer, de::Error};
-use serde_json::Value;
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
+use serde_json::{Number, Value};
 
 use crate::{
     provider::{CacheTtl, WIRES, check_base_url},
@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// A whole number from 1.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct PositiveCount(pub u32);
 
 /// A percentage from 10 to 90.
@@ -79,7 +79,7 @@ pub struct AbsolutePaths(pub Vec<PathBuf>);
 pub struct OptionalAddress(pub Option<String>);
 
 /// A thinking level; `None` if the text is empty.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct ThinkingLevelName(pub Option<ThinkingLevel>);
 
 /// The policy for calls in doubt.
@@ -87,11 +87,11 @@ pub struct ThinkingLevelName(pub Option<ThinkingLevel>);
 pub struct InDoubtActionName(pub InDoubtAction);
 
 /// The thinking levels that a model accepts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct ThinkingLevelNames(pub ThinkingLevels);
 
 /// The way in which requests set the thinking level.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct ThinkingStyleName(pub ThinkingStyle);
 
 /// Cache lifetime of a request's prefix at the vendor.
@@ -99,7 +99,7 @@ pub struct ThinkingStyleName(pub ThinkingStyle);
 pub struct CacheTtlName(pub CacheTtl);
 
 /// A boolean.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct Flag(pub bool);
 
 /// A number of bytes; 0 for `none`.
@@ -159,6 +159,27 @@ impl PositiveDuration {
     /// The duration in milliseconds.
     pub fn millis(self) -> u64 {
         u64::try_from(self.0.as_millis()).unwrap_or(u64::MAX)
+    }
+}
+
+impl Serialize for PositiveDuration {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        self.millis().serialize(to)
+    }
+}
+
+impl TokenPrice {
+    /// Dollars per million tokens, as a number that prints as it was configured.
+    pub fn dollars(self) -> Option<Number> {
+        #[allow(clippy::cast_precision_loss)] // prices are far below 2^53
+        let fraction = self.0 as f64 / 1e3;
+        if self.0.is_multiple_of(1_000) { Some((self.0 / 1_000).into()) } else { Number::from_f64(fraction) }
+    }
+}
+
+impl Serialize for TokenPrice {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        self.dollars().serialize(to)
     }
 }
 

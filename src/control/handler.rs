@@ -26,7 +26,7 @@ use super::{
     protocol::{ControlRequest, ControlResponse, HandlerStall},
     reader::{PAGE_RECORDS, StoreReader, not_accepted},
     run_detail::RunDetailFold,
-    tree::{RunTreeCache, run_view, wait_views},
+    tree::{RunTreeCache, run_view, run_waits},
 };
 use crate::view::{
     BudgetView, NodeView, RunDetailView, RunSummaryView, RunView, SessionDetailView, SessionView,
@@ -278,7 +278,7 @@ impl RequestHandler {
         };
         let health = self.health();
         let waits = match &detail.waits {
-            Some(tracker) => wait_views(&row, tracker, health.as_ref()).await,
+            Some(tracker) => run_waits(&row, tracker, health.as_ref()).await,
             None => Vec::new(),
         };
         let mut run = run_view(row, health.as_ref()).await;

@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 
 use hermod_actors::{
-    CompressorStatus,
+    CompressorStatus, ProviderStatus,
     model::{ApprovalDecision, LimitIncrease, ModelRow, Seq, SessionId, Timestamp},
 };
 use serde::{Deserialize, Serialize};
@@ -15,8 +15,8 @@ use super::{
     maintenance::{Footprint, GcReport, GcRequest},
 };
 use crate::view::{
-    ApprovalView, BudgetView, DecisionView, EventView, NodeView, ProviderView, RunDetailView, RunSummaryView,
-    RunView, SessionDetailView, SessionView, SteeredView,
+    ApprovalView, BudgetView, DecisionView, EventView, NodeView, RunDetailView, RunSummaryView, RunView,
+    SessionDetailView, SessionView, SteeredView,
 };
 
 /// Rows of a list whose request has no `max`.
@@ -231,7 +231,7 @@ pub enum ControlResponse {
     /// Answer to `backup.create`: the manifest of the complete backup.
     BackedUp(Value),
     /// Answer to `providers.status`: the providers that the owner can call, in order of names.
-    Providers(Vec<ProviderView>),
+    Providers(Vec<ProviderStatus>),
     /// Answer to `providers.reset`.
     Reset {
         /// Name of the provider.

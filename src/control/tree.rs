@@ -5,13 +5,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use hermod_actors::{
     HealthProbe, WaitTracker,
-    model::{Record, RunId, RunRow, RunState, Seq, SessionId},
+    model::{Record, RunId, RunRow, RunState, RunWait, Seq, SessionId},
 };
 
 use super::{error::RequestError, reader::StoreReader, run_projection::RunProjection};
 use crate::{
     clock,
-    view::{NodeView, RunView, WaitView},
+    view::{NodeView, RunView},
 };
 
 /// Cached projections of sessions. A repeated request reads only new records.
@@ -81,7 +81,7 @@ impl RunTreeCache {
         let mut waits = Vec::new();
         if is_open && cached.is_readable {
             (run.iterations, run.usage) = (projection.counts.iterations, projection.counts.usage);
-            waits = wait_views(&run, &cached.waits, health).await;
+            waits = run_waits(&run, &cached.waits, health).await;
         }
         let parent = run.parent;
         let node = NodeView::new(run_view(run, health).await, parent, account.as_ref());
@@ -113,16 +113,15 @@ impl CachedSession {
 }
 
 /// What a run waits for; the runtime of this process, if there is one, knows what its sessions do.
-pub(super) async fn wait_views(
+pub(super) async fn run_waits(
     row: &RunRow,
     tracker: &WaitTracker,
     health: Option<&HealthProbe>,
-) -> Vec<WaitView> {
-    let waits = match health {
+) -> Vec<RunWait> {
+    match health {
         Some(health) => health.waits(row.session, row.id, tracker).await,
         None => tracker.waits_unowned(row.id, clock::now()),
-    };
-    waits.into_iter().map(WaitView::from).collect()
+    }
 }
 
 /// The view of a run; the runtime of this process, if there is one, knows whether a process runs it.

@@ -17,7 +17,7 @@ use crate::{
         CommandReceiver, ControlCommand, ControlResponse, PendingCommand, RequestError, RequestErrorKind,
         run_view,
     },
-    view::{DecisionView, ProviderView, RunView, SteeredView},
+    view::{DecisionView, RunView, SteeredView},
     watchdog::HandlerWatchdog,
 };
 
@@ -70,10 +70,7 @@ async fn execute_command(runtime: &Runtime, PendingCommand { command, reply }: P
             .await
             .map(|row| ControlResponse::Raised(Box::new(row.into())))
             .map_err(RequestError::from),
-        ControlCommand::Providers => {
-            let known = runtime.providers().await.into_iter().map(ProviderView::from).collect();
-            Ok(ControlResponse::Providers(known))
-        }
+        ControlCommand::Providers => Ok(ControlResponse::Providers(runtime.providers().await)),
         ControlCommand::ResetProvider(name) => reset(runtime, name).await,
         ControlCommand::Summaries => {
             let unanswered = "the Compressor was restarted before it answered; ask again";

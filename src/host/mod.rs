@@ -45,7 +45,6 @@ pub use resume::{ResumeObserver, ResumeOutcome, ResumeRequest, resume_runs};
 pub use signals::{ShutdownSignal, Signals};
 pub(crate) use start::{HostDependencies, runtime};
 pub use start::{RuntimeHost, ShutdownUrgency, start, start_write_only};
-pub(crate) use state_dir::workspace_problem;
 pub use state_dir::{configured_state_dir, create_state_dir, open, state_dir};
 pub use store_client::{
     OwnerReply, RETRY_DELAY, StoreAccess, StoreClient, open_as_owner, unexpected_response,

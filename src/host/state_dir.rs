@@ -25,7 +25,7 @@ pub fn state_dir(variables: &Variables) -> Result<PathBuf, StartError> {
 
 /// The reason why tools must not work in this folder, given by its real path; `None` if they may. A folder above the
 /// state directory, such as `$HOME`, is allowed: file tools leave the state directory out.
-pub(crate) fn workspace_problem(folder: &Path, state: &Path) -> Option<String> {
+pub(super) fn workspace_problem(folder: &Path, state: &Path) -> Option<String> {
     if !folder.is_dir() {
         return Some("it is no folder".to_owned());
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use hermod_actors::model::{AccountId, Amounts, BudgetAccount, Dimension};
 use serde::{Deserialize, Serialize};
 
-use super::run::RunView;
+use super::{encoding, run::RunView};
 
 /// The budget of a run: `{…of the run, leg, accounts, wall}`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,7 +36,7 @@ pub struct AccountView {
     /// The account's id.
     pub account: AccountId,
     /// What is limited and used of each dimension; dollars are nano-dollars here.
-    #[serde(with = "dimensions")]
+    #[serde(with = "encoding::money")]
     pub dimensions: BTreeMap<Dimension, DimensionUsage>,
 }
 
@@ -81,49 +81,6 @@ impl<T> DimensionUsage<T> {
             reserved: convert(self.reserved),
             left: self.left.map(&convert),
         }
-    }
-}
-
-/// The dimensions by name; `usd` is in dollars.
-mod dimensions {
-    use std::collections::BTreeMap;
-
-    use hermod_actors::model::Dimension;
-    use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
-    use super::{
-        super::encoding::{to_dollars, to_nano_dollars},
-        DimensionUsage,
-    };
-
-    #[derive(Serialize, Deserialize)]
-    #[serde(untagged)]
-    enum Usage {
-        Count(DimensionUsage),
-        Dollars(DimensionUsage<f64>),
-    }
-
-    pub(super) fn serialize<S: Serializer>(
-        dimensions: &BTreeMap<Dimension, DimensionUsage>,
-        to: S,
-    ) -> Result<S::Ok, S::Error> {
-        to.collect_map(dimensions.iter().map(|(dimension, usage)| match dimension {
-            Dimension::Usd => (dimension, Usage::Dollars(usage.map(to_dollars))),
-            Dimension::Iterations | Dimension::Tokens | Dimension::ToolCalls | Dimension::Children => {
-                (dimension, Usage::Count(*usage))
-            }
-        }))
-    }
-
-    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
-        from: D,
-    ) -> Result<BTreeMap<Dimension, DimensionUsage>, D::Error> {
-        let dimensions = BTreeMap::<Dimension, Usage>::deserialize(from)?;
-        let usage = |usage| match usage {
-            Usage::Count(usage) => usage,
-            Usage::Dollars(usage) => usage.map(to_nano_dollars),
-        };
-        Ok(dimensions.into_iter().map(|(dimension, read)| (dimension, usage(read))).collect())
     }
 }
 

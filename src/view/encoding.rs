@@ -1,6 +1,7 @@
-//! The JSON of times, money and outcomes in views. Each submodule is for `#[serde(with = "…")]`; two functions convert
+//! The JSON of times, money and outcomes in views. Each module is for `#[serde(with = "…")]`; two functions convert
 //! dollars elsewhere.
 
+pub(super) use hermod_actors::model::{optional_rfc3339_time as optional_time, rfc3339_time as time};
 use serde_json::{Value, json};
 
 /// Nano-dollars in a dollar.
@@ -21,61 +22,28 @@ pub(super) fn to_nano_dollars(dollars: f64) -> u64 {
 /// Converts the nano-dollars of stored values to dollars: `usd` of limits and accounts, and the numbers of a refusal
 /// whose `dimension` is `usd`.
 pub(super) fn in_dollars(value: Value) -> Value {
-    convert_money(value, &|nano_usd| nano_usd.as_u64().map(|nano_usd| json!(to_dollars(nano_usd))))
+    convert_money(value, false, &|nano_usd| nano_usd.as_u64().map(|nano_usd| json!(to_dollars(nano_usd))))
 }
 
 /// The inverse of [`in_dollars`].
 fn in_nano_dollars(value: Value) -> Value {
-    convert_money(value, &|dollars| dollars.as_f64().map(|dollars| json!(to_nano_dollars(dollars))))
+    convert_money(value, false, &|dollars| dollars.as_f64().map(|dollars| json!(to_nano_dollars(dollars))))
 }
 
-/// Replaces each amount of money by what `convert` makes of it; `None` keeps it.
-fn convert_money(mut value: Value, convert: &dyn Fn(&Value) -> Option<Value>) -> Value {
+/// Replaces each amount of money by what `convert` makes of it; `None` keeps it. All numbers in `value` are money if
+/// `is_money`.
+fn convert_money(mut value: Value, is_money: bool, convert: &dyn Fn(&Value) -> Option<Value>) -> Value {
     const AMOUNTS: [&str; 4] = ["limit", "spent", "reserved", "needed"];
     if let Value::Object(object) = &mut value {
         let is_of_usd = object.get("dimension").is_some_and(|dimension| dimension == "usd");
         for (name, field) in object.iter_mut() {
-            let is_money = name == "usd" || (is_of_usd && AMOUNTS.contains(&name.as_str()));
-            let converted = if is_money { convert(field) } else { None };
-            *field = converted.unwrap_or_else(|| convert_money(field.take(), convert));
+            let is_amount = name == "usd" || (is_of_usd && AMOUNTS.contains(&name.as_str()));
+            *field = convert_money(field.take(), is_money || is_amount, convert);
         }
+        return value;
     }
-    value
-}
-
-/// A time in RFC 3339, in UTC, with milliseconds.
-pub(super) mod time {
-    use hermod_actors::model::Timestamp;
-    use serde::{Deserialize, Deserializer, Serializer, de::Error};
-
-    use crate::clock::{parse_rfc3339, rfc3339};
-
-    #[allow(clippy::trivially_copy_pass_by_ref)] // the signature that serde calls
-    pub(crate) fn serialize<S: Serializer>(at: &Timestamp, to: S) -> Result<S::Ok, S::Error> {
-        to.serialize_str(&rfc3339(*at))
-    }
-
-    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Timestamp, D::Error> {
-        parse_rfc3339(&String::deserialize(from)?).map_err(D::Error::custom)
-    }
-}
-
-/// A time as in [`time`], or `null`.
-pub(super) mod optional_time {
-    use hermod_actors::model::Timestamp;
-    use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
-    #[derive(Serialize, Deserialize)]
-    struct Time(#[serde(with = "super::time")] Timestamp);
-
-    #[allow(clippy::ref_option)] // the signature that serde calls
-    pub(crate) fn serialize<S: Serializer>(at: &Option<Timestamp>, to: S) -> Result<S::Ok, S::Error> {
-        at.map(Time).serialize(to)
-    }
-
-    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Timestamp>, D::Error> {
-        Ok(Option::<Time>::deserialize(from)?.map(|time| time.0))
-    }
+    let converted = if is_money { convert(&value) } else { None };
+    converted.unwrap_or(value)
 }
 
 /// Nano-dollars as a number of dollars, or `null`.

@@ -15,7 +15,6 @@ mod encoding;
 mod event;
 mod message;
 mod model;
-mod node;
 mod prompt;
 mod provider;
 mod result;
@@ -27,13 +26,10 @@ pub use account::{AccountView, ActiveTimeView, BudgetView, DimensionUsage};
 pub use approval::{ApprovalView, DecisionView};
 pub use event::EventView;
 pub use message::{FunctionView, MessageView, ToolCallView};
-pub use model::{ModelView, PriceView};
-pub use node::NodeView;
+pub use model::ModelView;
 pub use prompt::{PromptLayerView, PromptView};
-pub use provider::{
-    BreakerView, ConfiguredProviderView, CredentialView, ModelBreakerView, ProviderProbeView, ProviderView,
-};
+pub use provider::{ConfiguredProviderView, CredentialView, ProviderProbeView};
 pub use result::{EndedRunView, ResultView};
-pub use run::{RunDetailView, RunStateView, RunSummaryView, RunView, SteeredView, WaitView};
+pub use run::{NodeView, RunDetailView, RunStateView, RunSummaryView, RunView, SteeredView};
 pub use session::{SessionDetailView, SessionView};
 pub use store::{RowsFileView, SetAsideView, StoreRepairView};

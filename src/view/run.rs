@@ -1,8 +1,9 @@
-//! Views of runs: in a list, in detail, what they wait for, and a steering message to one.
+//! Views of runs: in a list, in detail, in a tree with their subagents, and a steering message to one.
+//! `control/tree.rs` builds the trees.
 
 use hermod_actors::model::{
-    ModelRef, OutcomeDetail, RunAccepted, RunId, RunRow, RunSpec, RunState, RunWait, SessionId, Timestamp,
-    Usage, WaitKind,
+    Amounts, BudgetAccount, ModelRef, OutcomeDetail, ParentRef, RunAccepted, RunId, RunRow, RunSpec,
+    RunState, RunWait, SessionId, Timestamp, Usage, WaitKind,
 };
 use serde::{Deserialize, Serialize};
 
@@ -165,7 +166,7 @@ pub struct RunDetailView {
     #[serde(flatten)]
     pub run: RunView,
     /// What the run waits for; empty if it has ended.
-    pub waits: Vec<WaitView>,
+    pub waits: Vec<RunWait>,
     /// Cost of the run's model calls, in nano-dollars; `None` if it is not known for all of them.
     #[serde(rename = "cost_usd", with = "encoding::dollars")]
     pub cost: Option<u64>,
@@ -216,23 +217,44 @@ pub struct SteeredView {
     pub next: RunId,
 }
 
-/// One thing that a run waits for: `{what, …of that, since, until}`.
+/// A run and its subagents: `{…of the run, parent, input, limits, spent, reserved, waits, children}`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct WaitView {
-    /// The reason.
+pub struct NodeView {
+    /// The run.
     #[serde(flatten)]
-    pub kind: WaitKind,
-    /// Start of the wait.
-    #[serde(with = "encoding::time")]
-    pub since: Timestamp,
-    /// The latest end of the wait; absent if it has no time limit of its own.
-    #[serde(default, with = "encoding::optional_time", skip_serializing_if = "Option::is_none")]
-    pub until: Option<Timestamp>,
+    pub run: RunView,
+    /// The delegating call; `None` for a run that is no subagent's.
+    pub parent: Option<ParentRef>,
+    /// The beginning of the input, at most 200 characters; empty if the journal cannot be read.
+    pub input: String,
+    /// The limits of the run's account; `None` without an account.
+    #[serde(with = "encoding::money")]
+    pub limits: Option<Amounts>,
+    /// What is spent of them.
+    #[serde(with = "encoding::money")]
+    pub spent: Option<Amounts>,
+    /// What calls in progress have reserved of them.
+    #[serde(with = "encoding::money")]
+    pub reserved: Option<Amounts>,
+    /// What the run waits for; empty if it has ended.
+    pub waits: Vec<RunWait>,
+    /// The subagents, including ended ones, in the order of their start.
+    pub children: Vec<NodeView>,
 }
 
-impl From<RunWait> for WaitView {
-    fn from(wait: RunWait) -> Self {
-        Self { kind: wait.kind, since: wait.since, until: wait.until }
+impl NodeView {
+    /// A node without input, waits and children.
+    pub fn new(run: RunView, parent: Option<ParentRef>, account: Option<&BudgetAccount>) -> Self {
+        Self {
+            run,
+            parent,
+            input: String::new(),
+            limits: account.map(|account| account.limits),
+            spent: account.map(|account| account.spent),
+            reserved: account.map(|account| account.reserved),
+            waits: Vec::new(),
+            children: Vec::new(),
+        }
     }
 }
 

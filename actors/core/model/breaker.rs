@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Failure, ModelRef, Timestamp};
+use super::{Failure, ModelRef, Timestamp, rfc3339_time};
 
 /// The policy of a circuit breaker. A reset time that the provider reports takes precedence over the cooldowns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,6 +39,7 @@ pub enum BreakerState {
     /// Requests are refused until a time.
     Open {
         /// End of the cooldown.
+        #[serde(with = "rfc3339_time")]
         until: Timestamp,
     },
     /// One probe at a time passes, until one is answered.

@@ -78,7 +78,7 @@ pub use record::{
 };
 pub use retry::{RetryAttempts, RetryPolicy};
 pub use run::{Limits, ModelRef, ModelRefError, RunCounts, RunRow, RunSpec, RunState, SessionRow};
-pub use time::{SessionTime, Timestamp};
+pub use time::{SessionTime, Timestamp, optional_rfc3339_time, rfc3339, rfc3339_time};
 pub use todo::{TodoChanged, TodoItem, TodoList, TodoStatus};
 pub use token_density::{ListedLimits, ModelLimits, ModelRow, TokenDensity, estimate_tokens};
 pub use tool::{Artifact, Boot, CallEnd, CallStatus, EffectClass, Intent, MAX_RESULT_BYTES, ToolSpec};

@@ -36,6 +36,57 @@ impl fmt::Display for Timestamp {
     }
 }
 
+/// The time in RFC 3339, in UTC, with milliseconds.
+pub fn rfc3339(at: Timestamp) -> String {
+    let since_epoch = Duration::from_millis(at.ms_since(Timestamp::default()));
+    humantime::format_rfc3339_millis(UNIX_EPOCH + since_epoch).to_string()
+}
+
+/// A time as [`rfc3339`] writes it, for `#[serde(with = "…")]`.
+pub mod rfc3339_time {
+    use std::time::UNIX_EPOCH;
+
+    use serde::{Deserialize, Deserializer, Serializer, de::Error};
+
+    use super::{Timestamp, rfc3339};
+
+    /// Writes the time.
+    #[allow(clippy::trivially_copy_pass_by_ref)] // the signature that serde calls
+    pub fn serialize<S: Serializer>(at: &Timestamp, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(&rfc3339(*at))
+    }
+
+    /// Reads a time; the error names another text.
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Timestamp, D::Error> {
+        let text = String::deserialize(from)?;
+        let time = humantime::parse_rfc3339(&text);
+        let time = time.map_err(|error| D::Error::custom(format_args!("`{text}`: {error}")))?;
+        let since_epoch = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+        Ok(Timestamp(i64::try_from(since_epoch.as_millis()).unwrap_or(i64::MAX)))
+    }
+}
+
+/// A time as in [`rfc3339_time`], or `null`.
+pub mod optional_rfc3339_time {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    use super::Timestamp;
+
+    #[derive(Serialize, Deserialize)]
+    struct Time(#[serde(with = "super::rfc3339_time")] Timestamp);
+
+    /// Writes the time or `null`.
+    #[allow(clippy::ref_option)] // the signature that serde calls
+    pub fn serialize<S: Serializer>(at: &Option<Timestamp>, to: S) -> Result<S::Ok, S::Error> {
+        at.map(Time).serialize(to)
+    }
+
+    /// Reads a time or `null`.
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Timestamp>, D::Error> {
+        Ok(Option::<Time>::deserialize(from)?.map(|time| time.0))
+    }
+}
+
 /// The time of one input or record. A decision reads it once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SessionTime {
@@ -43,4 +94,23 @@ pub struct SessionTime {
     pub at: Timestamp,
     /// Active time of the session in milliseconds over all incarnations: monotonic, without downtime.
     pub active_ms: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[test]
+    fn times_are_rfc_3339() {
+        let check = |ms: i64, text: &str| {
+            assert_eq!(rfc3339(Timestamp(ms)), text);
+            assert_eq!(rfc3339_time::deserialize(json!(text)).unwrap(), Timestamp(ms.max(0)));
+        };
+        check(1_700_000_000_123, "2023-11-14T22:13:20.123Z");
+        check(-5, "1970-01-01T00:00:00.000Z");
+        assert!(rfc3339_time::deserialize(json!("now")).unwrap_err().to_string().starts_with("`now`: "));
+        assert_eq!(optional_rfc3339_time::deserialize(Value::Null).unwrap(), None);
+    }
 }

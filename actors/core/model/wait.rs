@@ -3,7 +3,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Attempt, CallId, Failure, ModelRef, Outcome, RunId, Timestamp};
+use super::{
+    Attempt, CallId, Failure, ModelRef, Outcome, RunId, Timestamp, optional_rfc3339_time, rfc3339_time,
+};
 
 /// One thing that a run waits for.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -12,9 +14,10 @@ pub struct RunWait {
     #[serde(flatten)]
     pub kind: WaitKind,
     /// Start of the wait.
+    #[serde(with = "rfc3339_time")]
     pub since: Timestamp,
     /// The latest end of the wait; absent if it has no time limit of its own, see [`WaitKind::describe_end`].
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, with = "optional_rfc3339_time", skip_serializing_if = "Option::is_none")]
     pub until: Option<Timestamp>,
 }
 
@@ -171,6 +174,9 @@ mod tests {
 
     use super::*;
 
+    const SINCE: &str = "1970-01-01T00:00:00.001Z";
+    const UNTIL: &str = "1970-01-01T00:00:00.009Z";
+
     #[test]
     fn a_wait_is_one_flat_object() {
         let check = |what: WaitKind, until, expect: serde_json::Value| {
@@ -180,21 +186,25 @@ mod tests {
             assert_eq!(written, expect);
             assert_eq!(serde_json::from_value::<RunWait>(written).unwrap(), wait);
         };
-        check(WaitKind::NoProcess, None, json!({ "what": "process", "since": 1 }));
+        check(WaitKind::NoProcess, None, json!({ "what": "process", "since": SINCE }));
         let model = WaitKind::Model { model: "p/m".parse().unwrap(), attempt: 2 };
         let until = Some(Timestamp(9));
-        check(model, until, json!({ "what": "model", "model": "p/m", "attempt": 2, "since": 1, "until": 9 }));
+        check(
+            model,
+            until,
+            json!({ "what": "model", "model": "p/m", "attempt": 2, "since": SINCE, "until": UNTIL }),
+        );
         let limit = WaitKind::Limit { limit_ms: 8, outcome: Outcome::TimedOut };
         let expect =
-            json!({ "what": "limit", "limit_ms": 8, "outcome": "timed_out", "since": 1, "until": 9 });
+            json!({ "what": "limit", "limit_ms": 8, "outcome": "timed_out", "since": SINCE, "until": UNTIL });
         check(limit, until, expect);
         let call = CallId { run: RunId::from_bits(1), iteration: 2, n: 3 };
-        let expect = json!({ "what": "children", "call": call, "left": 4, "since": 1 });
+        let expect = json!({ "what": "children", "call": call, "left": 4, "since": SINCE });
         check(WaitKind::Children { call, left: 4 }, None, expect);
-        check(WaitKind::Disk { full: None }, None, json!({ "what": "disk", "since": 1 }));
+        check(WaitKind::Disk { full: None }, None, json!({ "what": "disk", "since": SINCE }));
         let full = Some(DiskFull { path: "/s/hermod.redb".into(), needed_bytes: 4096 });
         let expect =
-            json!({ "what": "disk", "full": { "path": "/s/hermod.redb", "wants": 4096 }, "since": 1 });
+            json!({ "what": "disk", "full": { "path": "/s/hermod.redb", "wants": 4096 }, "since": SINCE });
         check(WaitKind::Disk { full }, None, expect);
     }
 }

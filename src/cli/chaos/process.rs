@@ -70,8 +70,11 @@ impl ProgramUnderTest {
             .stderr(Stdio::piped())
             .kill_on_drop(true)
             .spawn()
-            .map_err(|error| failed(&format!("{} cannot be started: {error}", self.exe.display())))?;
-        let stderr = child.stderr.take().ok_or_else(|| failed("its standard error is not there"))?;
+            .map_err(|error| {
+                CliError::internal(format!("{} cannot be started: {error}", self.exe.display()))
+            })?;
+        let stderr =
+            child.stderr.take().ok_or_else(|| CliError::internal("its standard error is not there"))?;
         let mut stderr_lines = BufReader::new(stderr).lines();
         let (mut lines, mut progress, mut silent, mut killed) = (Vec::new(), None, false, false);
         loop {
@@ -87,10 +90,10 @@ impl ProgramUnderTest {
                         break;
                     }
                     killed = true;
-                    child.start_kill().map_err(|error| failed(&format!("it cannot be killed: {error}")))?;
+                    child.start_kill().map_err(|error| CliError::internal(format!("it cannot be killed: {error}")))?;
                 }
                 line = stderr_lines.next_line() => {
-                    let line = line.map_err(|error| failed(&format!("what it says is no text: {error}")))?;
+                    let line = line.map_err(|error| CliError::internal(format!("what it says is no text: {error}")))?;
                     let Some(line) = line else { break };
                     if progress.is_none() && matches!(progress_lines::parse(&line), Some(ProgressLine::Step(..))) {
                         progress = Some(started_at.elapsed());
@@ -99,7 +102,10 @@ impl ProgramUnderTest {
                 }
             }
         }
-        let status = child.wait().await.map_err(|error| failed(&format!("its end is not known: {error}")))?;
+        let status = child
+            .wait()
+            .await
+            .map_err(|error| CliError::internal(format!("its end is not known: {error}")))?;
         let end = classify_end(status, (killed, silent), lines.last());
         Ok(ProcessRun { lines, progress, end })
     }
@@ -115,10 +121,6 @@ fn classify_end(status: ExitStatus, (killed, silent): (bool, bool), last: Option
         (_, Some(SIGKILL)) if killed => ProcessEnd::Killed,
         _ => ProcessEnd::Abnormal(format!("{status}; said last: {last}")),
     }
-}
-
-fn failed(text: &str) -> CliError {
-    CliError::internal(text)
 }
 
 #[cfg(test)]

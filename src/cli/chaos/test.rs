@@ -170,4 +170,3 @@ impl ChaosTest {
         self.status.show(&format!("chaos     killed {killed} of {kills}, {ended} runs have ended{damage}"));
     }
 }
-

@@ -1,13 +1,12 @@
 //! `hermod providers status`, `reset` and `summaries`: shows and resets what the owner has in memory about its providers
 //! and its summarisers. None of it is stored, so only an owner can answer.
 
-use hermod_actors::{CompressorStatus, SummarizerStatus};
+use hermod_actors::{CompressorStatus, ModelStatus, ProviderStatus, SummarizerStatus, model::BreakerState};
 
 use crate::{
     cli::{CliError, format, print, print_json, print_note, table},
     control::{AskError, ControlRequest, ControlResponse},
     host::{StoreClient, unexpected_response},
-    view::{BreakerView, ModelBreakerView, ProviderView},
 };
 
 /// Shows the state of the providers.
@@ -24,8 +23,17 @@ pub(super) async fn execute(json: bool, client: &StoreClient) -> Result<(), CliE
     if providers.is_empty() {
         return print("no provider is asked");
     }
-    let head =
-        ["PROVIDER", "MODEL", "CREDENTIAL", "STATE", "ANSWERED", "SPEED", "FAILED", "BAD USAGE", "LAST FAILURE"];
+    let head = [
+        "PROVIDER",
+        "MODEL",
+        "CREDENTIAL",
+        "STATE",
+        "ANSWERED",
+        "SPEED",
+        "FAILED",
+        "BAD USAGE",
+        "LAST FAILURE",
+    ];
     let rows: Vec<_> = providers.iter().flat_map(rows).collect();
     print(&table::render(head, &rows))
 }
@@ -94,8 +102,8 @@ fn summarizer_row(summarizer: &SummarizerStatus) -> [String; 6] {
 }
 
 /// A row for the endpoint, and one for each of its models with each credential used.
-fn rows(provider: &ProviderView) -> Vec<[String; 9]> {
-    let model_row = |model: &ModelBreakerView| {
+fn rows(provider: &ProviderStatus) -> Vec<[String; 9]> {
+    let model_row = |model: &ModelStatus| {
         [
             String::new(),
             model.model.clone(),
@@ -112,7 +120,7 @@ fn rows(provider: &ProviderView) -> Vec<[String; 9]> {
         provider.name.clone(),
         limits(provider),
         format!("{} in all", provider.credentials),
-        state(provider.breaker),
+        state(provider.endpoint),
         provider.answered.to_string(),
         "-".to_owned(),
         provider.failed.to_string(),
@@ -122,16 +130,16 @@ fn rows(provider: &ProviderView) -> Vec<[String; 9]> {
     [provider_row].into_iter().chain(provider.models.iter().map(model_row)).collect()
 }
 
-fn state(state: BreakerView) -> String {
+fn state(state: BreakerState) -> String {
     match state {
-        BreakerView::Closed => "asked".to_owned(),
-        BreakerView::Open { until } => format!("not asked until {until}"),
-        BreakerView::HalfOpen => "tried".to_owned(),
+        BreakerState::Closed => "asked".to_owned(),
+        BreakerState::Open { until } => format!("not asked until {until}"),
+        BreakerState::HalfOpen => "tried".to_owned(),
     }
 }
 
 /// Mean times until answers begin and end, and the output tokens in a second.
-fn speed(model: &ModelBreakerView) -> String {
+fn speed(model: &ModelStatus) -> String {
     let first = model.first_delta_ms.map(|ms| format!("begins in {ms} ms"));
     let whole = model.answer_ms.map(|ms| format!("ends in {ms} ms"));
     let tokens = model.output_tokens_per_second.map(|count| format!("{count} tokens/s"));
@@ -139,12 +147,12 @@ fn speed(model: &ModelBreakerView) -> String {
 }
 
 /// The failed attempts, and their classes.
-fn failures(model: &ModelBreakerView) -> String {
+fn failures(model: &ModelStatus) -> String {
     let classes = joined(model.failures.iter().map(|(class, count)| format!("{count} {class}")));
     if model.failures.is_empty() { model.failed.to_string() } else { format!("{} ({classes})", model.failed) }
 }
 
-fn limits(provider: &ProviderView) -> String {
+fn limits(provider: &ProviderStatus) -> String {
     let requests = provider.requests_per_minute.map(|count| format!("{count} requests/min"));
     let tokens = provider.tokens_per_minute.map(|count| format!("{count} tokens/min"));
     joined(requests.into_iter().chain(tokens))

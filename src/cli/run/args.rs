@@ -28,27 +28,6 @@ pub(crate) struct RunArgs {
     /// The task; `-` reads it from standard input. What is piped to standard input beside it is appended
     #[arg(required_unless_present = "resume")]
     pub(crate) text: Option<String>,
-    #[command(flatten)]
-    pub(crate) model: ModelArgs,
-    #[command(flatten)]
-    pub(crate) conversation: ConversationArgs,
-    #[command(flatten)]
-    pub(crate) task: TaskArgs,
-    #[command(flatten)]
-    pub(crate) model_call: ModelCallArgs,
-    #[command(flatten)]
-    pub(crate) display: DisplayArgs,
-    /// Print one JSON object at the end, also on failure
-    #[arg(long)]
-    pub(crate) json: bool,
-    /// What an acknowledged write survives [default: store.durability]
-    #[arg(long, value_enum, hide = true)]
-    pub(crate) durability: Option<DurabilityArg>,
-}
-
-/// Which model is asked.
-#[derive(Debug, Args)]
-pub(crate) struct ModelArgs {
     /// Play a scripted model instead of a real one; its tool calls are real
     #[arg(
         long,
@@ -65,20 +44,6 @@ pub(crate) struct ModelArgs {
     /// The model to ask: MODEL or PROVIDER/MODEL
     #[arg(long)]
     pub(crate) model: Option<Identifier>,
-}
-
-impl From<String> for RehearsalScript {
-    fn from(path: String) -> Self {
-        if path.is_empty() {
-            return Self::Embedded;
-        }
-        Self::File { name: format!("--rehearse={path}"), path: path.into() }
-    }
-}
-
-/// Which conversation the task belongs to.
-#[derive(Debug, Args)]
-pub(crate) struct ConversationArgs {
     /// Run in the session with this key; it is opened if there is none
     #[arg(long, value_name = "KEY", conflicts_with = "resume")]
     pub(crate) session: Option<Identifier>,
@@ -90,11 +55,6 @@ pub(crate) struct ConversationArgs {
     /// text, other pictures or another conversation are refused
     #[arg(long, requires = "text")]
     pub(crate) key: Option<Identifier>,
-}
-
-/// What a new run is given; an accepted one keeps what it has.
-#[derive(Debug, Args)]
-pub(crate) struct TaskArgs {
     /// The folder in which the tools work [default: that of the conversation, for a new one the current one]
     #[arg(long, value_name = "DIR")]
     pub(crate) workspace: Option<PathBuf>,
@@ -117,17 +77,29 @@ pub(crate) struct TaskArgs {
     /// configuration sets]
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     pub(crate) timeout: Option<Duration>,
-}
-
-/// How a new run's models are asked.
-#[derive(Debug, Args)]
-pub(crate) struct ModelCallArgs {
     /// How much the models are to think [default: as this conversation, else agent.thinking, else as the model]
     #[arg(long, value_name = "LEVEL", value_parser = level_parser())]
     pub(crate) thinking: Option<ThinkingLevel>,
     /// A picture that belongs to the task: PNG, JPEG, GIF or WebP; may be repeated
     #[arg(long, value_name = "FILE")]
     pub(crate) image: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(crate) display: DisplayArgs,
+    /// Print one JSON object at the end, also on failure
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// What an acknowledged write survives [default: store.durability]
+    #[arg(long, value_enum, hide = true)]
+    pub(crate) durability: Option<DurabilityArg>,
+}
+
+impl From<String> for RehearsalScript {
+    fn from(path: String) -> Self {
+        if path.is_empty() {
+            return Self::Embedded;
+        }
+        Self::File { name: format!("--rehearse={path}"), path: path.into() }
+    }
 }
 
 fn level_parser() -> impl TypedValueParser<Value = ThinkingLevel> {
@@ -177,28 +149,28 @@ impl RunArgs {
     /// What the options set of a new run's spec.
     pub(crate) fn spec(&self) -> SpecRequest<'_> {
         SpecRequest {
-            model: self.model.request(),
-            budget: self.task.budget.unwrap_or_default(),
-            timeout: self.task.timeout,
-            thinking: self.model_call.thinking,
-            system: self.task.system.as_deref(),
+            model: self.model_selection(),
+            budget: self.budget.unwrap_or_default(),
+            timeout: self.timeout,
+            thinking: self.thinking,
+            system: self.system.as_deref(),
         }
     }
 
     /// Rejects options that would change the run: without TEXT, it resumes as it was accepted.
     pub(crate) fn check_without_text(&self) -> Result<(), CliError> {
         let given = [
-            ("--rehearse", self.model.rehearse.is_some()),
-            ("--provider", self.model.provider.is_some()),
-            ("--model", self.model.model.is_some()),
-            ("--workspace", self.task.workspace.is_some()),
-            ("--history", self.task.history.is_some()),
-            ("--task-id", self.task.task_id.is_some()),
-            ("--system", self.task.system.is_some()),
-            ("--budget", self.task.budget.is_some()),
-            ("--timeout", self.task.timeout.is_some()),
-            ("--thinking", self.model_call.thinking.is_some()),
-            ("--image", !self.model_call.image.is_empty()),
+            ("--rehearse", self.rehearse.is_some()),
+            ("--provider", self.provider.is_some()),
+            ("--model", self.model.is_some()),
+            ("--workspace", self.workspace.is_some()),
+            ("--history", self.history.is_some()),
+            ("--task-id", self.task_id.is_some()),
+            ("--system", self.system.is_some()),
+            ("--budget", self.budget.is_some()),
+            ("--timeout", self.timeout.is_some()),
+            ("--thinking", self.thinking.is_some()),
+            ("--image", !self.image.is_empty()),
         ];
         match given.iter().find(|(_, given)| *given) {
             None => Ok(()),
@@ -208,28 +180,19 @@ impl RunArgs {
             ))),
         }
     }
-}
-
-impl ModelArgs {
     /// The requested model.
-    pub(crate) fn request(&self) -> ModelSelection<'_> {
+    fn model_selection(&self) -> ModelSelection<'_> {
         let model = RequestedModel { provider: self.provider.as_deref(), model: self.model.as_deref() };
         ModelSelection { script: self.rehearse.as_ref(), model }
     }
-}
-
-impl ConversationArgs {
     /// The requested conversation.
-    pub(crate) fn choice(&self) -> ConversationChoice<'_> {
+    pub(crate) fn conversation(&self) -> ConversationChoice<'_> {
         match (&self.resume, &self.session) {
             (Some(id), _) => ConversationChoice::Id(id),
             (None, Some(key)) => ConversationChoice::Key(key),
             (None, None) => ConversationChoice::New,
         }
     }
-}
-
-impl TaskArgs {
     /// The requested workspace, if there is one.
     pub(crate) fn workspace_choice(&self) -> Option<WorkspaceChoice<'_>> {
         let path = self.workspace.as_deref()?;

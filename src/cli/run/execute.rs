@@ -175,12 +175,12 @@ async fn run(
     if text.is_none() {
         args.check_without_text()?;
     }
-    let images = read_images(&args.model_call.image)?;
-    let history = read_history(args.task.history.as_deref())?;
-    let isolation_key = args.task.task_id.as_deref().map(Into::into);
+    let images = read_images(&args.image)?;
+    let history = read_history(args.history.as_deref())?;
+    let isolation_key = args.task_id.as_deref().map(Into::into);
     let config = Config::read(variables)?;
     let state = host::configured_state_dir(variables)?;
-    let workspace = args.task.workspace_choice().map(|choice| host::resolve_workspace(choice, &state));
+    let workspace = args.workspace_choice().map(|choice| host::resolve_workspace(choice, &state));
     let workspace = workspace.transpose().map_err(CliError::of_workspace)?;
     let new = text.map(|text| (RunInput { text, images, history, isolation_key }, workspace));
     let durability = args.durability.unwrap_or_else(|| config.store.durability.into());
@@ -228,8 +228,8 @@ async fn prepare(
     ids: &mut Option<RunAndSession>,
 ) -> Result<(RuntimeHost, PreparedRun), CliError> {
     let reader = StoreReader::new(Arc::clone(journal));
-    let target = ConversationTarget::find(&reader, args.conversation.choice()).await.map_err(resume_error)?;
-    let first = match (&new, &args.conversation.key) {
+    let target = ConversationTarget::find(&reader, args.conversation()).await.map_err(resume_error)?;
+    let first = match (&new, &args.key) {
         (Some((task, _)), Some(key)) => find_known_run(&reader, key, task, &target, state).await?,
         (Some(_) | None, _) => None,
     };
@@ -251,9 +251,10 @@ async fn prepare(
             (RunAction::Report((row.id, row.session)), spec)
         }
         (None, Some((task, folder))) => {
-            let folder = folder.map_or_else(|| target.workspace(state).map_err(CliError::of_workspace), Ok)?;
+            let folder =
+                folder.map_or_else(|| target.workspace(state).map_err(CliError::of_workspace), Ok)?;
             let spec = new_spec((config, &request), &target, &endpoints, (&folder, state))?;
-            (RunAction::Submit(task, args.conversation.key.as_deref().map(Into::into)), spec)
+            (RunAction::Submit(task, args.key.as_deref().map(Into::into)), spec)
         }
         (Some(_), _) | (None, None) => {
             let (row, spec) = target.unfinished().map_err(resume_error)?;

@@ -67,12 +67,7 @@ fn format_spend(node: &NodeView) -> String {
 }
 
 fn format_dimension(node: &NodeView, dimension: Dimension) -> Option<String> {
-    let show = |amount| match dimension {
-        Dimension::Usd => dollars(amount),
-        Dimension::Iterations | Dimension::Tokens | Dimension::ToolCalls | Dimension::Children => {
-            count(amount)
-        }
-    };
+    let show = |amount| if dimension == Dimension::Usd { dollars(amount) } else { count(amount) };
     let amount = |amounts: Option<Amounts>| amounts.and_then(|amounts| amounts.get(dimension));
     let (spent, reserved) = (amount(node.spent).unwrap_or(0), amount(node.reserved).unwrap_or(0));
     let limit = amount(node.limits);
@@ -105,11 +100,11 @@ fn count(amount: u64) -> String {
 #[cfg(test)]
 mod tests {
     use hermod_actors::model::{
-        BudgetAccount, CallId, Outcome, OutcomeDetail, ParentRef, RunRow, RunState, SessionId, WaitKind,
+        BudgetAccount, CallId, Outcome, OutcomeDetail, ParentRef, RunRow, RunState, RunWait, SessionId,
+        WaitKind,
     };
 
     use super::*;
-    use crate::view::WaitView;
 
     const ROOT: CallId = CallId { run: RunId::from_bits(1), iteration: 2, n: 1 };
 
@@ -123,7 +118,7 @@ mod tests {
             parent: (n > 1).then_some(parent),
             ..RunRow::new(RunId::from_bits(n), SessionId::from_bits(n), Timestamp(0), 1)
         };
-        let waits = what.map(|what| WaitView { kind: what, since: Timestamp(1_000), until: None });
+        let waits = what.map(|what| RunWait { kind: what, since: Timestamp(1_000), until: None });
         NodeView {
             input: task.into(),
             waits: waits.into_iter().collect(),

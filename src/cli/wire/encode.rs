@@ -1,16 +1,13 @@
 //! `hermod wire encode`: parses a conversation file (model, limits and tools; `message.rs` parses its messages), and
 //! prints its request in a wire format.
 
-use std::{
-    collections::BTreeSet,
-    path::PathBuf,
-    sync::Arc,
-};
+use std::{collections::BTreeSet, path::PathBuf, sync::Arc};
 
 use clap::{Args, ValueEnum, builder::PossibleValue};
 use hermod_actors::{
     model::{
-        AnswerOrigin, CallId, CredentialId, Message, ModelDeadlines, RunId, SessionId, ThinkingRequest, ToolSpec,
+        AnswerOrigin, CallId, CredentialId, Message, ModelDeadlines, RunId, SessionId, ThinkingRequest,
+        ToolSpec,
     },
     port::{MessageBuffer, ModelRequest, ToolChoice},
 };
@@ -133,7 +130,9 @@ impl ParsedConversation {
         let mut names = BTreeSet::new();
         for (n, Tool { function: ToolSpec { name, .. }, .. }) in file.tools.iter().enumerate() {
             if name.is_empty() || !names.insert(name) {
-                return Err(format!("tools[{n}].function.name: \"{name}\": each tool needs a name of its own"));
+                return Err(format!(
+                    "tools[{n}].function.name: \"{name}\": each tool needs a name of its own"
+                ));
             }
         }
         let (fields, mut images) = (std::mem::take(&mut file.messages), ImagesByHash::default());
@@ -157,11 +156,8 @@ pub(super) fn execute(args: &EncodeArgs) -> Result<(), CliError> {
 /// The body of the request as sent.
 fn body(wire: &dyn WireFormat, conversation: ParsedConversation, provider: &str) -> Vec<u8> {
     let ParsedConversation { file, messages, images } = conversation;
-    let origin = AnswerOrigin {
-        provider: provider.into(),
-        wire: wire.name().into(),
-        model: Arc::clone(&file.model),
-    };
+    let origin =
+        AnswerOrigin { provider: provider.into(), wire: wire.name().into(), model: Arc::clone(&file.model) };
     let encoder = wire.encoder(EncodeTarget { origin: Arc::new(origin), has_vision: file.images });
     let mut segments = MessageBuffer::default();
     encoder.messages(&messages, &mut segments);

@@ -101,12 +101,12 @@ pub(super) fn read(
     by_hash: &mut ImagesByHash,
 ) -> Result<Vec<Message>, String> {
     let mut messages = Vec::with_capacity(fields.len());
-    let mut open = UnansweredCalls::default();
+    let mut open = Vec::new();
     for (n, mut fields) in fields.into_iter().enumerate() {
         let field = |name: &str| format!("messages[{n}].{name}");
         check_fields(&fields, &field)?;
         if fields.role != Role::Tool {
-            open.check_answered()?;
+            check_answered(&open)?;
         }
         let (text, images) = read_content(fields.content.take(), &field, by_hash)?;
         if !images.is_empty() && !matches!(fields.role, Role::User | Role::Tool) {
@@ -122,20 +122,20 @@ pub(super) fn read(
                 return Err(format!("{}: {reason}", field("role")));
             }
             Role::User => {}
-            Role::Assistant => open = UnansweredCalls::of(n, &fields.tool_calls)?,
+            Role::Assistant => open = unanswered_calls(n, &fields.tool_calls)?,
             Role::Tool => {
                 let call = fields.tool_call_id.as_deref().unwrap_or_default();
-                let name = open.answer(call).ok_or_else(|| {
+                let answered = open.iter().position(|open| open.id == call).ok_or_else(|| {
                     let reason =
                         "the assistant message before asks for no such call, or it has its result already";
                     format!("{}: \"{call}\": {reason}", field("tool_call_id"))
                 })?;
-                fields.name.get_or_insert(name);
+                fields.name.get_or_insert(open.remove(answered).name);
             }
         }
         messages.push(fields.into_message(text, images));
     }
-    open.check_answered()?;
+    check_answered(&open)?;
     Ok(messages)
 }
 
@@ -238,48 +238,32 @@ fn base64_of(url: &str) -> Option<Vec<u8>> {
     STANDARD.decode(data).ok().filter(|_| media.ends_with(";base64"))
 }
 
-/// The calls of an assistant message that need results.
-#[derive(Debug, Default)]
-struct UnansweredCalls {
-    message: usize,
-    /// Id, name, and whether the result was found.
-    calls: Vec<(String, String, bool)>,
+/// A call of an assistant message that needs a result.
+#[derive(Debug)]
+struct UnansweredCall {
+    /// The field of its id.
+    field: String,
+    id: String,
+    name: String,
 }
 
-impl UnansweredCalls {
-    fn of(message: usize, calls: &[Call]) -> Result<Self, String> {
-        let mut open = Self { message, calls: Vec::with_capacity(calls.len()) };
-        for Call { id, function: Function { name, .. }, .. } in calls {
-            if id.is_empty() || open.calls.iter().any(|(known, ..)| known == id) {
-                let field = open.field(open.calls.len());
-                return Err(format!("{field}: \"{id}\": each call needs an id of its own"));
-            }
-            open.calls.push((id.clone(), name.clone(), false));
+/// The calls of the assistant message with this number.
+fn unanswered_calls(message: usize, calls: &[Call]) -> Result<Vec<UnansweredCall>, String> {
+    let mut open: Vec<UnansweredCall> = Vec::with_capacity(calls.len());
+    for (n, Call { id, function, .. }) in calls.iter().enumerate() {
+        let field = format!("messages[{message}].tool_calls[{n}].id");
+        if id.is_empty() || open.iter().any(|call| call.id == *id) {
+            return Err(format!("{field}: \"{id}\": each call needs an id of its own"));
         }
-        Ok(open)
+        open.push(UnansweredCall { field, id: id.clone(), name: function.name.clone() });
     }
+    Ok(open)
+}
 
-    /// Marks a call as answered and returns its name; `None` if no unanswered call has this id.
-    fn answer(&mut self, call: &str) -> Option<String> {
-        let (_, name, is_answered) =
-            self.calls.iter_mut().find(|(id, _, is_answered)| id == call && !*is_answered)?;
-        *is_answered = true;
-        Some(name.clone())
-    }
-
-    fn check_answered(&self) -> Result<(), String> {
-        match self.calls.iter().enumerate().find(|(_, (_, _, is_answered))| !is_answered) {
-            Some((n, (id, ..))) => {
-                let reason = "no message of the role `tool` that follows has its result; add one";
-                Err(format!("{}: \"{id}\": {reason}", self.field(n)))
-            }
-            None => Ok(()),
-        }
-    }
-
-    fn field(&self, call: usize) -> String {
-        format!("messages[{}].tool_calls[{call}].id", self.message)
-    }
+fn check_answered(open: &[UnansweredCall]) -> Result<(), String> {
+    let Some(UnansweredCall { field, id, .. }) = open.first() else { return Ok(()) };
+    let reason = "no message of the role `tool` that follows has its result; add one";
+    Err(format!("{field}: \"{id}\": {reason}"))
 }
 
 #[cfg(test)]
