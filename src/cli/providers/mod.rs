@@ -57,7 +57,7 @@ pub(crate) async fn execute(args: ProvidersArgs, variables: &Variables) -> Resul
         ProvidersCommand::Test(args) => return test::execute(args, variables).await,
         ProvidersCommand::Status { json } => status::execute(json, &StoreClient::new(variables)?).await?,
         ProvidersCommand::Summaries { json } => {
-            status::summaries(json, &StoreClient::new(variables)?).await?
+            status::summaries(json, &StoreClient::new(variables)?).await?;
         }
         ProvidersCommand::Reset { name } => status::reset(name.into(), &StoreClient::new(variables)?).await?,
     }
