@@ -14,22 +14,21 @@ mod approval;
 mod encoding;
 mod event;
 mod message;
-mod model;
 mod prompt;
 mod provider;
 mod result;
 mod run;
-mod session;
 mod store;
 
 pub use account::{AccountView, ActiveTimeView, BudgetView, DimensionUsage};
 pub use approval::{ApprovalView, DecisionView};
 pub use event::EventView;
 pub use message::{FunctionView, MessageView, ToolCallView};
-pub use model::ModelView;
 pub use prompt::{PromptLayerView, PromptView};
-pub use provider::{ConfiguredProviderView, CredentialView, ProviderProbeView};
+pub use provider::{ConfiguredProviderView, CredentialView, ModelView, ProviderProbeView};
 pub use result::{EndedRunView, ResultView};
-pub use run::{NodeView, RunDetailView, RunStateView, RunSummaryView, RunView, SteeredView};
-pub use session::{SessionDetailView, SessionView};
+pub use run::{
+    NodeView, RunDetailView, RunStateView, RunSummaryView, RunView, SessionDetailView, SessionView,
+    SteeredView,
+};
 pub use store::{RowsFileView, SetAsideView, StoreRepairView};

@@ -1,7 +1,9 @@
-//! Views of providers: the configured ones, and the results of test calls.
+//! Views of providers: the configured ones, and the results of test calls. Also of models.
 
 use hermod_actors::model::{CredentialId, Failure as CallFailure, PoolStrategy};
 use serde::Serialize;
+
+use crate::config::ModelSection;
 
 /// The result of a test call to a provider: `{name, model, credential, from, outcome, took_ms, message}`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -89,4 +91,16 @@ pub struct CredentialView {
     pub from: String,
     /// Why it cannot be read; `None` if it can.
     pub error: Option<String>,
+}
+
+/// The known facts of one source about a model: `{model, from, …of the section}`; `null` is unknown.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ModelView {
+    /// The name, or the beginning of names.
+    pub model: String,
+    /// The source: `config`, `program`, `refusal` or `list`.
+    pub from: &'static str,
+    /// The facts.
+    #[serde(flatten)]
+    pub section: ModelSection,
 }

@@ -1,9 +1,9 @@
-//! Views of runs: in a list, in detail, in a tree with their subagents, and a steering message to one.
-//! `control/tree.rs` builds the trees.
+//! Views of runs: in a list, in detail, in a tree with their subagents, and a steering message to one. Also of their
+//! sessions. `control/tree.rs` builds the trees.
 
 use hermod_actors::model::{
     Amounts, BudgetAccount, ModelRef, OutcomeDetail, ParentRef, RunAccepted, RunId, RunRow, RunSpec,
-    RunState, RunWait, SessionId, Timestamp, Usage, WaitKind,
+    RunState, RunWait, SessionId, SessionRow, Timestamp, Usage, WaitKind,
 };
 use serde::{Deserialize, Serialize};
 
@@ -256,6 +256,39 @@ impl NodeView {
             children: Vec::new(),
         }
     }
+}
+
+/// A session: `{id, key, opened_at, quarantined}`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionView {
+    /// The session's id.
+    pub id: SessionId,
+    /// The caller's session key.
+    pub key: String,
+    /// When the session was first opened.
+    #[serde(with = "encoding::time")]
+    pub opened_at: Timestamp,
+    /// Why this version cannot read the journal; `None` if it can.
+    pub quarantined: Option<String>,
+}
+
+impl SessionView {
+    /// A session from its row.
+    pub fn new(row: &SessionRow, quarantined: Option<String>) -> Self {
+        Self { id: row.id, key: row.key.to_string(), opened_at: row.opened_at, quarantined }
+    }
+}
+
+/// A session and its runs: `{…of the session, runs, todo}`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionDetailView {
+    /// The session.
+    #[serde(flatten)]
+    pub session: SessionView,
+    /// The session's newest runs.
+    pub runs: Vec<RunView>,
+    /// The model's to-do list, one item per line; `None` if it is empty or cannot be read.
+    pub todo: Option<String>,
 }
 
 #[cfg(test)]
