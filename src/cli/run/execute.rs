@@ -83,8 +83,9 @@ pub(crate) async fn execute(args: RunArgs, variables: &Variables) -> Result<Exit
             let used = BudgetUsage { tokens: result.usage.total(), nano_usd: result.cost.unwrap_or(0) };
             continuation(result.run, &result.ended, used).into_iter().for_each(print_progress);
             if !args.json {
-                print_answer(&result, exit, &display)?;
-                return Ok(exit);
+                // A text that the terminal already shows is not repeated.
+                let text = result.text().filter(|text| !display.has_shown(text));
+                return print_last_text(text, exit == Exit::Ok).map(|()| exit);
             }
             (ResultView::from(&*result), exit)
         }
@@ -121,17 +122,6 @@ fn format_parked(parked: RunId, run: RunId) -> String {
     format!(
         "parked    run {parked}{behind}: answer with `hermod approvals`, then {goes_on} with `hermod run --resume {run}`"
     )
-}
-
-/// Prints the answer to standard output; the text of a run that did not complete goes to standard error. A text that
-/// the terminal already shows is not repeated.
-fn print_answer(
-    result: &hermod_actors::RunResult,
-    exit: Exit,
-    display: &ProgressDisplay,
-) -> Result<(), CliError> {
-    let text = result.text().filter(|text| !display.has_shown(text));
-    print_last_text(text, exit == Exit::Ok)
 }
 
 /// The line and the JSON error after a signal. Without ids there is no known run; a task being submitted may or may

@@ -34,7 +34,12 @@ const NOTICE_DELAY: Duration = Duration::from_secs(2);
 pub(super) fn read_task(text: Option<&str>) -> Result<Option<Arc<str>>, CliError> {
     let stdin = io::stdin();
     let Some(text) = text else {
-        return if has_input(&stdin) { Err(missing_text()) } else { Ok(None) };
+        if has_input(&stdin) {
+            return Err(CliError::usage(
+                "standard input has text, and there is no TEXT: `-` as TEXT makes it the task; without a task, give </dev/null",
+            ));
+        }
+        return Ok(None);
     };
     let task = match text {
         "-" => read(stdin.lock())?,
@@ -46,12 +51,6 @@ pub(super) fn read_task(text: Option<&str>) -> Result<Option<Arc<str>>, CliError
         return Err(CliError::usage("TEXT is empty; say what is to be done"));
     }
     Ok(Some(task.into()))
-}
-
-fn missing_text() -> CliError {
-    CliError::usage(
-        "standard input has text, and there is no TEXT: `-` as TEXT makes it the task; without a task, give </dev/null",
-    )
 }
 
 /// TEXT with the input below it, in a fence longer than any in the input.
@@ -114,11 +113,8 @@ pub(super) fn read_images(files: &[PathBuf]) -> Result<Vec<Bytes>, CliError> {
         let text = format!("--image: {} pictures; at most {MAX_IMAGES} can come with a task", files.len());
         return Err(CliError::usage(text));
     }
-    files.iter().map(|path| read_image(path).map_err(|reason| image_error(path, &reason))).collect()
-}
-
-fn image_error(path: &Path, reason: &str) -> CliError {
-    CliError::usage(format!("--image {}: {reason}", path.display()))
+    let image_error = |path: &Path, reason| CliError::usage(format!("--image {}: {reason}", path.display()));
+    files.iter().map(|path| read_image(path).map_err(|reason: String| image_error(path, reason))).collect()
 }
 
 fn read_image(path: &Path) -> Result<Bytes, String> {
