@@ -5,17 +5,15 @@ use std::io::Read;
 
 use hermod_actors::{
     model::{Access, CallEnd, EffectClass, Hash},
-    port::{ArtifactName, BadArguments},
+    port::BadArguments,
 };
 use memchr::memmem;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    Settings,
-    blocking::{CancelCheck, FileWorkError, try_blocking},
-    intents,
-    paths::{ToolWorkspace, WorkspacePath, declared_path},
+    Settings, intents,
+    paths::{WorkspacePath, declared_path},
     replace::replace,
     typed_tool::{ToolContext, TypedTool},
 };
@@ -23,15 +21,10 @@ use super::{
 /// Limit of a file to edit, in bytes.
 const MAX_FILE_BYTES: u64 = 16 << 20;
 
-/// Limits of the work in one call.
-struct EditLimits {
-    /// Bytes searched by all edits together, the whole file for each.
-    searched_bytes: usize,
-    /// Size of the file between two edits, in bytes.
-    content_bytes: usize,
-}
-
-const EDIT_LIMITS: EditLimits = EditLimits { searched_bytes: 4 << 30, content_bytes: 32 << 20 };
+/// Limit of the bytes searched by all edits of a call together, the whole file for each.
+const MAX_SEARCHED_BYTES: usize = 4 << 30;
+/// Limit of the file's size between two edits, in bytes.
+const MAX_CONTENT_BYTES: usize = 32 << 20;
 
 /// Replaces texts in a file, all of them or none, atomically.
 ///
@@ -87,50 +80,29 @@ impl TypedTool for EditFile {
     }
 
     async fn run(arguments: Arguments, context: ToolContext) -> CallEnd {
-        let intent = match intents::read_earlier_intent(&context.artifacts).await {
-            Ok(intent) => intent,
-            Err(error) => return intents::intent_not_written("edit", &error),
-        };
-        let workspace = context.tool_workspace();
-        let preparation =
-            try_blocking(&context.cancel, move |cancel| prepare(&workspace, &arguments, intent, cancel));
-        let prepared = match preparation.await {
-            Ok(EditPlan::AlreadyMade(reply_text)) => return CallEnd::ok(reply_text),
-            Ok(EditPlan::Pending(change)) => change,
-            Err(end) => return end,
-        };
-        if let Err(error) = intents::write_intent(&context.artifacts, &prepared.intent).await {
-            return intents::intent_not_written("edit", &error);
-        }
-        let attempt = context.artifacts.name();
-        let write = try_blocking(&context.cancel, move |cancel| prepared.write(attempt, cancel));
-        write.await.map_or_else(|end| end, CallEnd::ok)
+        let prepare = move |intent, context: &ToolContext| prepare(&arguments, intent, context);
+        intents::change(&context, "edit", prepare, FileChange::write).await
     }
-}
-
-/// The result of the first half of a run, which reads the file and changes nothing.
-enum EditPlan {
-    /// The content is already there: an earlier attempt made it, or nothing changes.
-    AlreadyMade(String),
-    Pending(FileChange),
 }
 
 /// A change whose edits all fit.
 struct FileChange {
     path: WorkspacePath,
     content: Vec<u8>,
-    intent: EditIntent,
+    /// The hash of the content that it replaces.
+    before: Hash,
     reply: String,
 }
 
+/// Reads the file and makes the edits in memory. The error ends the call, also if an earlier attempt made the edits, or if
+/// nothing changes.
 fn prepare(
-    workspace: &ToolWorkspace,
     arguments: &Arguments,
     earlier_intent: Option<EditIntent>,
-    cancel: &CancelCheck,
-) -> Result<EditPlan, FileWorkError> {
-    let path = workspace.resolve("path", &arguments.path)?;
-    cancel.check()?;
+    context: &ToolContext,
+) -> Result<(EditIntent, FileChange), CallEnd> {
+    let path = context.resolve("path", &arguments.path)?;
+    context.check_stopped()?;
     let before = read(&path)?;
     let hash = Hash::of(&before);
     let (name, count) = (path.display(), arguments.edits.len());
@@ -139,7 +111,7 @@ fn prepare(
         format!("replaced {what} in {name}, which has {length} bytes now")
     };
     match earlier_intent {
-        Some(intent) if intent.after == hash => return Ok(EditPlan::AlreadyMade(reply_text(before.len()))),
+        Some(intent) if intent.after == hash => return Err(CallEnd::ok(reply_text(before.len()))),
         Some(intent) if intent.before != hash => {
             let what = "was changed from outside after an interrupted attempt of this edit, which may have been \
                         made";
@@ -149,30 +121,30 @@ fn prepare(
     }
     let mut content = before;
     for (n, edit) in arguments.edits.iter().enumerate() {
-        cancel.check()?;
-        EDIT_LIMITS.check(n, content.len())?;
+        context.check_stopped()?;
+        check_work(n, content.len())?;
         apply(n, edit, &mut content)?;
     }
-    let (intent, reply_text) =
-        (EditIntent { before: hash, after: Hash::of(&content) }, reply_text(content.len()));
+    let intent = EditIntent { before: hash, after: Hash::of(&content) };
     if intent.after == intent.before {
-        return Ok(EditPlan::AlreadyMade(format!("nothing to change: {name} stays as it is")));
+        return Err(CallEnd::ok(format!("nothing to change: {name} stays as it is")));
     }
-    Ok(EditPlan::Pending(FileChange { path, content, intent, reply: reply_text }))
+    let reply = reply_text(content.len());
+    Ok((intent, FileChange { path, content, before: hash, reply }))
 }
 
 impl FileChange {
-    fn write(self, attempt: ArtifactName, cancel: &CancelCheck) -> Result<String, FileWorkError> {
-        if Hash::of(&read(&self.path)?) != self.intent.before {
+    fn write(self, context: &ToolContext) -> Result<String, CallEnd> {
+        if Hash::of(&read(&self.path)?) != self.before {
             let what = "was changed from outside in the meantime; nothing was edited";
             return Err(self.path.refuse(what, "read it again").into());
         }
-        replace(&self.path, &self.content, attempt, cancel)?;
+        replace(&self.path, &self.content, context)?;
         Ok(self.reply)
     }
 }
 
-fn read(path: &WorkspacePath) -> Result<Vec<u8>, FileWorkError> {
+fn read(path: &WorkspacePath) -> Result<Vec<u8>, CallEnd> {
     let (file, _) = path.open_file()?;
     let mut content = Vec::new();
     file.take(MAX_FILE_BYTES + 1).read_to_end(&mut content).map_err(|error| path.io_error(error))?;
@@ -185,16 +157,14 @@ fn read(path: &WorkspacePath) -> Result<Vec<u8>, FileWorkError> {
 
 const FEWER_EDITS_HINT: &str = "nothing was changed: make fewer edits in one call";
 
-impl EditLimits {
-    /// Refuses the edit with this index if the work until then exceeds a limit. Each edit is counted with the file's
-    /// present size.
-    fn check(&self, index: usize, content_bytes: usize) -> Result<(), BadArguments> {
-        let searched_bytes = content_bytes.saturating_mul(index + 1);
-        if searched_bytes > self.searched_bytes || content_bytes > self.content_bytes {
-            return Err(edit_error(index, "comes after more work than one call may take", FEWER_EDITS_HINT));
-        }
-        Ok(())
+/// Refuses the edit with this index if the work until then exceeds a limit. Each edit is counted with the file's
+/// present size.
+fn check_work(index: usize, content_bytes: usize) -> Result<(), BadArguments> {
+    let searched_bytes = content_bytes.saturating_mul(index.saturating_add(1));
+    if searched_bytes > MAX_SEARCHED_BYTES || content_bytes > MAX_CONTENT_BYTES {
+        return Err(edit_error(index, "comes after more work than one call may take", FEWER_EDITS_HINT));
     }
+    Ok(())
 }
 
 fn apply(index: usize, Edit { old, new }: &Edit, content: &mut Vec<u8>) -> Result<(), BadArguments> {
@@ -233,9 +203,8 @@ mod tests {
 
     #[test]
     fn the_work_of_one_call_is_limited() {
-        let limits = EditLimits { searched_bytes: 1_000, content_bytes: 400 };
         let check = |index, content_bytes, is_allowed: bool| {
-            let checked = limits.check(index, content_bytes);
+            let checked = check_work(index, content_bytes);
             assert_eq!(checked.is_ok(), is_allowed, "edit {index} of {content_bytes} bytes");
             if let Err(bad) = checked {
                 assert_eq!(bad.field, Some(format!("edits[{index}].old")));
@@ -243,10 +212,10 @@ mod tests {
             }
         };
         check(0, 0, true);
-        check(0, 400, true);
-        check(0, 401, false);
-        check(9, 100, true);
-        check(10, 100, false);
+        check(0, MAX_CONTENT_BYTES, true);
+        check(0, MAX_CONTENT_BYTES + 1, false);
+        check(MAX_SEARCHED_BYTES / 100 - 1, 100, true);
+        check(MAX_SEARCHED_BYTES / 100, 100, false);
         check(usize::MAX - 1, usize::MAX, false);
     }
 }

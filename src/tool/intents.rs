@@ -7,20 +7,32 @@ use hermod_actors::{
 };
 use serde::{Serialize, de::DeserializeOwned};
 
+use super::{blocking::try_blocking, typed_tool::ToolContext};
+
 /// Most bytes of an intent that are read back. A longer intent counts as unreadable.
 const MAX_INTENT_BYTES: usize = 1_000;
 
-/// Writes the intent of this attempt.
-pub(super) async fn write_intent<N: Serialize>(
-    artifacts: &AttemptArtifacts,
-    intent: &N,
-) -> Result<(), ArtifactError> {
-    let intent = serde_json::to_vec(intent).map_err(unreadable)?;
-    artifacts.write(intent.into()).await.map(drop)
+/// Changes something in two steps, with an intent between them that is durable before `write` begins. `prepare` gets the
+/// intent of an earlier attempt; its error is the end of a call that has nothing to write. `what` names the change.
+pub(super) async fn change<N: Serialize + DeserializeOwned + Send + 'static, C: Send + 'static>(
+    context: &ToolContext,
+    what: &str,
+    prepare: impl FnOnce(Option<N>, &ToolContext) -> Result<(N, C), CallEnd> + Send + 'static,
+    write: impl FnOnce(C, &ToolContext) -> Result<String, CallEnd> + Send + 'static,
+) -> CallEnd {
+    let change = async {
+        let not_written = |error| intent_not_written(what, &error);
+        let earlier = read_earlier_intent(&context.artifacts).await.map_err(not_written)?;
+        let (intent, change) = try_blocking(context, move |context| prepare(earlier, context)).await?;
+        let intent = serde_json::to_vec(&intent).map_err(|error| not_written(unreadable(error)))?;
+        context.artifacts.write(intent.into()).await.map_err(not_written)?;
+        try_blocking(context, move |context| write(change, context)).await
+    };
+    change.await.map_or_else(|end| end, CallEnd::ok)
 }
 
 /// The intent of the latest earlier attempt of this call that wrote one.
-pub(super) async fn read_earlier_intent<N: DeserializeOwned>(
+async fn read_earlier_intent<N: DeserializeOwned>(
     artifacts: &AttemptArtifacts,
 ) -> Result<Option<N>, ArtifactError> {
     for attempt in (1..artifacts.name().attempt).rev() {
@@ -38,7 +50,7 @@ pub(super) async fn read_earlier_intent<N: DeserializeOwned>(
 }
 
 /// The end of a call that must not act without its intent; `what` names the action.
-pub(super) fn intent_not_written(what: &str, error: &ArtifactError) -> CallEnd {
+fn intent_not_written(what: &str, error: &ArtifactError) -> CallEnd {
     let error = format!("the note that makes this {what} safe to repeat cannot be kept or read: {error}");
     CallEnd::error(
         CallStatus::Error,

@@ -18,9 +18,9 @@ use serde::Deserialize;
 
 use super::{
     Settings,
-    blocking::{CancelCheck, FileWorkError, run_blocking},
+    blocking::run_blocking,
     page::BoundedLines,
-    paths::{ToolWorkspace, declared_path, one_line, open_folder},
+    paths::{declared_path, one_line, open_folder},
     typed_tool::{ToolContext, TypedTool},
 };
 
@@ -60,26 +60,21 @@ impl TypedTool for ListFiles {
     }
 
     async fn run(arguments: Arguments, context: ToolContext) -> CallEnd {
-        let workspace = context.tool_workspace();
-        run_blocking(&context.cancel, move |cancel| list(&workspace, &arguments, cancel)).await
+        run_blocking(&context, move |context| list(&arguments, context)).await
     }
 }
 
-fn list(
-    workspace: &ToolWorkspace,
-    arguments: &Arguments,
-    cancel: &CancelCheck,
-) -> Result<String, FileWorkError> {
-    let path = workspace.resolve("path", arguments.path.as_deref().unwrap_or("."))?;
-    cancel.check()?;
+fn list(arguments: &Arguments, context: &ToolContext) -> Result<String, CallEnd> {
+    let path = context.resolve("path", arguments.path.as_deref().unwrap_or("."))?;
+    context.check_stopped()?;
     let folder = path.open_folder()?;
     let limit = arguments.limit.unwrap_or(DEFAULT_ENTRIES);
     // Compared by device and inode: entries are opened without following the names on the way to it.
-    let state_dir = workspace.state_dir.as_deref().and_then(|state_dir| rustix::fs::stat(state_dir).ok());
+    let state_dir = context.settings.state.as_deref().and_then(|state_dir| rustix::fs::stat(state_dir).ok());
     let state_dir = state_dir.map(|stat| (stat.st_dev, stat.st_ino));
     let depth = arguments.depth.unwrap_or(1);
     let lines = BoundedLines::new(limit, MAX_LISTING_BYTES);
-    let mut listing = Listing { cancel, depth, state_dir, lines };
+    let mut listing = Listing { context, depth, state_dir, lines };
     let names = names(&folder, MAX_READ_ENTRIES).map_err(|error| path.io_error(error))?;
     listing.folder(&folder, "", names, 1)?;
     let bound = listing.lines.bound();
@@ -122,7 +117,7 @@ fn format_listing(BoundedLines { mut text, count, is_truncated, .. }: BoundedLin
 }
 
 struct Listing<'a> {
-    cancel: &'a CancelCheck,
+    context: &'a ToolContext,
     depth: usize,
     /// Device and inode of the state directory.
     state_dir: Option<(u64, u64)>,
@@ -130,16 +125,10 @@ struct Listing<'a> {
 }
 
 impl Listing<'_> {
-    fn folder(
-        &mut self,
-        folder: &OwnedFd,
-        prefix: &str,
-        names: Names,
-        level: usize,
-    ) -> Result<(), FileWorkError> {
+    fn folder(&mut self, folder: &OwnedFd, prefix: &str, names: Names, level: usize) -> Result<(), CallEnd> {
         let Names { sorted, has_more: more } = names;
         for name in &sorted {
-            self.cancel.check()?;
+            self.context.check_stopped()?;
             if self.lines.is_truncated {
                 return Ok(());
             }
@@ -153,13 +142,7 @@ impl Listing<'_> {
         Ok(())
     }
 
-    fn entry(
-        &mut self,
-        folder: &OwnedFd,
-        prefix: &str,
-        name: &OsStr,
-        level: usize,
-    ) -> Result<(), FileWorkError> {
+    fn entry(&mut self, folder: &OwnedFd, prefix: &str, name: &OsStr, level: usize) -> Result<(), CallEnd> {
         let path = format!("{prefix}{}", one_line(name.as_bytes()));
         let stat = match rustix::fs::statat(folder, name, AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => stat,
@@ -187,13 +170,7 @@ impl Listing<'_> {
         Ok(())
     }
 
-    fn subfolder(
-        &mut self,
-        folder: &OwnedFd,
-        path: &str,
-        name: &OsStr,
-        level: usize,
-    ) -> Result<(), FileWorkError> {
+    fn subfolder(&mut self, folder: &OwnedFd, path: &str, name: &OsStr, level: usize) -> Result<(), CallEnd> {
         if level == self.depth {
             self.lines.push(&format!("{path}/"));
             return Ok(());

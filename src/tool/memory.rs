@@ -8,9 +8,7 @@ use hermod_actors::{
 use serde_json::{Value, json};
 
 use super::{
-    Settings,
-    blocking::{CancelCheck, try_blocking},
-    intents,
+    Settings, intents,
     typed_tool::{ToolContext, TypedTool},
 };
 use crate::memory::{
@@ -46,30 +44,12 @@ impl TypedTool for MemoryTool {
     }
 
     async fn run(arguments: Order, context: ToolContext) -> CallEnd {
-        let Some(memory) = context.settings.memory else {
+        let Some(memory) = context.settings.memory.clone() else {
             let hint = "the operator has to set `memory.enabled`";
             return CallEnd::error(CallStatus::Error, "nothing is remembered here", None, hint);
         };
-        let earlier_intent = match intents::read_earlier_intent(&context.artifacts).await {
-            Ok(earlier_intent) => earlier_intent,
-            Err(error) => return intents::intent_not_written("change", &error),
-        };
-        let preparation = try_blocking(&context.cancel, move |cancel| {
-            cancel.check()?;
-            Ok(prepare(memory, arguments, earlier_intent, cancel))
-        });
-        let change = match preparation.await {
-            Ok(Ok(change)) => change,
-            Ok(Err(end)) | Err(end) => return end,
-        };
-        if let Err(error) = intents::write_intent(&context.artifacts, &change.intent).await {
-            return intents::intent_not_written("change", &error);
-        }
-        let write = try_blocking(&context.cancel, move |cancel| {
-            cancel.check()?;
-            Ok(change.write())
-        });
-        write.await.unwrap_or_else(|end| end)
+        let prepare = move |earlier, context: &ToolContext| prepare(memory, arguments, earlier, context);
+        intents::change(&context, "change", prepare, MemoryChange::write).await
     }
 }
 
@@ -79,7 +59,6 @@ struct MemoryChange {
     arguments: Order,
     locked: LockedMemory,
     new_entries: MemoryEntries,
-    intent: EditIntent,
 }
 
 /// Prepares the change; `Err` is the end of the call.
@@ -87,13 +66,14 @@ fn prepare(
     memory: MemoryFiles,
     arguments: Order,
     earlier_intent: Option<EditIntent>,
-    cancel: &CancelCheck,
-) -> Result<MemoryChange, CallEnd> {
-    let locked = memory.lock(|| cancel.check().is_ok()).map_err(|error| failed_end(&error))?;
+    context: &ToolContext,
+) -> Result<(EditIntent, MemoryChange), CallEnd> {
+    context.check_stopped()?;
+    let locked = memory.lock(|| !context.cancel.is_cancelled()).map_err(|error| failed_end(&error))?;
     let entries = locked.read(arguments.target).map_err(|error| failed_end(&error))?;
     match decide(&arguments, &entries, earlier_intent, memory.limit(arguments.target)) {
         Ok(EditResult::Changed(new_entries, intent)) => {
-            Ok(MemoryChange { memory, arguments, locked, new_entries, intent })
+            Ok((intent, MemoryChange { memory, arguments, locked, new_entries }))
         }
         Ok(EditResult::Unchanged) => {
             let mut reply = reply_json(&memory, &arguments, &entries);
@@ -105,11 +85,11 @@ fn prepare(
 }
 
 impl MemoryChange {
-    fn write(self) -> CallEnd {
-        match self.locked.write(self.arguments.target, &self.new_entries) {
-            Ok(()) => CallEnd::ok(reply_json(&self.memory, &self.arguments, &self.new_entries).to_string()),
-            Err(error) => failed_end(&error),
-        }
+    fn write(self, context: &ToolContext) -> Result<String, CallEnd> {
+        context.check_stopped()?;
+        let written = self.locked.write(self.arguments.target, &self.new_entries);
+        written.map_err(|error| failed_end(&error))?;
+        Ok(reply_json(&self.memory, &self.arguments, &self.new_entries).to_string())
     }
 }
 

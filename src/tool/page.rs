@@ -30,27 +30,6 @@ pub(super) struct TextPage {
     cut_line_bytes: Option<u64>,
 }
 
-/// The part of a stream that was pushed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum StreamExtent {
-    /// The whole stream.
-    Whole,
-    /// Only its beginning.
-    Part,
-}
-
-/// The result of a page.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum PageResult {
-    /// The text, with remarks in brackets at its end.
-    Text(String),
-    /// The stream has fewer lines than the offset.
-    PastEnd {
-        /// Number of lines in the stream.
-        lines: u64,
-    },
-}
-
 impl TextPage {
     /// A page of at most `limit` lines from line `offset` on, counted from 1.
     pub(super) fn new(offset: u64, limit: u64) -> Self {
@@ -79,24 +58,25 @@ impl TextPage {
         self.is_full
     }
 
-    /// Finishes the page after the part `extent` of the stream was pushed.
-    pub(super) fn finish(mut self, extent: StreamExtent) -> PageResult {
+    /// The text, with remarks in brackets at its end. `is_whole` tells whether the whole stream was pushed. The error is
+    /// the number of lines of a stream that ends before the offset.
+    pub(super) fn finish(mut self, is_whole: bool) -> Result<String, u64> {
         if self.length > 0 {
             self.end_line();
         }
         let lines = self.line - 1;
         if lines == 0 {
-            return PageResult::Text("[empty file]".into());
+            return Ok("[empty file]".into());
         }
         if self.offset > lines {
-            return PageResult::PastEnd { lines };
+            return Err(lines);
         }
-        let remarks = self.remarks(lines, extent);
+        let remarks = self.remarks(lines, is_whole);
         let mut text = self.text.text;
         if !remarks.is_empty() && !text.ends_with('\n') {
             text.push('\n');
         }
-        PageResult::Text(text + &remarks.join("\n"))
+        Ok(text + &remarks.join("\n"))
     }
 
     fn end_line(&mut self) {
@@ -129,18 +109,15 @@ impl TextPage {
         self.is_full = !fits || self.count == self.limit;
     }
 
-    fn remarks(&self, lines: u64, extent: StreamExtent) -> Vec<String> {
+    fn remarks(&self, lines: u64, is_whole: bool) -> Vec<String> {
         let last = self.offset + self.count - 1;
         let cut = self.cut_line_bytes.map(|length| {
             format!(
                 "[line {last} has {length} bytes, only its beginning is shown; `shell` can cut out the rest]"
             )
         });
-        let total = match extent {
-            StreamExtent::Whole => lines.to_string(),
-            StreamExtent::Part => format!("more than {lines}"),
-        };
-        let more = (last < lines || extent == StreamExtent::Part).then(|| {
+        let total = if is_whole { lines.to_string() } else { format!("more than {lines}") };
+        let more = (last < lines || !is_whole).then(|| {
             format!(
                 "[truncated: lines {}-{last} of {total}; call again with offset {}]",
                 self.offset,
@@ -191,19 +168,15 @@ impl BoundedLines {
 mod tests {
     use super::*;
 
-    fn paged(stream: &[u8], chunk: usize, (offset, limit): (u64, u64)) -> PageResult {
+    fn paged(stream: &[u8], chunk: usize, (offset, limit): (u64, u64)) -> Result<String, u64> {
         let mut page = TextPage::new(offset, limit);
         stream.chunks(chunk).for_each(|bytes| page.push(bytes));
-        page.finish(StreamExtent::Whole)
+        page.finish(true)
     }
 
     fn check(stream: &[u8], window: (u64, u64), expected: &str) {
         for chunk in [1, 3, 1 << 20] {
-            assert_eq!(
-                paged(stream, chunk, window),
-                PageResult::Text(expected.into()),
-                "in chunks of {chunk}"
-            );
+            assert_eq!(paged(stream, chunk, window), Ok(expected.into()), "in chunks of {chunk}");
         }
     }
 
@@ -215,7 +188,7 @@ mod tests {
         check(b"a\nb\nc\n", (1, 2), "a\nb\n[truncated: lines 1-2 of 3; call again with offset 3]");
         check(b"a\nb\nc\nd\n", (2, 1), "b\n[truncated: lines 2-2 of 4; call again with offset 3]");
         check(b"\n\n", (1, 9), "\n\n");
-        assert_eq!(paged(b"a\nb", 1, (3, 1)), PageResult::PastEnd { lines: 2 });
+        assert_eq!(paged(b"a\nb", 1, (3, 1)), Err(2));
     }
 
     #[test]
@@ -236,7 +209,7 @@ mod tests {
     #[test]
     fn a_line_that_is_longer_than_a_page_is_cut() {
         let stream = format!("{}\nb\n", "é".repeat(MAX_PAGE_BYTES));
-        let PageResult::Text(text) = paged(stream.as_bytes(), 4096, (1, 9)) else { panic!("expected text") };
+        let Ok(text) = paged(stream.as_bytes(), 4096, (1, 9)) else { panic!("expected text") };
         assert!(text.len() <= MAX_PAGE_BYTES && text.starts_with("éé"), "{} bytes", text.len());
         let cut = "[line 1 has 100001 bytes, only its beginning is shown; `shell` can cut out the rest]";
         assert!(text.ends_with(&format!("é\n{cut}\n[truncated: lines 1-1 of 2; call again with offset 2]")));
@@ -248,7 +221,7 @@ mod tests {
             .flat_map(|n| ["line ", "\u{1b}".repeat(n % 50).as_str(), "\n"].map(str::to_owned))
             .collect();
         let (mut offset, mut lines) = (1, Vec::new());
-        while let PageResult::Text(text) = paged(stream.as_bytes(), 1000, (offset, 500)) {
+        while let Ok(text) = paged(stream.as_bytes(), 1000, (offset, 500)) {
             assert!(text.len() <= MAX_PAGE_BYTES);
             lines.extend(text.lines().filter(|line| !line.starts_with('[')).map(str::to_owned));
             offset = lines.len() as u64 + 1;

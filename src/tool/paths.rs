@@ -7,7 +7,6 @@ use std::{
     io,
     os::fd::{AsFd, OwnedFd},
     path::{Component, Path, PathBuf},
-    sync::Arc,
 };
 
 use hermod_actors::{SanitizedText, port::BadArguments};
@@ -16,6 +15,7 @@ use rustix::{
     io::Errno,
 };
 
+use super::ToolContext;
 use crate::excerpt::quoted_first_chars;
 
 const FOLDER_FLAGS: OFlags =
@@ -88,29 +88,15 @@ pub fn resolve(workspace: &str, field: &'static str, path: &str) -> Result<Works
     Ok(resolved)
 }
 
-/// The workspace of a call, without the state directory.
-#[derive(Debug, Clone)]
-pub(super) struct ToolWorkspace {
-    /// Path of the workspace.
-    pub(super) workspace: Arc<str>,
-    /// The real path of the state directory, which may be inside the workspace.
-    pub(super) state_dir: Option<PathBuf>,
-}
-
-impl ToolWorkspace {
-    /// Resolves a path like [`resolve`], but refuses the state directory.
+impl ToolContext {
+    /// Resolves a path like [`resolve`], but refuses the state directory, which may be inside the workspace.
     pub(super) fn resolve(&self, field: &'static str, path: &str) -> Result<WorkspacePath, BadArguments> {
         let resolved = resolve(&self.workspace, field, path)?;
-        if self.state_dir.as_ref().is_some_and(|state_dir| resolved.absolute().starts_with(state_dir)) {
+        if self.settings.state.as_ref().is_some_and(|state| resolved.absolute().starts_with(state)) {
             let hint = "leave that folder alone; the operator sees what is in it with `hermod` itself";
             return Err(resolved.refuse("lies in Hermod's state directory", hint));
         }
         Ok(resolved)
-    }
-
-    /// True for the state directory itself.
-    pub(super) fn is_state_dir(&self, real: &Path) -> bool {
-        self.state_dir.as_deref() == Some(real)
     }
 }
 

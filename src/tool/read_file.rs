@@ -2,15 +2,18 @@
 
 use std::{fmt::Write as _, io::Read};
 
-use hermod_actors::model::{Access, CallEnd, EffectClass};
+use hermod_actors::{
+    model::{Access, CallEnd, EffectClass},
+    port::BadArguments,
+};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{
     Settings,
-    blocking::{CancelCheck, FileWorkError, run_blocking},
-    page::{DEFAULT_LINES, PageResult, StreamExtent, TextPage},
-    paths::{ToolWorkspace, WorkspacePath, declared_path},
+    blocking::run_blocking,
+    page::{DEFAULT_LINES, TextPage},
+    paths::{WorkspacePath, declared_path},
     typed_tool::{ToolContext, TypedTool},
 };
 
@@ -52,24 +55,20 @@ impl TypedTool for ReadFile {
     }
 
     async fn run(arguments: Arguments, context: ToolContext) -> CallEnd {
-        let workspace = context.tool_workspace();
-        run_blocking(&context.cancel, move |cancel| read(&workspace, &arguments, cancel)).await
+        run_blocking(&context, move |context| read(&arguments, context)).await
     }
 }
 
-fn read(
-    workspace: &ToolWorkspace,
-    arguments: &Arguments,
-    cancel: &CancelCheck,
-) -> Result<String, FileWorkError> {
-    let path = workspace.resolve("path", &arguments.path)?;
-    cancel.check()?;
+fn read(arguments: &Arguments, context: &ToolContext) -> Result<String, CallEnd> {
+    let path = context.resolve("path", &arguments.path)?;
+    context.check_stopped()?;
     let (mut file, stat) = path.open_file()?;
-    let mut page = TextPage::new(arguments.offset.unwrap_or(1), arguments.limit.unwrap_or(DEFAULT_LINES));
+    let offset = arguments.offset.unwrap_or(1);
+    let mut page = TextPage::new(offset, arguments.limit.unwrap_or(DEFAULT_LINES));
     let mut chunk = vec![0; CHUNK_BYTES];
     let mut bytes_read = 0;
     loop {
-        cancel.check()?;
+        context.check_stopped()?;
         let count = file.read(&mut chunk).map_err(|error| path.io_error(error))?;
         let bytes = &chunk[..count];
         if bytes_read == 0 && bytes[..count.min(SNIFFED_BYTES)].contains(&0) {
@@ -77,32 +76,16 @@ fn read(
         }
         bytes_read += count as u64;
         page.push(bytes);
-        if count == 0 {
-            return format_page(page.finish(StreamExtent::Whole), &path, arguments);
-        }
-        if page.is_full() && bytes_read > MAX_COUNTED_BYTES {
-            return format_page(page.finish(StreamExtent::Part), &path, arguments);
+        let is_whole = count == 0;
+        if is_whole || page.is_full() && bytes_read > MAX_COUNTED_BYTES {
+            return Ok(page.finish(is_whole).map_err(|lines| past_end(&path, offset, lines))?);
         }
     }
 }
 
-fn format_page(
-    result: PageResult,
-    path: &WorkspacePath,
-    arguments: &Arguments,
-) -> Result<String, FileWorkError> {
-    match result {
-        PageResult::Text(text) => Ok(text),
-        PageResult::PastEnd { lines } => {
-            let offset = arguments.offset.unwrap_or(1);
-            let mut refusal = path.refuse(
-                &format!("has {lines} lines, `offset` {offset} is past its end"),
-                "use a smaller `offset`",
-            );
-            refusal.field = Some("offset".into());
-            Err(refusal.into())
-        }
-    }
+fn past_end(path: &WorkspacePath, offset: u64, lines: u64) -> BadArguments {
+    let what = format!("has {lines} lines, `offset` {offset} is past its end");
+    BadArguments { field: Some("offset".into()), ..path.refuse(&what, "use a smaller `offset`") }
 }
 
 fn describe_binary(size: u64, bytes: &[u8]) -> String {

@@ -9,7 +9,7 @@ use std::{
 
 use grep_matcher::Matcher as _;
 use grep_regex::RegexMatcher;
-use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder, Sink, SinkMatch};
+use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder, sinks};
 use hermod_actors::{
     SanitizedText,
     model::{Access, CallEnd, EffectClass},
@@ -22,9 +22,9 @@ use tokio::time::Instant;
 
 use super::{
     Settings,
-    blocking::{CancelCheck, FileWorkError, run_blocking},
+    blocking::run_blocking,
     page::BoundedLines,
-    paths::{ToolWorkspace, WorkspacePath, declared_path, one_line},
+    paths::{WorkspacePath, declared_path, one_line},
     patterns::{check_rules, globs, matcher},
     typed_tool::{ToolContext, TypedTool},
 };
@@ -78,25 +78,20 @@ impl TypedTool for SearchFiles {
     }
 
     async fn run(arguments: Arguments, context: ToolContext) -> CallEnd {
-        let workspace = context.tool_workspace();
-        run_blocking(&context.cancel, move |cancel| search(&workspace, &arguments, cancel)).await
+        run_blocking(&context, move |context| search(&arguments, context)).await
     }
 }
 
-fn search(
-    workspace: &ToolWorkspace,
-    arguments: &Arguments,
-    cancel: &CancelCheck,
-) -> Result<String, FileWorkError> {
-    let path = workspace.resolve("path", arguments.path.as_deref().unwrap_or("."))?;
+fn search(arguments: &Arguments, context: &ToolContext) -> Result<String, CallEnd> {
+    let path = context.resolve("path", arguments.path.as_deref().unwrap_or("."))?;
     let matcher = matcher(&arguments.pattern)?;
     let globs = globs(&path.root().absolute(), arguments.glob.as_deref())?;
-    cancel.check()?;
+    context.check_stopped()?;
     if !path.absolute().exists() {
         return Err(path.io_error(io::Error::from(io::ErrorKind::NotFound)).into());
     }
     let mut search = Search {
-        cancel,
+        context,
         deadline: Instant::now() + SEARCH_TIMEOUT,
         matcher,
         searcher: SearcherBuilder::new()
@@ -104,20 +99,17 @@ fn search(
             .binary_detection(BinaryDetection::quit(0))
             .heap_limit(Some(MAX_SEARCHED_LINE_BYTES))
             .build(),
-        matches: SearchMatches {
-            lines: BoundedLines::new(arguments.limit.unwrap_or(DEFAULT_MATCHES), MAX_RESULT_BYTES),
-            path: String::new(),
-            files: 0,
-            skipped: 0,
-            is_timed_out: false,
-        },
+        lines: BoundedLines::new(arguments.limit.unwrap_or(DEFAULT_MATCHES), MAX_RESULT_BYTES),
+        files: 0,
+        skipped: 0,
+        is_timed_out: false,
     };
     // The rules of all folders from the workspace down apply, so the walk begins there and follows only the path to the
     // target.
     let target = path.absolute();
     let is_walked = {
-        let workspace = workspace.clone();
-        move |entry: &DirEntry| !workspace.is_state_dir(entry.path()) && is_entered(entry)
+        let state_dir = context.settings.state.clone();
+        move |entry: &DirEntry| state_dir.as_deref() != Some(entry.path()) && is_entered(entry)
     };
     let leads_to_target = {
         let (target, is_walked) = (target.clone(), is_walked.clone());
@@ -139,7 +131,7 @@ fn search(
         // A named target is searched even if the rules ignore it.
         search.walk(walk(&target, &globs).filter_entry(is_walked), (&root, &target))?;
     }
-    Ok(search.matches.finish())
+    Ok(search.finish())
 }
 
 /// A folder with unusable rules is skipped: the walk would open the file with the rules even if it is a pipe.
@@ -161,24 +153,26 @@ fn walk(from: &Path, globs: &Override) -> WalkBuilder {
 }
 
 struct Search<'a> {
-    cancel: &'a CancelCheck,
+    context: &'a ToolContext,
     deadline: Instant,
     matcher: RegexMatcher,
     searcher: Searcher,
-    matches: SearchMatches,
+    lines: BoundedLines,
+    /// Number of files searched.
+    files: usize,
+    /// Number of files that could not be read to their end.
+    skipped: usize,
+    /// True if the time limit ended the search.
+    is_timed_out: bool,
 }
 
 impl Search<'_> {
     /// Searches the files of the walk below the target; false if the walk did not reach it.
-    fn walk(
-        &mut self,
-        walk: &WalkBuilder,
-        (root, target): (&WorkspacePath, &Path),
-    ) -> Result<bool, FileWorkError> {
+    fn walk(&mut self, walk: &WalkBuilder, (root, target): (&WorkspacePath, &Path)) -> Result<bool, CallEnd> {
         let mut reached = false;
         for entry in walk.build() {
-            self.cancel.check()?;
-            if self.matches.lines.is_truncated || self.is_timed_out() {
+            self.context.check_stopped()?;
+            if self.lines.is_truncated || self.is_timed_out() {
                 break;
             }
             // Unreadable entries are skipped; `list_files` shows them.
@@ -194,58 +188,31 @@ impl Search<'_> {
         Ok(reached)
     }
 
-    fn file(&mut self, root: &WorkspacePath, path: &Path) -> Result<(), FileWorkError> {
+    fn file(&mut self, root: &WorkspacePath, path: &Path) -> Result<(), CallEnd> {
         let Ok(relative) = path.strip_prefix(root.absolute()) else { return Ok(()) };
         // The entry may have changed since the walk saw it.
         let Ok((file, _)) = root.at(relative).open_file() else { return Ok(()) };
-        self.matches.path = one_line(relative.as_os_str().as_encoded_bytes());
-        self.matches.files += 1;
-        let reader = CancellableFile { file, cancel: self.cancel, deadline: self.deadline };
-        let mut sink = Lines { matches: &mut self.matches, matcher: &self.matcher };
-        let searched = self.searcher.search_reader(&self.matcher, reader, &mut sink);
-        self.cancel.check()?;
+        let path = one_line(relative.as_os_str().as_encoded_bytes());
+        self.files += 1;
+        let reader = CancellableFile { file, context: self.context, deadline: self.deadline };
+        let sink = sinks::Bytes(|number, line| {
+            let excerpt = line_excerpt(line.trim_ascii_end(), &self.matcher);
+            self.lines.push(&format!("{path}:{number}: {excerpt}"));
+            Ok(!self.lines.is_truncated)
+        });
+        let searched = self.searcher.search_reader(&self.matcher, reader, sink);
+        self.context.check_stopped()?;
         if searched.is_err() && !self.is_timed_out() {
-            self.matches.skipped += 1;
+            self.skipped += 1;
         }
         Ok(())
     }
 
     fn is_timed_out(&mut self) -> bool {
-        self.matches.is_timed_out |= Instant::now() >= self.deadline;
-        self.matches.is_timed_out
+        self.is_timed_out |= Instant::now() >= self.deadline;
+        self.is_timed_out
     }
-}
 
-/// A file whose read fails once the call is stopped or its time is up.
-struct CancellableFile<'a> {
-    file: File,
-    cancel: &'a CancelCheck,
-    deadline: Instant,
-}
-
-impl Read for CancellableFile<'_> {
-    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
-        if self.cancel.check().is_err() || Instant::now() >= self.deadline {
-            return Err(io::Error::from(io::ErrorKind::TimedOut));
-        }
-        self.file.read(to)
-    }
-}
-
-/// The matching lines, and what the search has seen.
-struct SearchMatches {
-    lines: BoundedLines,
-    /// The file that is being searched.
-    path: String,
-    /// Number of files searched.
-    files: usize,
-    /// Number of files that could not be read to their end.
-    skipped: usize,
-    /// True if the time limit ended the search.
-    is_timed_out: bool,
-}
-
-impl SearchMatches {
     fn finish(self) -> String {
         let Self { lines, files, skipped, .. } = self;
         let (bound, count) = (lines.bound(), lines.count);
@@ -271,21 +238,19 @@ impl SearchMatches {
     }
 }
 
-/// Adds the matching lines of one file to the matches.
-struct Lines<'a> {
-    matches: &'a mut SearchMatches,
-    matcher: &'a RegexMatcher,
+/// A file whose read fails once the call is stopped or its time is up.
+struct CancellableFile<'a> {
+    file: File,
+    context: &'a ToolContext,
+    deadline: Instant,
 }
 
-impl Sink for Lines<'_> {
-    type Error = io::Error;
-
-    fn matched(&mut self, _: &Searcher, matched: &SinkMatch<'_>) -> io::Result<bool> {
-        let line = matched.bytes().trim_ascii_end();
-        let (number, excerpt) = (matched.line_number().unwrap_or(0), line_excerpt(line, self.matcher));
-        let line = format!("{}:{number}: {excerpt}", self.matches.path);
-        self.matches.lines.push(&line);
-        Ok(!self.matches.lines.is_truncated)
+impl Read for CancellableFile<'_> {
+    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+        if self.context.cancel.is_cancelled() || Instant::now() >= self.deadline {
+            return Err(io::Error::from(io::ErrorKind::TimedOut));
+        }
+        self.file.read(to)
     }
 }
 

@@ -8,15 +8,13 @@ use hermod_actors::{
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
-use tokio::task::spawn_blocking;
 
 use super::{
     MAX_ARGUMENT_CHARS, Settings,
-    blocking::panic_end,
+    blocking::try_blocking,
     command_denylist::{self, denial_reason},
     command_reply::command_end,
     detached,
-    paths::ToolWorkspace,
     spool::collect_output,
     typed_tool::{ToolContext, TypedTool},
 };
@@ -98,11 +96,9 @@ impl TypedTool for Shell {
 
     async fn run(arguments: Arguments, context: ToolContext) -> CallEnd {
         let Arguments { command, timeout, workdir } = arguments;
-        let workspace = context.tool_workspace();
-        let folder = match spawn_blocking(move || folder(&workspace, workdir.as_deref())).await {
-            Ok(Ok(folder)) => folder,
-            Ok(Err(bad)) => return bad.into(),
-            Err(error) => return panic_end(&error),
+        let folder = match try_blocking(&context, move |context| folder(context, workdir.as_deref())).await {
+            Ok(folder) => folder,
+            Err(end) => return end,
         };
         let timeout = timeout_of(timeout, &context.settings);
         let arguments = vec!["-c".into(), command.into()];
@@ -149,8 +145,8 @@ fn timeout_of(seconds: Option<u64>, settings: &Settings) -> Duration {
     seconds.map_or(settings.shell_timeout, Duration::from_secs)
 }
 
-fn folder(workspace: &ToolWorkspace, workdir: Option<&str>) -> Result<PathBuf, BadArguments> {
-    let path = workspace.resolve("workdir", workdir.unwrap_or("."))?;
+fn folder(context: &ToolContext, workdir: Option<&str>) -> Result<PathBuf, CallEnd> {
+    let path = context.resolve("workdir", workdir.unwrap_or("."))?;
     path.open_folder()?;
     Ok(path.absolute())
 }

@@ -10,7 +10,7 @@ use serde::Deserialize;
 
 use super::{
     SKILL_VIEW,
-    blocking::{CancelCheck, FileWorkError, run_blocking},
+    blocking::run_blocking,
     paths::declared_path,
     skills::{FileExcerpt, split},
     typed_tool::{ToolContext, TypedTool},
@@ -46,10 +46,9 @@ impl TypedTool for SkillView {
     }
 
     async fn run(arguments: Arguments, context: ToolContext) -> CallEnd {
-        let (workspace, folders) = (context.workspace, context.settings.skills);
-        run_blocking(&context.cancel, move |cancel| {
-            let catalogue = folders.read(&workspace);
-            cancel.check()?;
+        run_blocking(&context, move |context| {
+            let catalogue = context.settings.skills.read(&context.workspace);
+            context.check_stopped()?;
             let Some(skill) = catalogue.get(&arguments.name) else {
                 let hint = match catalogue.skills.is_empty() {
                     true => "there are no skills now: do without".into(),
@@ -62,18 +61,14 @@ impl TypedTool for SkillView {
             let file = skill.file(path).ok_or_else(|| outside_error(&skill.name, path))?;
             let source = FileExcerpt::read(&file, MAX_READ_BYTES)
                 .map_err(|error| unreadable_error(&skill.name, error))?;
-            format_excerpt(&source, path, cancel)
+            context.check_stopped()?;
+            Ok(format_excerpt(&source, path))
         })
         .await
     }
 }
 
-fn format_excerpt(
-    source: &FileExcerpt,
-    path: Option<&str>,
-    cancel: &CancelCheck,
-) -> Result<String, FileWorkError> {
-    cancel.check()?;
+fn format_excerpt(source: &FileExcerpt, path: Option<&str>) -> String {
     let is_cut = !source.tail.is_empty();
     let bytes = if is_cut { without_cut_end(&source.head) } else { &source.head[..] };
     let text = String::from_utf8_lossy(bytes);
@@ -84,17 +79,17 @@ fn format_excerpt(
     let visible = SanitizedText::of(body);
     let remark = visible.remark().map(|remark| format!("\n[{remark}]")).unwrap_or_default();
     let cut = is_cut.then(|| format!("\n[cut: {} of {} bytes shown]", bytes.len(), source.total));
-    Ok(visible.text + &remark + &cut.unwrap_or_default())
+    visible.text + &remark + &cut.unwrap_or_default()
 }
 
-fn outside_error(name: &str, path: Option<&str>) -> FileWorkError {
+fn outside_error(name: &str, path: Option<&str>) -> CallEnd {
     let error =
         format!("`path` {:?} leads out of the folder of skill `{name}`, or nowhere", path.unwrap_or("."));
     let hint = "give the path of a file relative to the skill's folder, as its text names it".into();
     BadArguments { field: Some("path".into()), error, hint }.into()
 }
 
-fn unreadable_error(name: &str, error: String) -> FileWorkError {
+fn unreadable_error(name: &str, error: String) -> CallEnd {
     let hint = "give the path of a text file relative to the skill's folder, as its text names it".into();
     BadArguments { field: Some("path".into()), error: format!("skill `{name}`: {error}"), hint }.into()
 }

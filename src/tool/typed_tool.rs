@@ -21,7 +21,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use super::{ArgumentSchema, Settings, paths::ToolWorkspace};
+use super::{ArgumentSchema, Settings};
 
 /// A tool whose arguments are a type. [`make`] turns it into a [`Tool`].
 pub trait TypedTool: Debug + Send + Sync + 'static {
@@ -93,13 +93,6 @@ pub struct ToolContext {
     pub progress: ProgressReporter,
     /// The operator's settings.
     pub settings: Settings,
-}
-
-impl ToolContext {
-    /// The part of the workspace that a file tool may touch.
-    pub(super) fn tool_workspace(&self) -> ToolWorkspace {
-        ToolWorkspace { workspace: Arc::clone(&self.workspace), state_dir: self.settings.state.clone() }
-    }
 }
 
 /// Creates the tool that `T` describes.

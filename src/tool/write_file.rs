@@ -1,16 +1,13 @@
 //! The tool `write_file`: writes a whole file of the workspace. `replace.rs` does it.
 
-use hermod_actors::{
-    model::{Access, CallEnd, EffectClass},
-    port::ArtifactName,
-};
+use hermod_actors::model::{Access, CallEnd, EffectClass};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{
     Settings,
-    blocking::{CancelCheck, FileWorkError, run_blocking},
-    paths::{ToolWorkspace, declared_path},
+    blocking::run_blocking,
+    paths::declared_path,
     replace::replace,
     typed_tool::{ToolContext, TypedTool},
 };
@@ -40,23 +37,17 @@ impl TypedTool for WriteFile {
     }
 
     async fn run(arguments: Arguments, context: ToolContext) -> CallEnd {
-        let (attempt, workspace) = (context.artifacts.name(), context.tool_workspace());
-        run_blocking(&context.cancel, move |cancel| write(&workspace, &arguments, attempt, cancel)).await
+        run_blocking(&context, move |context| write(&arguments, context)).await
     }
 }
 
-fn write(
-    workspace: &ToolWorkspace,
-    arguments: &Arguments,
-    attempt: ArtifactName,
-    cancel: &CancelCheck,
-) -> Result<String, FileWorkError> {
+fn write(arguments: &Arguments, context: &ToolContext) -> Result<String, CallEnd> {
     let Arguments { path, content } = arguments;
-    let target = workspace.resolve("path", path)?;
+    let target = context.resolve("path", path)?;
     if path.ends_with('/') {
         return Err(target.refuse("ends with `/`, so it names a folder", "name a file").into());
     }
-    cancel.check()?;
-    replace(&target, content.as_bytes(), attempt, cancel)?;
+    context.check_stopped()?;
+    replace(&target, content.as_bytes(), context)?;
     Ok(format!("wrote {} bytes to {}", content.len(), target.display()))
 }

@@ -5,7 +5,7 @@ use hermod_actors::model::{AccountId, Amounts, BudgetAccount, Dimension};
 use redb::ReadTransaction;
 
 use super::{
-    error::StoreError,
+    error::Result,
     tables::{ACCOUNTS, for_each_row},
 };
 
@@ -33,7 +33,7 @@ pub(super) fn encode(account: &BudgetAccount) -> Vec<u8> {
 }
 
 /// The accounts that have a parent, each with its parent.
-pub(super) fn parents(txn: &ReadTransaction) -> Result<Vec<(u128, u128)>, StoreError> {
+pub(super) fn parents(txn: &ReadTransaction) -> Result<Vec<(u128, u128)>> {
     let mut parents = Vec::new();
     for_each_row(txn, ACCOUNTS, |id, account| {
         let parent = decode(account).ok().and_then(|account| account.parent);

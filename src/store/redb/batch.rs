@@ -29,7 +29,7 @@ use super::{
 /// What the committer keeps in memory.
 #[derive(Debug)]
 pub(super) struct CommitterState {
-    epoch: u64,
+    pub(super) epoch: u64,
     /// The open sessions; only they can be appended to. (64 bytes each.)
     sessions: HashMap<SessionId, OpenSession>,
     /// Number of openings in this epoch, of all sessions together.
@@ -60,10 +60,6 @@ impl CommitterState {
         }
     }
 
-    pub(super) const fn epoch(&self) -> u64 {
-        self.epoch
-    }
-
     /// Whether the session is open in this epoch.
     pub(super) fn is_open(&self, session: SessionId) -> bool {
         self.sessions.contains_key(&session)
@@ -87,6 +83,8 @@ pub(super) enum WriteAbort {
     /// Fails this write and all later ones.
     Failed(#[from] StoreError),
 }
+
+type Result<T, E = WriteAbort> = std::result::Result<T, E>;
 
 impl From<redb::StorageError> for WriteAbort {
     fn from(error: redb::StorageError) -> Self {
@@ -123,7 +121,7 @@ impl<'t> Batch<'t> {
         self.dirty
     }
 
-    fn append(&mut self, append: Append) -> Result<AppendReceipt, WriteAbort> {
+    fn append(&mut self, append: Append) -> Result<AppendReceipt> {
         let postings = validate_append(&append, self)?;
         self.dirty = true;
         let Append { session, records, index, key, consumed, deliver, spawned, .. } = append;
@@ -140,10 +138,10 @@ impl<'t> Batch<'t> {
             }
         }
         if let Some((key, run)) = key {
-            self.tables.keys.open()?.insert(&*key, run.bits())?;
+            self.tables.keys()?.insert(&*key, run.bits())?;
         }
         for row in consumed {
-            self.tables.inbox.open()?.remove((session.bits(), row))?;
+            self.tables.inbox()?.remove((session.bits(), row))?;
         }
         for (session, item) in deliver {
             self.deliver(session, &item)?;
@@ -153,11 +151,7 @@ impl<'t> Batch<'t> {
     }
 
     /// Appends records to a session; returns its last sequence number.
-    fn append_records(
-        &mut self,
-        session: SessionId,
-        records: &[Arc<model::Record>],
-    ) -> Result<Seq, WriteAbort> {
+    fn append_records(&mut self, session: SessionId, records: &[Arc<model::Record>]) -> Result<Seq> {
         let tail = self.tail(session)?;
         if records.is_empty() {
             return Ok(tail.last);
@@ -172,22 +166,22 @@ impl<'t> Batch<'t> {
         Ok(tail.last)
     }
 
-    fn write_postings(&mut self, postings: &[Posting]) -> Result<(), WriteAbort> {
+    fn write_postings(&mut self, postings: &[Posting]) -> Result<()> {
         for posting in postings.iter().filter(|posting| posting.is_changed) {
             let row = accounts::encode(&posting.account);
-            self.tables.accounts.open()?.insert(posting.id.bits(), &*row)?;
+            self.tables.accounts()?.insert(posting.id.bits(), &*row)?;
         }
         Ok(())
     }
 
-    fn index_session(&mut self, row: &SessionRow) -> Result<(), WriteAbort> {
+    fn index_session(&mut self, row: &SessionRow) -> Result<()> {
         let (id, value) = (row.id.bits(), json(row));
         // An unreadable row is overwritten; its old key continues to refer to the session.
         let previous = {
-            let previous = self.tables.sessions.open()?.insert(id, &*self.spiller.store(value)?)?;
+            let previous = self.tables.sessions()?.insert(id, &*self.spiller.store(value)?)?;
             previous.and_then(|previous| self.spiller.blobs().json::<SessionRow>(previous.value()).ok())
         };
-        let keys = self.tables.session_keys.open()?;
+        let keys = self.tables.session_keys()?;
         if let Some(previous) = previous.filter(|previous| previous.key != row.key) {
             keys.remove(&*previous.key)?;
         }
@@ -195,13 +189,13 @@ impl<'t> Batch<'t> {
         Ok(())
     }
 
-    fn index_run(&mut self, row: &RunRow) -> Result<(), WriteAbort> {
+    fn index_run(&mut self, row: &RunRow) -> Result<()> {
         let (id, value) = (row.id.bits(), json(row));
-        let is_new = self.tables.runs.open()?.insert(id, &*self.spiller.store(value)?)?.is_none();
+        let is_new = self.tables.runs()?.insert(id, &*self.spiller.store(value)?)?.is_none();
         if is_new {
-            self.tables.runs_by_session.open()?.insert((row.session.bits(), id), ())?;
+            self.tables.runs_by_session()?.insert((row.session.bits(), id), ())?;
         }
-        let open_runs = self.tables.open_runs.open()?;
+        let open_runs = self.tables.open_runs()?;
         match row.state {
             // The key is removed even if the run had no row: a run whose row was lost is still listed.
             RunState::Ended => drop(open_runs.remove(id)?),
@@ -215,23 +209,23 @@ impl<'t> Batch<'t> {
     }
 
     /// An unreadable row is overwritten.
-    fn index_model(&mut self, row: ModelRow) -> Result<(), WriteAbort> {
-        let (name, models) = (row.model.to_string(), self.tables.models.open()?);
+    fn index_model(&mut self, row: ModelRow) -> Result<()> {
+        let (name, models) = (row.model.to_string(), self.tables.models()?);
         let previous = models.get(&*name)?.and_then(|previous| serde_json::from_slice(previous.value()).ok());
         models.insert(&*name, &*json(&row.merged_over(previous)))?;
         Ok(())
     }
 
-    fn deliver(&mut self, session: SessionId, item: &InboxItem) -> Result<u64, WriteAbort> {
+    fn deliver(&mut self, session: SessionId, item: &InboxItem) -> Result<u64> {
         self.dirty = true;
         let row = self.state.last_inbox_row.saturating_add(1);
         self.state.last_inbox_row = row;
         let value = self.spiller.store(item.as_bytes())?;
-        self.tables.inbox.open()?.insert((session.bits(), row), &*value)?;
+        self.tables.inbox()?.insert((session.bits(), row), &*value)?;
         Ok(row)
     }
 
-    fn open_session(&mut self, session: SessionId) -> Result<OpenedSession, WriteAbort> {
+    fn open_session(&mut self, session: SessionId) -> Result<OpenedSession> {
         let (inbox, inbox_error) = self.inbox(session)?;
         let tail = self.tail(session)?;
         // At the limit the store fails; the next process starts a new epoch.
@@ -242,26 +236,26 @@ impl<'t> Batch<'t> {
         Ok(OpenedSession { incarnation, last: tail.last, inbox, inbox_error })
     }
 
-    fn release_session(&mut self, session: SessionId, incarnation: Incarnation) -> Result<bool, WriteAbort> {
+    fn release_session(&mut self, session: SessionId, incarnation: Incarnation) -> Result<bool> {
         fence(session, incarnation, self)?;
-        let has_message = self.tables.inbox.open()?.range(rows_of(session))?.next().transpose()?.is_some();
+        let has_message = self.tables.inbox()?.range(rows_of(session))?.next().transpose()?.is_some();
         if !has_message {
             self.state.close(session);
         }
         Ok(!has_message)
     }
 
-    fn tail(&mut self, session: SessionId) -> Result<SessionTail, WriteAbort> {
+    fn tail(&mut self, session: SessionId) -> Result<SessionTail> {
         if let Some(open) = self.state.sessions.get(&session) {
             return Ok(open.tail);
         }
-        Ok(SessionTail::read(self.tables.tails.open()?, session)?.unwrap_or_default())
+        Ok(SessionTail::read(self.tables.tails()?, session)?.unwrap_or_default())
     }
 
     /// The readable rows, and the error of the last unreadable one.
-    fn inbox(&mut self, session: SessionId) -> Result<(Vec<InboxRow>, Option<String>), WriteAbort> {
+    fn inbox(&mut self, session: SessionId) -> Result<(Vec<InboxRow>, Option<String>)> {
         let (mut rows, mut unreadable) = (Vec::new(), None);
-        for row in self.tables.inbox.open()?.range(rows_of(session))? {
+        for row in self.tables.inbox()?.range(rows_of(session))? {
             let (key, value) = row?;
             let id = key.value().1;
             match read::inbox_item(self.spiller.blobs(), value.value()) {
@@ -279,29 +273,29 @@ impl<'t> Batch<'t> {
 impl StoreView for Batch<'_> {
     type Error = WriteAbort;
 
-    fn latest_incarnation(&mut self, session: SessionId) -> Result<Incarnation, WriteAbort> {
+    fn latest_incarnation(&mut self, session: SessionId) -> Result<Incarnation> {
         let revival = self.state.sessions.get(&session).map_or(0, |open| open.revival);
         Ok(Incarnation { epoch: self.state.epoch, revival })
     }
 
-    fn last_seq(&mut self, session: SessionId) -> Result<Seq, WriteAbort> {
+    fn last_seq(&mut self, session: SessionId) -> Result<Seq> {
         Ok(self.tail(session)?.last)
     }
 
-    fn run_of_key(&mut self, key: &str) -> Result<Option<RunId>, WriteAbort> {
-        Ok(self.tables.keys.open()?.get(key)?.map(|run| RunId::from_bits(run.value())))
+    fn run_of_key(&mut self, key: &str) -> Result<Option<RunId>> {
+        Ok(self.tables.keys()?.get(key)?.map(|run| RunId::from_bits(run.value())))
     }
 
-    fn session_of_key(&mut self, key: &str) -> Result<Option<SessionId>, WriteAbort> {
-        Ok(self.tables.session_keys.open()?.get(key)?.map(|id| SessionId::from_bits(id.value())))
+    fn session_of_key(&mut self, key: &str) -> Result<Option<SessionId>> {
+        Ok(self.tables.session_keys()?.get(key)?.map(|id| SessionId::from_bits(id.value())))
     }
 
-    fn has_inbox_row(&mut self, session: SessionId, row: u64) -> Result<bool, WriteAbort> {
-        Ok(self.tables.inbox.open()?.get((session.bits(), row))?.is_some())
+    fn has_inbox_row(&mut self, session: SessionId, row: u64) -> Result<bool> {
+        Ok(self.tables.inbox()?.get((session.bits(), row))?.is_some())
     }
 
-    fn account(&mut self, id: AccountId) -> Result<Option<BudgetAccount>, WriteAbort> {
-        let Some(row) = self.tables.accounts.open()?.get(id.bits())? else { return Ok(None) };
+    fn account(&mut self, id: AccountId) -> Result<Option<BudgetAccount>> {
+        let Some(row) = self.tables.accounts()?.get(id.bits())? else { return Ok(None) };
         let account = accounts::decode(row.value()).map_err(|error| {
             WriteRefusal::Malformed(format!("the row of account {id} cannot be read: {error}"))
         })?;

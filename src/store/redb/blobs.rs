@@ -13,7 +13,7 @@ use data_encoding::HEXLOWER;
 use serde::de::DeserializeOwned;
 use sha2::{Digest as _, Sha256};
 
-use super::{disk_full_wait::DiskFullWait, error::StoreError, files::FileSystem};
+use super::{disk_full_wait::DiskFullWait, error::Result, files::FileSystem};
 use crate::files::{self, IoResult as _};
 
 /// Longer values are spilled to files: the engine's pages are powers of two, and a long value would waste half of them.
@@ -142,7 +142,7 @@ pub(super) struct Spiller {
     /// Folders whose own entry in the parent is synced, as far as this process knows.
     synced: BTreeSet<u8>,
     /// Blobs that were stored, or found present, since a gc pass began; `None` without a pass.
-    tracked: Option<HashSet<BlobHash>>,
+    pub(super) tracked: Option<HashSet<BlobHash>>,
 }
 
 impl Spiller {
@@ -155,7 +155,7 @@ impl Spiller {
     }
 
     /// The stored form of `value`: the value itself, or a reference to the file that was written.
-    pub(super) fn store<'v>(&mut self, value: impl Into<Cow<'v, [u8]>>) -> Result<Cow<'v, [u8]>, StoreError> {
+    pub(super) fn store<'v>(&mut self, value: impl Into<Cow<'v, [u8]>>) -> Result<Cow<'v, [u8]>> {
         let value = value.into();
         if value.len() <= MAX_INLINE_BYTES && !Blobs::is_spilled(&value) {
             return Ok(value);
@@ -167,16 +167,6 @@ impl Spiller {
         self.write(&self.blobs.path(&hash), &value)?;
         self.unsynced.insert(hash[0]);
         Ok(Cow::Owned([&[REFERENCE_TAG], &hash[..], &(value.len() as u64).to_le_bytes()].concat()))
-    }
-
-    /// Starts to track stored blobs.
-    pub(super) fn start_tracking(&mut self) {
-        self.tracked = Some(HashSet::new());
-    }
-
-    /// Stops tracking.
-    pub(super) fn stop_tracking(&mut self) {
-        self.tracked = None;
     }
 
     /// Whether gc may remove this blob: a pass is under way, and the blob was not stored since its start.
@@ -196,7 +186,7 @@ impl Spiller {
     }
 
     /// Syncs the folders of new blobs. Must return before the commit of rows that refer to them.
-    pub(super) fn sync(&mut self) -> Result<(), StoreError> {
+    pub(super) fn sync(&mut self) -> Result<()> {
         for first in std::mem::take(&mut self.unsynced) {
             self.sync_folder(&self.blobs.folder(first))?;
             if self.synced.insert(first) {
@@ -206,11 +196,11 @@ impl Spiller {
         Ok(())
     }
 
-    fn sync_folder(&mut self, path: &Path) -> Result<(), StoreError> {
+    fn sync_folder(&mut self, path: &Path) -> Result<()> {
         Ok(self.files.sync_folder(path).at(path)?)
     }
 
-    fn write(&mut self, path: &Path, value: &[u8]) -> Result<(), StoreError> {
+    fn write(&mut self, path: &Path, value: &[u8]) -> Result<()> {
         // Only a synced file gets its final name; the length reveals a file that a bad disk truncated.
         if fs::metadata(path).is_ok_and(|found| found.len() == value.len() as u64) {
             return Ok(());

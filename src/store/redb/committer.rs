@@ -18,7 +18,7 @@ use super::{
     blobs::Spiller,
     disk_full_wait::DiskFullWait,
     engine::{Engine, EngineFile},
-    error::StoreError,
+    error::{Result, StoreError},
     gc::GcStep,
     journal::Durability,
     previous_epoch,
@@ -79,17 +79,29 @@ impl Committer {
     }
 
     pub(super) fn commit(&mut self, batch: Vec<WriteOp>) -> CommitResult {
-        if let Some(failed) = &self.failure {
-            return Err(JournalError::Unavailable(format!("an earlier commit failed: {failed}")));
-        }
-        self.file().run(|| self.write(batch)).map_err(|error| JournalError::Unavailable(self.fail(&error)))
+        self.unless_failed(|committer| committer.write(batch)).map_err(JournalError::Unavailable)
+    }
+
+    /// Runs `work`, unless an earlier commit failed. Fails also if a flush in `work` failed.
+    pub(super) fn unless_failed<T>(
+        &mut self,
+        work: impl FnOnce(&mut Self) -> Result<T>,
+    ) -> Result<T, String> {
+        self.check_failure()?;
+        let result = self.file().run(|| work(self)).map_err(|error| self.fail(&error))?;
+        self.check_failure().map(|()| result)
+    }
+
+    fn check_failure(&self) -> Result<(), String> {
+        let failure = self.failure.as_ref();
+        failure.map_or(Ok(()), |failed| Err(format!("an earlier commit failed: {failed}")))
     }
 
     pub(super) fn file(&self) -> EngineFile {
-        self.db.file().clone()
+        self.db.file.clone()
     }
 
-    fn write(&mut self, batch: Vec<WriteOp>) -> Result<Vec<WriteOutcome>, StoreError> {
+    fn write(&mut self, batch: Vec<WriteOp>) -> Result<Vec<WriteOutcome>> {
         let txn = self.begin_write()?;
         let mut writes = Batch::new(&txn, &mut self.state, &mut self.spiller);
         let written = batch.into_iter().map(|write| writes.write(write)).collect::<Result<Vec<_>, _>>()?;
@@ -104,7 +116,7 @@ impl Committer {
     }
 
     /// A transaction with the durability of this store.
-    pub(super) fn begin_write(&self) -> Result<WriteTransaction, StoreError> {
+    pub(super) fn begin_write(&self) -> Result<WriteTransaction> {
         let mut txn = self.db.begin_write()?;
         match self.durability {
             Durability::Strict => txn.set_quick_repair(true),
@@ -130,7 +142,7 @@ impl Committer {
     fn close(&mut self) {
         if self.failure.is_none()
             && let Err(error) =
-                self.file().run(|| previous_epoch::record_shutdown(&self.db, self.state.epoch()))
+                self.file().run(|| previous_epoch::record_shutdown(&self.db, self.state.epoch))
         {
             let error = self.fail(&error);
             tracing::error!(error, "the store was not closed in order");
@@ -146,7 +158,7 @@ impl Committer {
 }
 
 /// An empty commit: makes all earlier ones durable, and the store quick to open.
-fn flush(db: &Database) -> Result<(), StoreError> {
+fn flush(db: &Database) -> Result<()> {
     let mut txn = db.begin_write()?;
     txn.set_quick_repair(true);
     Ok(txn.commit()?)
@@ -256,7 +268,10 @@ mod tests {
         let mut committer = committer(&disk, Durability::Relaxed);
         let mut settled = || {
             deliver(&mut committer).unwrap();
-            committer.flush_removals()
+            committer.unless_failed(|committer| {
+                committer.flush_acknowledged();
+                Ok(())
+            })
         };
         assert_eq!(settled(), Ok(()));
         disk.0.1.store(true, Ordering::Relaxed);

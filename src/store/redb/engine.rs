@@ -12,7 +12,7 @@ use std::{
 use redb::{Builder, Database, StorageBackend};
 
 use super::{
-    error::StoreError,
+    error::{Result, StoreError},
     pages::{DamagedPages, VerifiedFile},
 };
 
@@ -45,19 +45,19 @@ impl EngineFile {
 
     /// Opens or creates the database over `backend`, with a cache of at most `cache` bytes. Pages are verified when
     /// they are read.
-    pub(super) fn open(&self, backend: impl StorageBackend, cache: usize) -> Result<Engine, StoreError> {
+    pub(super) fn open(&self, backend: impl StorageBackend, cache: usize) -> Result<Engine> {
         let backend = VerifiedFile::new(backend, self.damaged.clone());
         let db = self.run(|| Ok(Builder::new().set_cache_size(cache).create_with_backend(backend)?))?;
         Ok(Engine { db: Some(db), file: self.clone() })
     }
 
     /// Runs `work`, which uses the file. Panics of the engine become errors, and errors get path and pages.
-    pub(super) fn run<T>(&self, work: impl FnOnce() -> Result<T, StoreError>) -> Result<T, StoreError> {
+    pub(super) fn run<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
         self.catch(|| work().map_err(|error| self.explain(error)))?
     }
 
     /// Runs `work`, which uses the file. A panic of the engine becomes an error.
-    pub(super) fn catch<T>(&self, work: impl FnOnce() -> T) -> Result<T, StoreError> {
+    pub(super) fn catch<T>(&self, work: impl FnOnce() -> T) -> Result<T> {
         let was_caught = silence();
         let result = catch_unwind(AssertUnwindSafe(work));
         IS_CAUGHT.set(was_caught);
@@ -121,16 +121,12 @@ fn silence() -> bool {
 pub(super) struct Engine {
     /// `None` only during its drop.
     db: Option<Database>,
-    file: EngineFile,
+    pub(super) file: EngineFile,
 }
 
 impl Engine {
-    pub(super) const fn file(&self) -> &EngineFile {
-        &self.file
-    }
-
     /// Closes the database; returns an error unless all of it is on disk.
-    pub(super) fn close(mut self) -> Result<(), StoreError> {
+    pub(super) fn close(mut self) -> Result<()> {
         let (db, file) = (self.db.take(), self.file.clone());
         file.run(|| Ok(db.map_or(Ok(()), Database::close)?))
     }

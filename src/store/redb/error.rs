@@ -2,8 +2,11 @@
 
 use std::{io, path::PathBuf};
 
-use super::{open::OpenError, throttle::StoppedError};
+use super::open::OpenError;
 use crate::files::PathError;
+
+/// The result of an operation on the store.
+pub(super) type Result<T, E = StoreError> = std::result::Result<T, E>;
 
 /// Why an operation on the store failed. The text is the engine's or the system's, with the path.
 #[derive(Debug, thiserror::Error)]
@@ -53,3 +56,11 @@ impl<E: Into<redb::Error>> From<E> for StoreError {
         Self::Engine(error.into())
     }
 }
+
+/// The throttle callback asked to stop.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("it was stopped")]
+pub struct StoppedError;
+
+/// Called with the bytes processed since the last call; may wait, and returns an error to stop.
+pub type ThrottleFn<'p> = dyn FnMut(usize) -> Result<(), StoppedError> + 'p;

@@ -1,4 +1,4 @@
-//! The file system beside the engine's file: a trait that tests replace, and the system's implementation.
+//! The file system beside the engine's file: a trait with the system's implementation, which tests replace.
 
 use std::{fmt::Debug, fs, io, path::Path};
 
@@ -8,39 +8,31 @@ use crate::files;
 /// file until it is synced, its name until its folder is synced.
 pub(super) trait FileSystem: Debug + Send {
     /// Makes a private folder and its parents, unless they exist.
-    fn make_folder(&mut self, path: &Path) -> io::Result<()>;
-
-    /// Writes and syncs a private file, replacing an older one. On failure nothing remains of it, so that it takes no
-    /// disk space.
-    fn write(&mut self, path: &Path, bytes: &[u8]) -> io::Result<()>;
-
-    /// Renames a file, replacing an existing one.
-    fn rename(&mut self, from: &Path, to: &Path) -> io::Result<()>;
-
-    /// Syncs the names in a folder.
-    fn sync_folder(&mut self, path: &Path) -> io::Result<()>;
-}
-
-/// The files of the operating system.
-#[derive(Debug)]
-pub(super) struct OsFileSystem;
-
-impl FileSystem for OsFileSystem {
     fn make_folder(&mut self, path: &Path) -> io::Result<()> {
         files::make_folder(path)
     }
 
+    /// Writes and syncs a private file, replacing an older one. On failure nothing remains of it, so that it takes no
+    /// disk space.
     fn write(&mut self, path: &Path, bytes: &[u8]) -> io::Result<()> {
         // A new file: an older one may have bytes of a failed attempt, or a sync error.
         files::remove(path)?;
         files::write(path, bytes).inspect_err(|_| drop(files::remove(path)))
     }
 
+    /// Renames a file, replacing an existing one.
     fn rename(&mut self, from: &Path, to: &Path) -> io::Result<()> {
         fs::rename(from, to)
     }
 
+    /// Syncs the names in a folder.
     fn sync_folder(&mut self, path: &Path) -> io::Result<()> {
         files::sync_folder(path)
     }
 }
+
+/// The files of the operating system.
+#[derive(Debug)]
+pub(super) struct OsFileSystem;
+
+impl FileSystem for OsFileSystem {}

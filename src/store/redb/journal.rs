@@ -37,7 +37,7 @@ use super::{
     committer::{Committer, CommitterJob},
     disk_full_wait::DiskFullWait,
     engine::Engine,
-    error::StoreError,
+    error::Result,
     gc::{GarbageCollector, GcStep},
     open::{self, OpenError, OpenStore},
     read::{ReadAbort, SnapshotReader},
@@ -67,7 +67,7 @@ pub struct RedbJournal {
     restore_generation: u64,
     disk_wait: Arc<DiskFullWait>,
     /// Held while rows are removed, or while nothing may be removed.
-    gc_gate: Arc<Semaphore>,
+    pub(super) gc_gate: Arc<Semaphore>,
     /// `None` only during its drop.
     committer: Option<(Sender<CommitterJob>, JoinHandle<()>)>,
 }
@@ -83,7 +83,7 @@ impl RedbJournal {
     pub(super) fn start(store: OpenStore, durability: Durability) -> Result<Self, OpenError> {
         let OpenStore { dir, db, epoch, last_position, spiller, disk_wait } = store;
         let restore_generation =
-            read_restore_generation(&db).map_err(|error| open::explain(db.file().path(), error))?;
+            read_restore_generation(&db).map_err(|error| open::explain(db.file.path(), error))?;
         let (db, blobs) = (Arc::new(db), spiller.blobs().clone());
         let (jobs, queue) = channel();
         let committer = Committer {
@@ -110,11 +110,11 @@ impl RedbJournal {
 
     /// A garbage collector that works while this store is open.
     pub fn garbage_collector(self: &Arc<Self>) -> GarbageCollector {
-        GarbageCollector::new(Arc::downgrade(self))
+        GarbageCollector { journal: Arc::downgrade(self) }
     }
 
-    pub(super) fn reader(&self) -> Result<SnapshotReader, StoreError> {
-        let file = self.db.file();
+    pub(super) fn reader(&self) -> Result<SnapshotReader> {
+        let file = &self.db.file;
         file.run(|| Ok(SnapshotReader::new(self.db.begin_read()?, self.blobs.clone(), file.clone())))
     }
 
@@ -143,11 +143,6 @@ impl RedbJournal {
             },
             read => ready(read.map_err(ReadError::from)).boxed(),
         }
-    }
-
-    /// Held while rows are removed, or while nothing may be removed.
-    pub(super) fn gc_gate(&self) -> &Arc<Semaphore> {
-        &self.gc_gate
     }
 
     /// Sends a step to the committer; `false` if the committer's thread has ended.
@@ -212,10 +207,7 @@ impl RowReader for RedbJournal {
     }
 
     fn runs(&self, session: Option<SessionId>, max: usize) -> ReadFuture<Vec<RunRow>> {
-        self.read(move |rows| match session {
-            Some(session) => rows.runs_of(session, max),
-            None => rows.runs(max),
-        })
+        self.read(move |rows| rows.runs(session, max))
     }
 
     fn open_runs(&self) -> ReadFuture<Vec<RunRow>> {
@@ -235,8 +227,8 @@ impl RowReader for RedbJournal {
     }
 }
 
-fn read_restore_generation(db: &Engine) -> Result<u64, StoreError> {
-    db.file()
+fn read_restore_generation(db: &Engine) -> Result<u64> {
+    db.file
         .run(|| Ok(db.begin_read()?.open_table(META)?.get(RESTORE_GENERATION)?.map_or(0, |row| row.value())))
 }
 

@@ -10,7 +10,7 @@ use std::borrow::Cow;
 use hermod_actors::model::{Seq, SessionId};
 use redb::{ReadableTable, StorageError};
 
-use super::{error::StoreError, tables::Tables};
+use super::{error::Result, tables::Tables};
 
 /// Rows of a session from one mark to the next.
 const ROWS_PER_MARK: u64 = 64;
@@ -58,8 +58,8 @@ pub(super) fn append<'v>(
     last_position: &mut u64,
     session: SessionId,
     mut tail: SessionTail,
-    stored: impl IntoIterator<Item = Result<Cow<'v, [u8]>, StoreError>>,
-) -> Result<SessionTail, StoreError> {
+    stored: impl IntoIterator<Item = Result<Cow<'v, [u8]>>>,
+) -> Result<SessionTail> {
     let mut row = row_header(session, tail);
     for stored in stored {
         let stored = stored?;
@@ -73,7 +73,7 @@ pub(super) fn append<'v>(
         tail.last += 1;
     }
     insert_row(tables, last_position, session, &mut tail, &row)?;
-    tables.tails.open()?.insert(session.bits(), (tail.position, tail.last, tail.rows_since_mark))?;
+    tables.tails()?.insert(session.bits(), (tail.position, tail.last, tail.rows_since_mark))?;
     Ok(tail)
 }
 
@@ -91,12 +91,12 @@ fn insert_row(
     session: SessionId,
     tail: &mut SessionTail,
     row: &[u8],
-) -> Result<(), StoreError> {
+) -> Result<()> {
     *last_position += 1;
     tail.position = *last_position;
-    tables.log.open()?.insert(tail.position, row)?;
+    tables.log()?.insert(tail.position, row)?;
     if tail.grow() {
-        tables.marks.open()?.insert((session.bits(), tail.last), tail.position)?;
+        tables.marks()?.insert((session.bits(), tail.last), tail.position)?;
     }
     Ok(())
 }
@@ -183,7 +183,7 @@ mod tests {
         let mut last_position = tail.position + 10;
         let stored = records.iter().map(|record| Ok(Cow::Borrowed(*record)));
         let tail = append(&mut tables, &mut last_position, SESSION, tail, stored).unwrap();
-        let rows = tables.log.open().unwrap().iter().unwrap();
+        let rows = tables.log().unwrap().iter().unwrap();
         let rows = rows.map(|row| row.unwrap().1.value().to_vec()).collect();
         drop(tables);
         txn.commit().unwrap();
@@ -220,7 +220,7 @@ mod tests {
         let db = store();
         let tail = (0..130).fold(SessionTail::default(), |tail, _| appended(&db, tail, &[b"a", b"b"]).0);
         let txn = db.begin_write().unwrap();
-        let marks = Tables::of(&txn).marks.open().unwrap().iter().unwrap().count();
+        let marks = Tables::of(&txn).marks().unwrap().iter().unwrap().count();
         assert_eq!((marks, tail.rows_since_mark), (2, 2));
     }
 

@@ -7,7 +7,7 @@ use hermod_actors::model::SessionId;
 use redb::{ReadableTable, TableDefinition, WriteTransaction};
 
 use super::{
-    error::StoreError,
+    error::Result,
     log::{self, SessionTail},
     tables::{CompositeKey, Tables},
 };
@@ -16,7 +16,7 @@ use super::{
 const RECORDS: TableDefinition<CompositeKey, &[u8]> = TableDefinition::new("log");
 
 /// From schema 1: moves the records to rows of whole appends.
-pub(super) fn from_1(txn: &WriteTransaction) -> Result<(), StoreError> {
+pub(super) fn from_1(txn: &WriteTransaction) -> Result<()> {
     let records = txn.open_table(RECORDS)?;
     let (mut tables, mut last_position) = (Tables::of(txn), 0);
     let mut session: Option<u128> = records.first()?.map(|(key, _)| key.value().0);

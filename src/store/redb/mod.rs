@@ -42,15 +42,13 @@ mod substitute_rows;
 mod tables;
 #[cfg(test)]
 mod tests;
-mod throttle;
 mod vacuum;
 
 pub use backup::{LockedStateDir, STORE_FOLDERS, Snapshot, StoreContents, inspect, stamp_restored};
 pub use check::{ArtifactLookup, CheckReport, StoreCounts, check};
 pub use damage::Damage;
-pub use error::StoreError;
+pub use error::{StoppedError, StoreError, ThrottleFn};
 pub use gc::{GarbageCollector, GcError, GcMode, GcPass, GcSnapshot, RemovedSet, StoreFootprint, Tally, why};
 pub use journal::{Durability, RedbJournal};
 pub use open::{OpenError, is_in};
 pub use repair::{Repair, RepairReport, RepairTarget, SET_ASIDE};
-pub use throttle::{StoppedError, ThrottleFn};

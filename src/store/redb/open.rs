@@ -20,14 +20,14 @@ use super::{
     blobs::{Blobs, Spiller},
     disk_full_wait::DiskFullWait,
     engine::{Engine, EngineFile},
-    error::StoreError,
+    error::{Result, StoreError},
     files::{FileSystem, OsFileSystem},
     migrate,
     preallocated_file::PreallocatedFile,
     previous_epoch::{self, BOOT, EPOCH, PreviousEpoch, SCHEMA_VERSION, ShutdownKind},
     quick_check::{QuickCheck, quick_check},
     tables::{META, Tables},
-    vacuum::{COUNTED_AT, vacuum},
+    vacuum::{COUNTED_AT, MIN_VACUUM_BYTES, vacuum},
 };
 use crate::{
     clock::{self, SystemClock},
@@ -149,50 +149,47 @@ pub(super) fn open(dir: &Path) -> Result<OpenStore, OpenError> {
 /// processes from it.
 pub(super) fn open_over<B: StorageBackend>(
     dir: &Path,
-    environment: StoreEnvironment,
-    backend: impl FnOnce(&Path) -> Result<B, StoreError>,
-) -> Result<OpenStore, OpenError> {
-    let path = dir.join(STORE_FILE);
-    open_file(dir, &path, environment, backend).map_err(|error| explain(&path, error))
-}
-
-fn open_file<B: StorageBackend>(
-    dir: &Path,
-    path: &Path,
     StoreEnvironment { mut files, boot, disk_wait }: StoreEnvironment,
-    backend: impl FnOnce(&Path) -> Result<B, StoreError>,
-) -> Result<OpenStore, StoreError> {
-    files.make_folder(dir).at(dir)?;
-    // A store whose file was moved away starts empty; an existing file without content is damaged.
-    let existed = path.exists();
-    let file = backend(path)?;
-    if existed {
-        refuse_emptied(&file, path)?;
-    }
-    let (mut db, bytes) = open_database(file, path)?;
-    write_owner(dir)?;
-    let file = db.file().clone();
-    let previous = file.run(|| previous_epoch::read(&db, path, boot))?;
-    let last_position = file.run(|| {
-        if previous.shutdown == ShutdownKind::OtherBoot {
-            previous_epoch::check_file(&mut db, bytes)?;
+    backend: impl FnOnce(&Path) -> Result<B>,
+) -> Result<OpenStore, OpenError> {
+    let path = &dir.join(STORE_FILE);
+    let open = || -> Result<OpenStore> {
+        files.make_folder(dir).at(dir)?;
+        // A store whose file was moved away starts empty; an existing file without content is damaged.
+        let existed = path.exists();
+        let file = backend(path)?;
+        if existed {
+            refuse_emptied(&file, path)?;
         }
-        let deleted_rows = if previous.is_current() { vacuum(&mut db, bytes)? } else { None };
-        start_epoch(&db, &previous, boot, deleted_rows)
-    })?;
-    let blobs = dir.join(BLOBS);
-    files.make_folder(&blobs).at(&blobs)?;
-    // redb syncs its file, but not the folder's entry. Done at every opening: an earlier process may have been killed
-    // before it.
-    files.sync_folder(dir).at(dir)?;
-    if let Some(parent) = fs::canonicalize(dir).at(dir)?.parent() {
-        files.sync_folder(parent).at(parent)?;
-    }
-    let spiller = Spiller::new(Blobs::new(blobs), files, Arc::clone(&disk_wait));
-    if previous.shutdown != ShutdownKind::Clean {
-        file.run(|| check_unfinished_runs(&db, &spiller))?;
-    }
-    Ok(OpenStore { dir: dir.to_owned(), db, epoch: previous.next(), last_position, spiller, disk_wait })
+        let (mut db, bytes) = open_database(file, path)?;
+        write_owner(dir)?;
+        let file = db.file.clone();
+        let previous = file.run(|| previous_epoch::read(&db, path, boot))?;
+        let last_position = file.run(|| {
+            if previous.shutdown == ShutdownKind::OtherBoot {
+                previous_epoch::check_file(&mut db, bytes)?;
+            }
+            let deleted_rows = match previous.schema {
+                SCHEMA => vacuum(&mut db, bytes, MIN_VACUUM_BYTES)?,
+                _ => None,
+            };
+            start_epoch(&db, &previous, boot, deleted_rows)
+        })?;
+        let blobs = dir.join(BLOBS);
+        files.make_folder(&blobs).at(&blobs)?;
+        // redb syncs its file, but not the folder's entry. Done at every opening: an earlier process may have been
+        // killed before it.
+        files.sync_folder(dir).at(dir)?;
+        if let Some(parent) = fs::canonicalize(dir).at(dir)?.parent() {
+            files.sync_folder(parent).at(parent)?;
+        }
+        let spiller = Spiller::new(Blobs::new(blobs), files, Arc::clone(&disk_wait));
+        if previous.shutdown != ShutdownKind::Clean {
+            file.run(|| check_unfinished_runs(&db, &spiller))?;
+        }
+        Ok(OpenStore { dir: dir.to_owned(), db, epoch: previous.next, last_position, spiller, disk_wait })
+    };
+    open().map_err(|error| explain(path, error))
 }
 
 /// A store that is open for inspection or repair: starts no epoch.
@@ -206,25 +203,25 @@ pub(super) struct LockedStore {
 /// Runs `work` on the store in `dir`, which must exist, and which no other process may have open.
 pub(super) fn with_locked_store<T>(
     dir: &Path,
-    work: impl FnOnce(&mut LockedStore) -> Result<T, StoreError>,
+    work: impl FnOnce(&mut LockedStore) -> Result<T>,
 ) -> Result<T, OpenError> {
     let path = dir.join(STORE_FILE);
     let locked = || {
         let mut store = lock_store(dir, &path)?;
-        let file = store.db.file().clone();
+        let file = store.db.file.clone();
         file.run(|| work(&mut store))
     };
     locked().map_err(|error| explain(&path, error))
 }
 
-fn lock_store(dir: &Path, path: &Path) -> Result<LockedStore, StoreError> {
+fn lock_store(dir: &Path, path: &Path) -> Result<LockedStore> {
     fs::metadata(path).at(path)?;
     let file = FileBackend::new(backup::open_locked(dir)?)?;
     refuse_emptied(&file, path)?;
     let (db, bytes) = open_database(file, path)?;
     write_owner(dir)?;
-    let previous = db.file().run(|| previous_epoch::read(&db, path, 0))?;
-    if !previous.is_current() {
+    let previous = db.file.run(|| previous_epoch::read(&db, path, 0))?;
+    if previous.schema != SCHEMA {
         return Err(OpenError::Older { path: path.to_owned(), found: previous.schema, known: SCHEMA }.into());
     }
     Ok(LockedStore { db, blobs: Blobs::new(dir.join(BLOBS)), bytes })
@@ -232,7 +229,7 @@ fn lock_store(dir: &Path, path: &Path) -> Result<LockedStore, StoreError> {
 
 /// Refuses a file that has lost all its bytes: the engine would create a new store in it. The folder of blobs exists
 /// only beside a store that was on disk.
-fn refuse_emptied(backend: &impl StorageBackend, path: &Path) -> Result<(), StoreError> {
+fn refuse_emptied(backend: &impl StorageBackend, path: &Path) -> Result<()> {
     if backend.len().at(path)? == 0 && path.with_file_name(BLOBS).is_dir() {
         let what =
             format!("it is empty, and the folder `{BLOBS}` beside it is that of a store which was in use");
@@ -242,7 +239,7 @@ fn refuse_emptied(backend: &impl StorageBackend, path: &Path) -> Result<(), Stor
 }
 
 /// The database, and the bytes of its file.
-fn open_database(backend: impl StorageBackend, path: &Path) -> Result<(Engine, u64), StoreError> {
+fn open_database(backend: impl StorageBackend, path: &Path) -> Result<(Engine, u64)> {
     if is_unfinished(&backend).at(path)? {
         backend.set_len(0).at(path)?;
     }
@@ -271,22 +268,17 @@ fn is_unfinished(file: &impl StorageBackend) -> io::Result<bool> {
 /// Migrates a store of an older schema, on any storage backend.
 pub(super) fn upgrade_schema(path: &Path, db: &Engine) -> Result<(), OpenError> {
     let upgrade = || start_epoch(db, &previous_epoch::read(db, path, 0)?, 0, None);
-    db.file().run(upgrade).map(drop).map_err(|error| explain(path, error))
+    db.file.run(upgrade).map(drop).map_err(|error| explain(path, error))
 }
 
 /// Migrates the store and starts the epoch after `previous`; returns the last position in the log. `deleted_rows` is
 /// the number to record if free pages were counted.
-fn start_epoch(
-    db: &Database,
-    previous: &PreviousEpoch,
-    boot: u64,
-    deleted_rows: Option<u64>,
-) -> Result<u64, StoreError> {
+fn start_epoch(db: &Database, previous: &PreviousEpoch, boot: u64, deleted_rows: Option<u64>) -> Result<u64> {
     let mut txn = db.begin_write()?;
     txn.set_quick_repair(true);
     let mut meta = txn.open_table(META)?;
     meta.insert(SCHEMA_VERSION, SCHEMA)?;
-    meta.insert(EPOCH, previous.next())?;
+    meta.insert(EPOCH, previous.next)?;
     meta.insert(BOOT, boot)?;
     if let Some(deleted_rows) = deleted_rows {
         meta.insert(COUNTED_AT, deleted_rows)?;
@@ -302,7 +294,7 @@ fn start_epoch(
 
 /// Checks the unfinished runs after an unclean shutdown. Damage of a session or run is logged and affects it alone:
 /// reading it reports the damage.
-fn check_unfinished_runs(db: &Database, spiller: &Spiller) -> Result<(), StoreError> {
+fn check_unfinished_runs(db: &Database, spiller: &Spiller) -> Result<()> {
     let clock = SystemClock::default();
     let QuickCheck { runs, damages } = quick_check(db, spiller.blobs())?;
     tracing::debug!(
@@ -318,7 +310,7 @@ fn check_unfinished_runs(db: &Database, spiller: &Spiller) -> Result<(), StoreEr
 }
 
 /// Writes the pid of this process beside the store.
-fn write_owner(dir: &Path) -> Result<(), StoreError> {
+fn write_owner(dir: &Path) -> Result<()> {
     let path = dir.join(OWNER);
     let mut options = OpenOptions::new();
     options.write(true).create(true).truncate(true).mode(0o600);

@@ -7,7 +7,7 @@ use hermod_actors::port::Clock;
 use redb::{Database, ReadableDatabase, TableHandle};
 
 use super::{
-    error::StoreError,
+    error::Result,
     open::{OpenError, SCHEMA},
     tables::{META, open_existing},
 };
@@ -38,16 +38,16 @@ pub(super) enum ShutdownKind {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct PreviousEpoch {
     pub(super) schema: u64,
-    /// The last epoch.
-    epoch: u64,
+    /// The epoch of this opening.
+    pub(super) next: u64,
     pub(super) shutdown: ShutdownKind,
 }
 
 /// Reads the state of the store at `path`; `boot` identifies the current boot of the machine. Fails if this program
 /// cannot open the store.
-pub(super) fn read(db: &Database, path: &Path, boot: u64) -> Result<PreviousEpoch, StoreError> {
+pub(super) fn read(db: &Database, path: &Path, boot: u64) -> Result<PreviousEpoch> {
     let txn = db.begin_read()?;
-    let new = PreviousEpoch { schema: SCHEMA, epoch: 0, shutdown: ShutdownKind::Clean };
+    let new = PreviousEpoch { schema: SCHEMA, next: 1, shutdown: ShutdownKind::Clean };
     let Some(meta) = open_existing(&txn, META)? else {
         let tables: Vec<_> = txn.list_tables()?.map(|table| table.name().to_owned()).collect();
         if tables.is_empty() {
@@ -56,7 +56,7 @@ pub(super) fn read(db: &Database, path: &Path, boot: u64) -> Result<PreviousEpoc
         let reason = format!("it belongs to another program (tables: {})", tables.join(", "));
         return Err(OpenError::Corrupt { path: path.to_owned(), reason }.into());
     };
-    let meta_value = |key| Ok::<_, StoreError>(meta.get(key)?.map(|meta_value| meta_value.value()));
+    let meta_value = |key| -> Result<_> { Ok(meta.get(key)?.map(|row| row.value())) };
     let Some(epoch) = meta_value(EPOCH)? else { return Ok(new) };
     let shutdown = match (meta_value(LAST_CLEAN_EPOCH)?, meta_value(BOOT)?) {
         (Some(closed), _) if closed == epoch => ShutdownKind::Clean,
@@ -67,23 +67,11 @@ pub(super) fn read(db: &Database, path: &Path, boot: u64) -> Result<PreviousEpoc
     if schema > SCHEMA {
         return Err(OpenError::Newer { path: path.to_owned(), found: schema, known: SCHEMA }.into());
     }
-    Ok(PreviousEpoch { schema, epoch, shutdown })
-}
-
-impl PreviousEpoch {
-    /// The epoch of this opening.
-    pub(super) const fn next(&self) -> u64 {
-        self.epoch.saturating_add(1)
-    }
-
-    /// Whether the store needs no migration.
-    pub(super) const fn is_current(&self) -> bool {
-        self.schema == SCHEMA
-    }
+    Ok(PreviousEpoch { schema, next: epoch.saturating_add(1), shutdown })
 }
 
 /// Records a clean shutdown of this epoch.
-pub(super) fn record_shutdown(db: &Database, epoch: u64) -> Result<(), StoreError> {
+pub(super) fn record_shutdown(db: &Database, epoch: u64) -> Result<()> {
     let mut txn = db.begin_write()?;
     txn.set_quick_repair(true);
     txn.open_table(META)?.insert(LAST_CLEAN_EPOCH, epoch)?;
@@ -91,7 +79,7 @@ pub(super) fn record_shutdown(db: &Database, epoch: u64) -> Result<(), StoreErro
 }
 
 /// Checks the whole file of a store that may have seen a power loss, unless the file is large.
-pub(super) fn check_file(db: &mut Database, bytes: u64) -> Result<(), StoreError> {
+pub(super) fn check_file(db: &mut Database, bytes: u64) -> Result<()> {
     if bytes > MAX_CHECKED_BYTES {
         tracing::warn!(
             bytes,

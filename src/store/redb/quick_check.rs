@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 use super::{
     blobs::{BlobError, Blobs},
     damage::Damage,
-    error::StoreError,
+    error::Result,
     log::{LogRow, SessionTail},
     tables::{LOG, OPEN_RUNS, RUNS, RUNS_BY_SESSION, SESSION_KEYS, SESSIONS, TAILS, for_each_row},
 };
@@ -26,7 +26,7 @@ pub(super) struct QuickCheck {
 }
 
 /// Checks the unfinished runs.
-pub(super) fn quick_check(db: &Database, blobs: &Blobs) -> Result<QuickCheck, StoreError> {
+pub(super) fn quick_check(db: &Database, blobs: &Blobs) -> Result<QuickCheck> {
     let txn = db.begin_read()?;
     let (runs, by_session) = (txn.open_table(RUNS)?, txn.open_table(RUNS_BY_SESSION)?);
     let tails = txn.open_table(TAILS)?;
@@ -73,7 +73,7 @@ impl QuickCheck {
         session: SessionId,
         tail: SessionTail,
         blobs: &Blobs,
-    ) -> Result<(), StoreError> {
+    ) -> Result<()> {
         let end = txn.open_table(LOG)?.get(tail.position)?.map_or_else(
             || Err(format!("row {} of the log is missing", tail.position)),
             |row| check_end(session, tail, row.value()),
@@ -117,7 +117,7 @@ fn check_end(session: SessionId, tail: SessionTail, row: &[u8]) -> Result<(), St
 
 /// Parses an index row; the inner error says why it is lost. A file that cannot be read now is an outer error: its
 /// content may be intact.
-fn read<T: DeserializeOwned>(blobs: &Blobs, stored: &[u8]) -> Result<Result<T, String>, StoreError> {
+fn read<T: DeserializeOwned>(blobs: &Blobs, stored: &[u8]) -> Result<Result<T, String>> {
     match blobs.json(stored) {
         Ok(row) => Ok(Ok(row)),
         Err(BlobError::Lost(why)) => Ok(Err(why)),

@@ -61,12 +61,14 @@ pub(super) enum ReadAbort {
     Engine(StoreError),
 }
 
+pub(super) type Result<T, E = ReadAbort> = std::result::Result<T, E>;
+
 /// Reads one snapshot.
 #[derive(Debug)]
 pub(super) struct SnapshotReader {
-    txn: ReadTransaction,
-    blobs: Blobs,
-    file: EngineFile,
+    pub(super) txn: ReadTransaction,
+    pub(super) blobs: Blobs,
+    pub(super) file: EngineFile,
     /// Bytes that may still be read; `None` without a limit.
     remaining_bytes: Option<usize>,
 }
@@ -76,38 +78,20 @@ impl SnapshotReader {
         Self { txn, blobs, file, remaining_bytes: None }
     }
 
-    pub(super) const fn file(&self) -> &EngineFile {
-        &self.file
-    }
-
-    pub(super) const fn blobs(&self) -> &Blobs {
-        &self.blobs
-    }
-
-    pub(super) const fn txn(&self) -> &ReadTransaction {
-        &self.txn
-    }
-
     /// Reads within the limits of a short read, otherwise fails with [`ReadAbort::TooLong`].
-    pub(super) fn read_short<T>(
-        &mut self,
-        read: impl FnOnce(&mut Self) -> Result<T, ReadAbort>,
-    ) -> Result<T, ReadAbort> {
+    pub(super) fn read_short<T>(&mut self, read: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         self.remaining_bytes = Some(INLINE_READ_BYTES);
         self.guarded(read)
     }
 
     /// Reads without a limit.
-    pub(super) fn read<T>(
-        &mut self,
-        read: impl FnOnce(&mut Self) -> Result<T, ReadAbort>,
-    ) -> Result<T, ReadError> {
+    pub(super) fn read<T>(&mut self, read: impl FnOnce(&mut Self) -> Result<T>) -> Result<T, ReadError> {
         self.remaining_bytes = None;
         self.guarded(read).map_err(ReadError::from)
     }
 
     /// Reads; a panic of the engine fails this read alone.
-    fn guarded<T>(&mut self, read: impl FnOnce(&mut Self) -> Result<T, ReadAbort>) -> Result<T, ReadAbort> {
+    fn guarded<T>(&mut self, read: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         let file = self.file.clone();
         let read = file.catch(|| read(self)).unwrap_or_else(|error| Err(ReadAbort::Engine(error)));
         match read {
@@ -118,12 +102,7 @@ impl SnapshotReader {
 
     /// At most `max` records, from the record number `from` on. Damage that the engine meets affects this session
     /// alone.
-    pub(super) fn records(
-        &mut self,
-        session: SessionId,
-        from: Seq,
-        max: usize,
-    ) -> Result<Vec<StoredRecord>, ReadAbort> {
+    pub(super) fn records(&mut self, session: SessionId, from: Seq, max: usize) -> Result<Vec<StoredRecord>> {
         match self.guarded(|rows| rows.log_records(session, from, max)) {
             Err(ReadAbort::Engine(error @ StoreError::Damaged { .. })) => {
                 Err(damaged(session, from, error.to_string()))
@@ -132,12 +111,7 @@ impl SnapshotReader {
         }
     }
 
-    fn log_records(
-        &mut self,
-        session: SessionId,
-        from: Seq,
-        max: usize,
-    ) -> Result<Vec<StoredRecord>, ReadAbort> {
+    fn log_records(&mut self, session: SessionId, from: Seq, max: usize) -> Result<Vec<StoredRecord>> {
         // The first record has number 1.
         let from = from.max(1);
         let end = from.saturating_add(u64::try_from(max).unwrap_or(u64::MAX));
@@ -156,12 +130,7 @@ impl SnapshotReader {
     }
 
     /// The log rows with records of this range, perhaps with some after it; the last row first.
-    fn rows_between(
-        &mut self,
-        session: SessionId,
-        from: Seq,
-        end: Seq,
-    ) -> Result<Vec<PositionedRow>, ReadAbort> {
+    fn rows_between(&mut self, session: SessionId, from: Seq, end: Seq) -> Result<Vec<PositionedRow>> {
         let bits = session.bits();
         let mut rows = Vec::new();
         let Some(tail) = SessionTail::read(&self.open(TAILS)?, session)? else {
@@ -190,7 +159,7 @@ impl SnapshotReader {
         Ok(rows)
     }
 
-    fn record(&mut self, session: SessionId, seq: Seq, stored: &[u8]) -> Result<Record, ReadAbort> {
+    fn record(&mut self, session: SessionId, seq: Seq, stored: &[u8]) -> Result<Record> {
         if Blobs::is_spilled(stored) && self.remaining_bytes.is_some() {
             return Err(ReadAbort::TooLong);
         }
@@ -201,7 +170,7 @@ impl SnapshotReader {
         }
     }
 
-    pub(super) fn inbox(&mut self, session: SessionId) -> Result<Vec<InboxRow>, ReadAbort> {
+    pub(super) fn inbox(&mut self, session: SessionId) -> Result<Vec<InboxRow>> {
         let mut rows = Vec::new();
         for row in self.open(INBOX)?.range(rows_of(session))? {
             let (key, stored) = row?;
@@ -212,12 +181,12 @@ impl SnapshotReader {
         Ok(rows)
     }
 
-    pub(super) fn session(&mut self, id: SessionId) -> Result<Option<SessionRow>, ReadAbort> {
+    pub(super) fn session(&mut self, id: SessionId) -> Result<Option<SessionRow>> {
         let row = self.open(SESSIONS)?.get(id.bits())?;
         row.map(|row| self.session_row(id.bits(), &row)).transpose()
     }
 
-    pub(super) fn run(&mut self, id: RunId) -> Result<Option<RunRow>, ReadAbort> {
+    pub(super) fn run(&mut self, id: RunId) -> Result<Option<RunRow>> {
         match self.open(RUNS)?.get(id.bits())? {
             Some(row) => self.run_row(id.bits(), &row).map(Some),
             // Substitutes the row of an unfinished run only, so that lookups of unknown runs stay cheap.
@@ -228,30 +197,36 @@ impl SnapshotReader {
         }
     }
 
-    pub(super) fn session_of_key(&mut self, key: &str) -> Result<Option<SessionRow>, ReadAbort> {
+    pub(super) fn session_of_key(&mut self, key: &str) -> Result<Option<SessionRow>> {
         let id = self.open(SESSION_KEYS)?.get(key)?.map(|id| SessionId::from_bits(id.value()));
         id.map_or(Ok(None), |id| self.session(id))
     }
 
-    pub(super) fn run_of_key(&mut self, key: &str) -> Result<Option<RunRow>, ReadAbort> {
+    pub(super) fn run_of_key(&mut self, key: &str) -> Result<Option<RunRow>> {
         let id = self.open(KEYS)?.get(key)?.map(|id| RunId::from_bits(id.value()));
         id.map_or(Ok(None), |id| self.run(id))
     }
 
-    pub(super) fn sessions(&mut self, max: usize) -> Result<Vec<SessionRow>, ReadAbort> {
+    pub(super) fn sessions(&mut self, max: usize) -> Result<Vec<SessionRow>> {
         self.newest_rows(SESSIONS, max, Self::session_row)
     }
 
-    pub(super) fn runs(&mut self, max: usize) -> Result<Vec<RunRow>, ReadAbort> {
-        self.newest_rows(RUNS, max, Self::run_row)
+    pub(super) fn runs(&mut self, session: Option<SessionId>, max: usize) -> Result<Vec<RunRow>> {
+        let Some(session) = session else { return self.newest_rows(RUNS, max, Self::run_row) };
+        let mut ids = Vec::new();
+        for row in self.open(RUNS_BY_SESSION)?.range(runs_of(session))?.rev().take(max) {
+            ids.push(row?.0.value().1);
+        }
+        ids.reverse();
+        self.runs_with_ids(ids)
     }
 
     fn newest_rows<T>(
         &mut self,
         table: TableDefinition<u128, &'static [u8]>,
         max: usize,
-        row: impl Fn(&mut Self, u128, &StoredValue<'_>) -> Result<T, ReadAbort>,
-    ) -> Result<Vec<T>, ReadAbort> {
+        row: impl Fn(&mut Self, u128, &StoredValue<'_>) -> Result<T>,
+    ) -> Result<Vec<T>> {
         let mut rows = Vec::new();
         let table = self.open(table)?;
         for stored in table.iter()?.rev().take(max) {
@@ -263,30 +238,21 @@ impl SnapshotReader {
     }
 
     /// A session's row. An unreadable row is substituted from other tables, so that it does not hide other sessions.
-    fn session_row(&mut self, id: u128, stored: &StoredValue<'_>) -> Result<SessionRow, ReadAbort> {
+    fn session_row(&mut self, id: u128, stored: &StoredValue<'_>) -> Result<SessionRow> {
         match self.json("sessions", stored) {
             Err(ReadAbort::Failed(ReadError::Row { .. })) => self.lost_session(id),
             row => row,
         }
     }
 
-    fn run_row(&mut self, id: u128, stored: &StoredValue<'_>) -> Result<RunRow, ReadAbort> {
+    fn run_row(&mut self, id: u128, stored: &StoredValue<'_>) -> Result<RunRow> {
         match self.json("runs", stored) {
             Err(ReadAbort::Failed(error @ ReadError::Row { .. })) => self.lost_run(id, error.to_string()),
             row => row,
         }
     }
 
-    pub(super) fn runs_of(&mut self, session: SessionId, max: usize) -> Result<Vec<RunRow>, ReadAbort> {
-        let mut ids = Vec::new();
-        for row in self.open(RUNS_BY_SESSION)?.range(runs_of(session))?.rev().take(max) {
-            ids.push(row?.0.value().1);
-        }
-        ids.reverse();
-        self.runs_with_ids(ids)
-    }
-
-    pub(super) fn open_runs(&mut self) -> Result<Vec<RunRow>, ReadAbort> {
+    pub(super) fn open_runs(&mut self) -> Result<Vec<RunRow>> {
         let mut ids = Vec::new();
         for row in self.open(OPEN_RUNS)?.iter()? {
             ids.push(row?.0.value());
@@ -295,7 +261,7 @@ impl SnapshotReader {
     }
 
     /// The rows of runs that an index names; missing rows are substituted.
-    fn runs_with_ids(&mut self, ids: Vec<u128>) -> Result<Vec<RunRow>, ReadAbort> {
+    fn runs_with_ids(&mut self, ids: Vec<u128>) -> Result<Vec<RunRow>> {
         let runs = self.open(RUNS)?;
         let row = |id| match runs.get(id)? {
             Some(row) => self.run_row(id, &row),
@@ -304,14 +270,14 @@ impl SnapshotReader {
         ids.into_iter().map(row).collect()
     }
 
-    pub(super) fn account(&mut self, id: AccountId) -> Result<Option<BudgetAccount>, ReadAbort> {
+    pub(super) fn account(&mut self, id: AccountId) -> Result<Option<BudgetAccount>> {
         let Some(row) = self.open(ACCOUNTS)?.get(id.bits())? else { return Ok(None) };
         let account = accounts::decode(row.value())
             .map_err(|error| ReadError::Row { table: "accounts", error: format!("{id}: {error}") })?;
         Ok(Some(account))
     }
 
-    pub(super) fn all_models(&mut self) -> Result<Vec<ModelRow>, ReadAbort> {
+    pub(super) fn all_models(&mut self) -> Result<Vec<ModelRow>> {
         let (table, mut rows) = (self.open(MODELS)?, Vec::new());
         for row in table.iter()? {
             rows.push(self.json("models", &row?.1)?);
@@ -319,7 +285,7 @@ impl SnapshotReader {
         Ok(rows)
     }
 
-    pub(super) fn models(&mut self, models: &[ModelRef]) -> Result<Vec<ModelRow>, ReadAbort> {
+    pub(super) fn models(&mut self, models: &[ModelRef]) -> Result<Vec<ModelRow>> {
         let (table, mut rows) = (self.open(MODELS)?, Vec::new());
         for model in models {
             if let Some(row) = table.get(&*model.to_string())? {
@@ -329,11 +295,7 @@ impl SnapshotReader {
         Ok(rows)
     }
 
-    fn json<T: DeserializeOwned>(
-        &mut self,
-        table: &'static str,
-        row: &StoredValue<'_>,
-    ) -> Result<T, ReadAbort> {
+    fn json<T: DeserializeOwned>(&mut self, table: &'static str, row: &StoredValue<'_>) -> Result<T> {
         self.spend(row.value())?;
         self.blobs.json(row.value()).map_err(|error| unreadable(table, error).into())
     }
@@ -341,12 +303,12 @@ impl SnapshotReader {
     pub(super) fn open<K: redb::Key, V: redb::Value>(
         &self,
         table: TableDefinition<K, V>,
-    ) -> Result<ReadOnlyTable<K, V>, ReadAbort> {
+    ) -> Result<ReadOnlyTable<K, V>> {
         self.txn.open_table(table).map_err(|error| ReadAbort::Engine(error.into()))
     }
 
     /// Subtracts a stored value from the limit of a short read. A blob exceeds the limit, because it is a file.
-    fn spend(&mut self, stored: &[u8]) -> Result<(), ReadAbort> {
+    fn spend(&mut self, stored: &[u8]) -> Result<()> {
         let Some(remaining) = &mut self.remaining_bytes else { return Ok(()) };
         match remaining.checked_sub(stored.len()) {
             Some(rest) if !Blobs::is_spilled(stored) => *remaining = rest,

@@ -8,14 +8,14 @@ use redb::ReadableTable;
 
 use super::{
     log::SessionTail,
-    read::{ReadAbort, SnapshotReader},
+    read::{Result, SnapshotReader},
     tables::{OPEN_RUNS, RUNS_BY_SESSION, SESSION_KEYS, TAILS},
 };
 
 impl SnapshotReader {
     /// A substitute for a run's lost row; `error` says why it is lost. Unfinished if the index of open runs names the
     /// run, otherwise ended as unreadable.
-    pub(super) fn lost_run(&mut self, id: u128, error: String) -> Result<RunRow, ReadAbort> {
+    pub(super) fn lost_run(&mut self, id: u128, error: String) -> Result<RunRow> {
         let (run, session) = (RunId::from_bits(id), self.session_of(id)?);
         let is_open = self.open(OPEN_RUNS)?.get(id)?.is_some();
         let tail = SessionTail::read(&self.open(TAILS)?, session)?.unwrap_or_default();
@@ -30,7 +30,7 @@ impl SnapshotReader {
     }
 
     /// A substitute for a session's lost row.
-    pub(super) fn lost_session(&mut self, id: u128) -> Result<SessionRow, ReadAbort> {
+    pub(super) fn lost_session(&mut self, id: u128) -> Result<SessionRow> {
         let session = SessionId::from_bits(id);
         let mut key = session.to_string();
         for row in self.open(SESSION_KEYS)?.iter()? {
@@ -43,7 +43,7 @@ impl SnapshotReader {
     }
 
     /// The session that lists the run; the id 0 if none does.
-    fn session_of(&mut self, run: u128) -> Result<SessionId, ReadAbort> {
+    fn session_of(&mut self, run: u128) -> Result<SessionId> {
         for row in self.open(RUNS_BY_SESSION)?.iter()? {
             let (session, listed) = row?.0.value();
             if listed == run {

@@ -9,7 +9,7 @@ use redb::{
     WriteTransaction,
 };
 
-use super::error::StoreError;
+use super::error::Result;
 
 /// An id's 128 bits, then a number within it: rows of one id are neighbours.
 pub(super) type CompositeKey = (u128, u64);
@@ -29,8 +29,8 @@ pub(super) type Definition<K, V> = TableDefinition<'static, K, V>;
 pub(super) fn for_each_row<K: Key + 'static, V: Value + 'static>(
     txn: &ReadTransaction,
     table: Definition<K, V>,
-    mut each: impl FnMut(K::SelfType<'_>, V::SelfType<'_>) -> Result<(), StoreError>,
-) -> Result<(), StoreError> {
+    mut each: impl FnMut(K::SelfType<'_>, V::SelfType<'_>) -> Result<()>,
+) -> Result<()> {
     for row in txn.open_table(table)?.iter()? {
         let (key, value) = row?;
         each(key.value(), value.value())?;
@@ -42,7 +42,7 @@ pub(super) fn for_each_row<K: Key + 'static, V: Value + 'static>(
 pub(super) fn open_existing<K: Key, V: Value>(
     txn: &ReadTransaction,
     table: Definition<K, V>,
-) -> Result<Option<ReadOnlyTable<K, V>>, StoreError> {
+) -> Result<Option<ReadOnlyTable<K, V>>> {
     match txn.open_table(table) {
         Err(TableError::TableDoesNotExist(_)) => Ok(None),
         table => Ok(Some(table?)),
@@ -75,18 +75,26 @@ macro_rules! tables {
 
         /// The tables of one write transaction, each opened at its first use: an unused table costs nothing.
         pub(super) struct Tables<'t> {
-            $(pub(super) $field: Lazy<'t, $key, $value>,)*
+            txn: &'t WriteTransaction,
+            $($field: Option<Table<'t, $key, $value>>,)*
         }
 
         impl<'t> Tables<'t> {
             pub(super) fn of(txn: &'t WriteTransaction) -> Self {
-                Self { $($field: Lazy::new(txn, $definition),)* }
+                Self { txn, $($field: None,)* }
             }
 
+            $($(#[$doc])* pub(super) fn $field(&mut self) -> Result<&mut Table<'t, $key, $value>> {
+                match &mut self.$field {
+                    Some(table) => Ok(table),
+                    table @ None => Ok(table.insert(self.txn.open_table($definition)?)),
+                }
+            })*
+
             /// Creates missing tables, so that a read finds all of them. Returns the last position in the log.
-            pub(super) fn create(mut self) -> Result<u64, StoreError> {
-                $(self.$field.open()?;)*
-                Ok(self.log.open()?.last()?.map_or(0, |(position, _)| position.value()))
+            pub(super) fn create(mut self) -> Result<u64> {
+                $(self.$field()?;)*
+                Ok(self.log()?.last()?.map_or(0, |(position, _)| position.value()))
             }
         }
     };
@@ -120,23 +128,4 @@ tables! {
     tombstones, TOMBSTONES: u128 => u64 = "graves";
     /// Rows of models as JSON, by `provider/model`.
     models, MODELS: &'static str => &'static [u8] = "models";
-}
-
-pub(super) struct Lazy<'t, K: Key + 'static, V: Value + 'static> {
-    txn: &'t WriteTransaction,
-    definition: TableDefinition<'static, K, V>,
-    table: Option<Table<'t, K, V>>,
-}
-
-impl<'t, K: Key + 'static, V: Value + 'static> Lazy<'t, K, V> {
-    fn new(txn: &'t WriteTransaction, definition: TableDefinition<'static, K, V>) -> Self {
-        Self { txn, definition, table: None }
-    }
-
-    pub(super) fn open(&mut self) -> Result<&mut Table<'t, K, V>, StoreError> {
-        match &mut self.table {
-            Some(table) => Ok(table),
-            table @ None => Ok(table.insert(self.txn.open_table(self.definition)?)),
-        }
-    }
 }

@@ -5,24 +5,20 @@ use hermod_actors::port::Clock;
 use redb::{Database, ReadableDatabase, ReadableTable, ReadableTableMetadata};
 
 use super::{
-    error::StoreError,
+    error::Result,
     tables::{LOG, META},
 };
 use crate::clock::SystemClock;
 
 /// Files up to this size are not shrunk.
-const MIN_VACUUM_BYTES: u64 = 64 << 20;
+pub(super) const MIN_VACUUM_BYTES: u64 = 64 << 20;
 /// The `meta` row with the number of deleted log rows at the last count of free pages.
 pub(super) const COUNTED_AT: &str = "counted_at";
 
-/// Shrinks the store if more than half of its file is free; returns the number of deleted log rows if free pages were
+/// Shrinks a store of more than `min_bytes` if more than half of its file is free; returns the number of deleted log rows if free pages were
 /// counted. Counting free pages reads all other pages, and is therefore done only if many rows were deleted since the
 /// last count.
-pub(super) fn vacuum(db: &mut Database, bytes: u64) -> Result<Option<u64>, StoreError> {
-    vacuum_above(db, bytes, MIN_VACUUM_BYTES)
-}
-
-pub(super) fn vacuum_above(db: &mut Database, bytes: u64, min_bytes: u64) -> Result<Option<u64>, StoreError> {
+pub(super) fn vacuum(db: &mut Database, bytes: u64, min_bytes: u64) -> Result<Option<u64>> {
     if bytes <= min_bytes {
         return Ok(None);
     }
@@ -40,7 +36,7 @@ pub(super) fn vacuum_above(db: &mut Database, bytes: u64, min_bytes: u64) -> Res
 
 /// The number of deleted log rows, if counting may pay: more than a quarter as many rows as remain were deleted since
 /// the last count.
-fn deleted_rows_if_many(db: &Database) -> Result<Option<u64>, StoreError> {
+fn deleted_rows_if_many(db: &Database) -> Result<Option<u64>> {
     let txn = db.begin_read()?;
     let log = txn.open_table(LOG)?;
     let (rows, last) = (log.len()?, log.last()?.map_or(0, |(position, _)| position.value()));
@@ -52,7 +48,7 @@ fn deleted_rows_if_many(db: &Database) -> Result<Option<u64>, StoreError> {
 }
 
 /// Bytes of pages in use.
-fn used_bytes(db: &Database) -> Result<u64, StoreError> {
+fn used_bytes(db: &Database) -> Result<u64> {
     let txn = db.begin_write()?;
     let stats = txn.stats()?;
     txn.abort()?;

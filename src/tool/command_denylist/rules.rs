@@ -24,36 +24,26 @@ const NEVER_DELETED: &[PathKind] = &[PathKind::Root, PathKind::System, PathKind:
 /// Paths of the system.
 const SYSTEM: &[PathKind] = &[PathKind::Root, PathKind::System];
 
-/// Returns why a call must never run.
-type DenyRule = fn(&CheckedCommand) -> Option<&'static str>;
-
-/// The rules by the names of the programs to which they apply.
-const RULES: &[(&[&str], DenyRule)] = &[
-    (&["rm"], remove),
-    (&["find"], find),
-    (&["mv"], rename),
-    (&["rsync"], synchronise),
-    (&["chmod", "chown", "chgrp"], change_permissions),
-    (
-        &["mke2fs", "mkdosfs", "mkntfs", "mkswap", "newfs", "mkfs", "shred", "blkdiscard", "badblocks"],
-        write_to_disk,
-    ),
-    (&["tee", "truncate", "fallocate", "cp", "install"], write_to_disk),
-    (&["wipefs", "sgdisk"], erase_signatures),
-    (&["dd", "dcfldd"], copy_blocks),
-    (&["shutdown", "reboot", "halt", "poweroff"], power),
-    (&["init", "telinit"], runlevel),
-    (&["systemctl", "loginctl"], service_control),
-    (&["kill"], kill),
-    (&["killall5"], |_| Some(KILLS)),
-];
-
 /// Why a command must never run; `None` if it may.
 pub(super) fn command_denial(command: &CheckedCommand) -> Option<&'static str> {
-    if command.name.starts_with("mkfs.") {
-        return write_to_disk(command);
+    match command.name {
+        "rm" => remove(command),
+        "find" => find(command),
+        "mv" => rename(command),
+        "rsync" => synchronise(command),
+        "chmod" | "chown" | "chgrp" => change_permissions(command),
+        "mke2fs" | "mkdosfs" | "mkntfs" | "mkswap" | "newfs" | "mkfs" | "shred" | "blkdiscard"
+        | "badblocks" | "tee" | "truncate" | "fallocate" | "cp" | "install" => write_to_disk(command),
+        "wipefs" | "sgdisk" => erase_signatures(command),
+        "dd" | "dcfldd" => copy_blocks(command),
+        "shutdown" | "reboot" | "halt" | "poweroff" => power(command),
+        "init" | "telinit" => runlevel(command),
+        "systemctl" | "loginctl" => service_control(command),
+        "kill" => kill(command),
+        "killall5" => Some(KILLS),
+        name if name.starts_with("mkfs.") => write_to_disk(command),
+        _ => None,
     }
-    RULES.iter().find(|(names, _)| names.contains(&command.name)).and_then(|(_, rule)| rule(command))
 }
 
 /// Why output must never go to a file; `None` if it may.
@@ -162,37 +152,13 @@ fn start_paths(arguments: &[String]) -> Vec<&str> {
 }
 
 fn is_narrowed(arguments: &[String]) -> bool {
-    const NARROW: &[&str] = &[
-        "-name",
-        "-iname",
-        "-path",
-        "-ipath",
-        "-wholename",
-        "-regex",
-        "-iregex",
-        "-lname",
-        "-mtime",
-        "-mmin",
-        "-ctime",
-        "-cmin",
-        "-atime",
-        "-amin",
-        "-size",
-        "-empty",
-        "-user",
-        "-uid",
-        "-group",
-        "-gid",
-        "-perm",
-        "-inum",
-        "-links",
-        "-nouser",
-        "-nogroup",
-        "-samefile",
-        "-xtype",
-        "-fstype",
-    ];
-    arguments.iter().any(|word| NARROW.contains(&word.as_str()) || word.starts_with("-newer"))
+    arguments.iter().any(|word| match word.as_str() {
+        "-name" | "-iname" | "-path" | "-ipath" | "-wholename" | "-regex" | "-iregex" | "-lname"
+        | "-mtime" | "-mmin" | "-ctime" | "-cmin" | "-atime" | "-amin" | "-size" | "-empty" | "-user"
+        | "-uid" | "-group" | "-gid" | "-perm" | "-inum" | "-links" | "-nouser" | "-nogroup"
+        | "-samefile" | "-xtype" | "-fstype" => true,
+        word => word.starts_with("-newer"),
+    })
 }
 
 fn rename(command: &CheckedCommand) -> Option<&'static str> {
@@ -253,20 +219,12 @@ fn runlevel(command: &CheckedCommand) -> Option<&'static str> {
 }
 
 fn service_control(command: &CheckedCommand) -> Option<&'static str> {
-    const VERBS: &[&str] = &["poweroff", "reboot", "halt", "kexec", "soft-reboot", "rescue", "emergency"];
-    const TARGETS: &[&str] = &[
-        "poweroff.target",
-        "reboot.target",
-        "halt.target",
-        "kexec.target",
-        "rescue.target",
-        "emergency.target",
-    ];
+    const STATES: &[&str] = &["poweroff", "reboot", "halt", "kexec", "soft-reboot", "rescue", "emergency"];
+    let is_state = |unit: &&str| unit.strip_suffix(".target").is_some_and(|state| STATES.contains(&state));
     let operands = command.operands();
     let (verb, units) = operands.split_first()?;
-    let starts_target =
-        matches!(*verb, "start" | "isolate") && units.iter().any(|unit| TARGETS.contains(unit));
-    (starts_target || VERBS.contains(verb)).then_some(STOPS_MACHINE)
+    let starts_target = matches!(*verb, "start" | "isolate") && units.iter().any(is_state);
+    (starts_target || STATES.contains(verb)).then_some(STOPS_MACHINE)
 }
 
 fn kill(command: &CheckedCommand) -> Option<&'static str> {

@@ -157,13 +157,7 @@ struct Lexer<'a> {
 struct Delimiter {
     text: String,
     is_quoted: bool,
-    strips_tabs: TabStripping,
-}
-
-#[derive(PartialEq)]
-enum TabStripping {
-    Tabs,
-    Nothing,
+    strips_tabs: bool,
 }
 
 impl<'a> Lexer<'a> {
@@ -227,8 +221,7 @@ impl<'a> Lexer<'a> {
         if self.rest.next_if_eq(&'<').is_some() {
             return self.operator(ShellToken::HereString);
         }
-        let strips_tabs =
-            if self.rest.next_if_eq(&'-').is_some() { TabStripping::Tabs } else { TabStripping::Nothing };
+        let strips_tabs = self.rest.next_if_eq(&'-').is_some();
         self.end_word();
         while self.rest.next_if(|c| matches!(c, ' ' | '\t')).is_some() {}
         let mut raw = String::new();
@@ -245,10 +238,7 @@ impl<'a> Lexer<'a> {
             let mut body = String::new();
             while self.rest.peek().is_some() {
                 let line: String = self.rest.by_ref().take_while(|c| *c != '\n').collect();
-                let line = match delimiter.strips_tabs {
-                    TabStripping::Tabs => line.trim_start_matches('\t'),
-                    TabStripping::Nothing => &line,
-                };
+                let line = if delimiter.strips_tabs { line.trim_start_matches('\t') } else { &line };
                 if line == delimiter.text {
                     break;
                 }

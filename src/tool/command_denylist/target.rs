@@ -13,30 +13,6 @@ pub(super) enum PathKind {
     Other,
 }
 
-const SYSTEM: &[&str] = &[
-    "bin",
-    "boot",
-    "dev",
-    "etc",
-    "lib",
-    "lib32",
-    "lib64",
-    "libx32",
-    "proc",
-    "run",
-    "sbin",
-    "sys",
-    "usr",
-    "var",
-    "System",
-    "Library",
-    "Applications",
-    "private",
-];
-const BELOW_SYSTEM: &[(&str, &[&str])] =
-    &[("usr", &["bin", "include", "lib", "lib32", "lib64", "libexec", "sbin", "share"]), ("var", &["lib"])];
-const DATA: &[&str] = &["home", "root", "opt", "srv", "Users"];
-const HOMES: &[&str] = &["home", "Users"];
 /// The home, also in a form whose quotes keep the shell from resolving it.
 const HOME: &[&str] = &["${HOME}", "$HOME"];
 
@@ -89,12 +65,13 @@ impl PathTarget {
             [] if self.from_home => PathKind::Home,
             [] => PathKind::Root,
             _ if self.from_home => PathKind::Other,
-            [top] if SYSTEM.contains(&top) => PathKind::System,
-            [top] if DATA.contains(&top) => PathKind::Home,
-            [top, _] if HOMES.contains(&top) => PathKind::Home,
-            [top, below] if BELOW_SYSTEM.iter().any(|(name, all)| *name == top && all.contains(&below)) => {
-                PathKind::System
-            }
+            [
+                "bin" | "boot" | "dev" | "etc" | "lib" | "lib32" | "lib64" | "libx32" | "proc" | "run"
+                | "sbin" | "sys" | "usr" | "var" | "System" | "Library" | "Applications" | "private",
+            ] => PathKind::System,
+            ["home" | "root" | "opt" | "srv" | "Users"] | ["home" | "Users", _] => PathKind::Home,
+            ["usr", "bin" | "include" | "lib" | "lib32" | "lib64" | "libexec" | "sbin" | "share"]
+            | ["var", "lib"] => PathKind::System,
             _ => PathKind::Other,
         }
     }

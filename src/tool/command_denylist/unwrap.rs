@@ -54,7 +54,6 @@ const WRAPPERS: &[(&str, &[&str], usize)] = &[
     ("parallel", &["-j", "--jobs"], 0),
 ];
 const INPUT_WRAPPERS: &[&str] = &["xargs", "parallel"];
-const SHELLS: &[&str] = &["sh", "bash", "dash", "zsh", "ksh", "ash", "mksh", "fish"];
 
 /// Finds what a simple command really runs.
 pub(super) fn unwrap(mut words: &[String]) -> UnwrappedCommand<'_> {
@@ -62,38 +61,39 @@ pub(super) fn unwrap(mut words: &[String]) -> UnwrappedCommand<'_> {
     let mut takes_input = false;
     loop {
         let Some((first, rest)) = words.split_first() else {
-            let has_assignment = whole.iter().any(|word| is_assignment(word));
-            return if has_assignment {
-                UnwrappedCommand::Assignments(whole)
-            } else {
-                UnwrappedCommand::Nothing
+            return match whole.iter().any(|word| is_assignment(word)) {
+                true => UnwrappedCommand::Assignments(whole),
+                false => UnwrappedCommand::Nothing,
             };
         };
         let name = program(first);
-        if LEADING.contains(&name) || is_assignment(first) {
-            words = rest;
-        } else if SHELLS.contains(&name) || name == "su" {
-            return unwrap_shell(rest);
-        } else if name == "eval" {
-            return UnwrappedCommand::Script(rest.join(" "));
-        } else if name == "trap" {
-            return rest
-                .first()
-                .map_or(UnwrappedCommand::Nothing, |script| UnwrappedCommand::Script(script.clone()));
-        } else if name == "for" {
-            return unwrap_loop(rest);
-        } else if let Some((_, value_options, operands)) =
-            WRAPPERS.iter().find(|(wrapper, ..)| *wrapper == name)
-        {
-            takes_input |= INPUT_WRAPPERS.contains(&name);
-            match skip_options(name, rest, value_options) {
-                Ok(inner) => words = inner.get(*operands..).unwrap_or_default(),
-                Err(unwrapped) => return unwrapped,
+        match name {
+            _ if LEADING.contains(&name) || is_assignment(first) => words = rest,
+            "su" | "sh" | "bash" | "dash" | "zsh" | "ksh" | "ash" | "mksh" | "fish" => {
+                return unwrap_shell(rest);
             }
-        } else if takes_input {
-            return UnwrappedCommand::InputArguments(words);
-        } else {
-            return UnwrappedCommand::Command(words);
+            "eval" => return UnwrappedCommand::Script(rest.join(" ")),
+            "trap" => {
+                let script = rest.first().cloned();
+                return script.map_or(UnwrappedCommand::Nothing, UnwrappedCommand::Script);
+            }
+            "for" => {
+                return match rest {
+                    [name, within, values @ ..] if within == "in" => UnwrappedCommand::Loop(name, values),
+                    _ => UnwrappedCommand::Nothing,
+                };
+            }
+            _ => match WRAPPERS.iter().find(|(wrapper, ..)| *wrapper == name) {
+                Some((_, value_options, operands)) => {
+                    takes_input |= INPUT_WRAPPERS.contains(&name);
+                    match skip_options(name, rest, value_options) {
+                        Ok(inner) => words = inner.get(*operands..).unwrap_or_default(),
+                        Err(unwrapped) => return unwrapped,
+                    }
+                }
+                None if takes_input => return UnwrappedCommand::InputArguments(words),
+                None => return UnwrappedCommand::Command(words),
+            },
         }
     }
 }
@@ -117,13 +117,6 @@ pub(super) fn assignment(word: &str) -> Option<(&str, &str)> {
 
 fn is_assignment(word: &str) -> bool {
     assignment(word).is_some()
-}
-
-fn unwrap_loop(rest: &[String]) -> UnwrappedCommand<'_> {
-    match rest {
-        [name, within, values @ ..] if within == "in" => UnwrappedCommand::Loop(name, values),
-        _ => UnwrappedCommand::Nothing,
-    }
 }
 
 /// Skips a wrapper's options.

@@ -1,6 +1,9 @@
 //! Reads the beginning and the end of a text file, for `skill_view` and the prompt; a binary file is an error.
 
-use std::{io, os::unix::fs::FileExt};
+use std::{
+    fs::File,
+    io::{self, Read as _, Seek as _, SeekFrom},
+};
 
 use crate::tool::WorkspacePath;
 
@@ -44,15 +47,9 @@ impl FileExcerpt {
 }
 
 /// At most `max_bytes` bytes from `offset` on.
-fn read_at(file: &std::fs::File, offset: u64, max_bytes: usize) -> io::Result<Vec<u8>> {
+fn read_at(mut file: &File, offset: u64, max_bytes: usize) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    let mut chunk = [0; 16 * 1024];
-    while bytes.len() < max_bytes {
-        let length = chunk.len().min(max_bytes - bytes.len());
-        match file.read_at(&mut chunk[..length], offset + bytes.len() as u64)? {
-            0 => break,
-            count => bytes.extend_from_slice(&chunk[..count]),
-        }
-    }
+    file.seek(SeekFrom::Start(offset))?;
+    file.take(max_bytes as u64).read_to_end(&mut bytes)?;
     Ok(bytes)
 }

@@ -126,6 +126,7 @@ halt -p
 /sbin/poweroff
 systemctl reboot
 systemctl isolate poweroff.target
+systemctl start soft-reboot.target
 init 0
 telinit 6
 chmod -R 777 /

@@ -13,10 +13,9 @@ use crate::{
     files::{IoResult as _, PathError},
     store::redb::{
         engine::EngineFile,
-        error::StoreError,
+        error::{Result, StoreError, ThrottleFn},
         journal::RedbJournal,
         tables::{self, Definition},
-        throttle::ThrottleFn,
     },
 };
 
@@ -35,9 +34,9 @@ pub struct Snapshot {
 
 impl RedbJournal {
     /// A snapshot of now: contains every commit that has resolved, and each commit entirely or not at all.
-    pub fn snapshot(&self) -> Result<Snapshot, StoreError> {
-        let gate = Arc::clone(self.gc_gate()).try_acquire_owned().map_err(|_| StoreError::Busy)?;
-        let file = self.db.file().clone();
+    pub fn snapshot(&self) -> Result<Snapshot> {
+        let gate = Arc::clone(&self.gc_gate).try_acquire_owned().map_err(|_| StoreError::Busy)?;
+        let file = self.db.file.clone();
         let txn = file.run(|| Ok(self.db.begin_read()?))?;
         Ok(Snapshot { txn, file, _gate: gate })
     }
@@ -46,14 +45,14 @@ impl RedbJournal {
 impl Snapshot {
     /// Copies all rows into a new file, which is synced and closed on return. Blocks.
     /// `throttle` gets the bytes of every batch, and may wait or stop the copy.
-    pub fn copy(&self, to: &Path, throttle: &mut ThrottleFn<'_>) -> Result<(), StoreError> {
+    pub fn copy(&self, to: &Path, throttle: &mut ThrottleFn<'_>) -> Result<()> {
         self.file.run(|| self.copy_rows(to, throttle)).map_err(|error| match self.file.known_damage() {
             Some(damage) if !matches!(error, StoreError::Stopped(_)) => damage,
             _ => error,
         })
     }
 
-    fn copy_rows(&self, to: &Path, throttle: &mut ThrottleFn<'_>) -> Result<(), StoreError> {
+    fn copy_rows(&self, to: &Path, throttle: &mut ThrottleFn<'_>) -> Result<()> {
         let mut tables = self.txn.list_tables()?;
         if let Some(unknown) = tables.find(|table| !tables::NAMES.contains(&table.name())) {
             return Err(StoreError::UnknownTable(unknown.name().to_owned()));
@@ -81,10 +80,7 @@ struct TableCopier<'c> {
 impl tables::Visit for TableCopier<'_> {
     type Error = StoreError;
 
-    fn table<K: Key + 'static, V: Value + 'static>(
-        &mut self,
-        definition: Definition<K, V>,
-    ) -> Result<(), StoreError> {
+    fn table<K: Key + 'static, V: Value + 'static>(&mut self, definition: Definition<K, V>) -> Result<()> {
         let from = self.txn.open_table(definition)?;
         let mut rows = from.iter()?;
         loop {
@@ -96,7 +92,7 @@ impl tables::Visit for TableCopier<'_> {
                     K::as_bytes(&row.0.value()).as_ref().len() + V::as_bytes(&row.1.value()).as_ref().len();
                 batch.push(row);
             }
-            let write = || -> Result<(), StoreError> {
+            let write = || -> Result<()> {
                 let txn = self.db.begin_write()?;
                 let mut table = txn.open_table(definition)?;
                 for (key, value) in &batch {
@@ -119,7 +115,7 @@ mod tests {
     use redb::{Builder, TableDefinition};
 
     use super::*;
-    use crate::store::redb::{Durability, backup::inspect, throttle::StoppedError};
+    use crate::store::redb::{Durability, backup::inspect, error::StoppedError};
 
     fn journal() -> (tempfile::TempDir, RedbJournal) {
         let dir = tempfile::tempdir().unwrap();

@@ -14,11 +14,10 @@ use crate::{
         blobs::Blobs,
         check::{self, CheckReport, ReferencedFiles},
         engine::{Engine, EngineFile},
-        error::StoreError,
+        error::{Result, ThrottleFn},
         open,
         previous_epoch::{EPOCH, SCHEMA_VERSION},
         tables::{META, open_existing},
-        throttle::ThrottleFn,
     },
 };
 
@@ -37,13 +36,9 @@ pub struct StoreContents {
 
 /// Checks all of a store's file; its spilled values are in the folder `blobs`. Writes nothing. Blocks.
 /// `throttle` gets the bytes that were checked. Fails if the file is no store, or one that this program does not know.
-pub fn inspect(
-    file: &Path,
-    blobs: &Path,
-    throttle: &mut ThrottleFn<'_>,
-) -> Result<StoreContents, StoreError> {
+pub fn inspect(file: &Path, blobs: &Path, throttle: &mut ThrottleFn<'_>) -> Result<StoreContents> {
     let engine_file = EngineFile::new(file);
-    let open = || -> Result<(Engine, StoreContents), StoreError> {
+    let open = || -> Result<(Engine, StoreContents)> {
         let overlay = File::open(file).and_then(CopyOnWriteFile::new).at(file)?;
         let mut db = engine_file.open(overlay, open::CACHE_BYTES)?;
         let mut contents = StoreContents::default();
@@ -61,10 +56,10 @@ pub fn inspect(
 }
 
 impl StoreContents {
-    fn read_meta(&mut self, txn: &ReadTransaction) -> Result<(), StoreError> {
+    fn read_meta(&mut self, txn: &ReadTransaction) -> Result<()> {
         // A store without `META` is reported by `upgrade_schema`, which explains it better.
         let Some(meta) = open_existing(txn, META)? else { return Ok(()) };
-        let row = |key| -> Result<u64, StoreError> { Ok(meta.get(key)?.map_or(0, |row| row.value())) };
+        let row = |key| -> Result<u64> { Ok(meta.get(key)?.map_or(0, |row| row.value())) };
         (self.schema, self.epoch, self.restore_generation) =
             (row(SCHEMA_VERSION)?, row(EPOCH)?, row(RESTORE_GENERATION)?);
         Ok(())

@@ -22,7 +22,7 @@ use crate::{
     files::{self, IoResult as _, PathError},
     store::redb::{
         engine::EngineFile,
-        error::StoreError,
+        error::{Result, StoreError},
         open::{self, OpenError, STORE_FILE},
         previous_epoch::EPOCH,
         tables::META,
@@ -46,7 +46,7 @@ const ASSUMED_OPENINGS: u64 = 1_000_000;
 /// Opens or creates the engine's file for writing, and locks it against other processes. Completes an interrupted
 /// replacement first. The engine locks the file only when it reads it. That is too late, because an unfinished file is
 /// truncated before.
-pub(in crate::store::redb) fn open_locked(dir: &Path) -> Result<File, StoreError> {
+pub(in crate::store::redb) fn open_locked(dir: &Path) -> Result<File> {
     let path = dir.join(STORE_FILE);
     loop {
         let file = lock(&path)?;
@@ -65,7 +65,7 @@ fn sync(folder: &Path) -> Result<(), PathError> {
 /// Bytes of a file that was created only to be locked and is no store yet; a store's file that was truncated has 0.
 const LOCK_ONLY_BYTES: u64 = 1;
 
-fn lock(path: &Path) -> Result<File, StoreError> {
+fn lock(path: &Path) -> Result<File> {
     let is_absent = !path.exists();
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false).mode(0o600);
@@ -232,7 +232,7 @@ fn lock_ready(ready: &Path) -> io::Result<Option<File>> {
 /// The file is synced and closed on return.
 pub fn stamp_restored(file: &Path, epoch: u64, generation: u64) -> io::Result<()> {
     let engine_file = EngineFile::new(file);
-    let stamp = || -> Result<(), StoreError> {
+    let stamp = || -> Result<()> {
         let store = OpenOptions::new().read(true).write(true).open(file).at(file)?;
         let db = engine_file.open(FileBackend::new(store)?, open::CACHE_BYTES)?;
         let txn = db.begin_write()?;

@@ -14,7 +14,7 @@ use super::{
 use crate::store::redb::{
     accounts,
     damage::Damage,
-    error::StoreError,
+    error::Result,
     tables::{
         ACCOUNTS, INBOX, KEYS, MODELS, OPEN_RUNS, RUNS, RUNS_BY_SESSION, SESSION_KEYS, SESSIONS,
         for_each_row, open_existing,
@@ -22,7 +22,7 @@ use crate::store::redb::{
 };
 
 /// Checks all index rows, accounts, models and inbox rows.
-pub(super) fn check_index(pass: &mut CheckPass<'_>, facts: &RecordFacts) -> Result<(), StoreError> {
+pub(super) fn check_index(pass: &mut CheckPass<'_>, facts: &RecordFacts) -> Result<()> {
     let mut owners = BTreeMap::new();
     for_each_row(pass.txn, RUNS_BY_SESSION, |(session, run), ()| {
         owners.insert(RunId::from_bits(run), SessionId::from_bits(session));
@@ -60,7 +60,7 @@ impl IndexCheck<'_, '_> {
         self.facts.sessions.get(&session).is_some_and(|session| session.damaged)
     }
 
-    fn accounts(&mut self) -> Result<(), StoreError> {
+    fn accounts(&mut self) -> Result<()> {
         for_each_row(self.pass.txn, ACCOUNTS, |id, account| {
             self.pass.count_bytes(account.len())?;
             self.pass.checked.counts.accounts += 1;
@@ -72,7 +72,7 @@ impl IndexCheck<'_, '_> {
         })
     }
 
-    fn inbox(&mut self) -> Result<(), StoreError> {
+    fn inbox(&mut self) -> Result<()> {
         for_each_row(self.pass.txn, INBOX, |(session, row), item| {
             self.pass.count_bytes(item.len())?;
             self.pass.checked.counts.inbox += 1;
@@ -84,7 +84,7 @@ impl IndexCheck<'_, '_> {
         })
     }
 
-    fn models(&mut self) -> Result<(), StoreError> {
+    fn models(&mut self) -> Result<()> {
         let Some(models) = open_existing(self.pass.txn, MODELS)? else { return Ok(()) };
         for row in models.iter()? {
             let (name, row) = row?;
@@ -99,7 +99,7 @@ impl IndexCheck<'_, '_> {
         Ok(())
     }
 
-    fn keys(&mut self) -> Result<(), StoreError> {
+    fn keys(&mut self) -> Result<()> {
         let runs = self.pass.txn.open_table(RUNS)?;
         let any_damage = self.facts.sessions.values().any(|session| session.damaged);
         for_each_row(self.pass.txn, KEYS, |key, id| {
@@ -115,7 +115,7 @@ impl IndexCheck<'_, '_> {
         })
     }
 
-    fn sessions(&mut self) -> Result<(), StoreError> {
+    fn sessions(&mut self) -> Result<()> {
         let txn = self.pass.txn;
         let (rows, keys) = (txn.open_table(SESSIONS)?, txn.open_table(SESSION_KEYS)?);
         for_each_row(txn, SESSIONS, |id, row| {
@@ -160,7 +160,7 @@ impl IndexCheck<'_, '_> {
         Ok(())
     }
 
-    fn runs(&mut self) -> Result<(), StoreError> {
+    fn runs(&mut self) -> Result<()> {
         let txn = self.pass.txn;
         let (rows, accounts) = (txn.open_table(RUNS)?, txn.open_table(ACCOUNTS)?);
         let (open, by_session) = (txn.open_table(OPEN_RUNS)?, txn.open_table(RUNS_BY_SESSION)?);
@@ -223,7 +223,7 @@ impl IndexCheck<'_, '_> {
         }
     }
 
-    fn runs_by_session(&mut self) -> Result<(), StoreError> {
+    fn runs_by_session(&mut self) -> Result<()> {
         let rows = self.pass.txn.open_table(RUNS)?;
         for_each_row(self.pass.txn, RUNS_BY_SESSION, |(session, id), ()| {
             self.pass.count_bytes(NUMBERS_ROW_BYTES)?;
@@ -239,7 +239,7 @@ impl IndexCheck<'_, '_> {
         })
     }
 
-    fn open_runs(&mut self) -> Result<(), StoreError> {
+    fn open_runs(&mut self) -> Result<()> {
         let rows = self.pass.txn.open_table(RUNS)?;
         for_each_row(self.pass.txn, OPEN_RUNS, |id, ()| {
             self.pass.count_bytes(NUMBERS_ROW_BYTES)?;

@@ -11,7 +11,7 @@ use hermod_actors::model::{Body, OutcomeDetail, RunId, Seq, SessionId, decode};
 use super::pass::CheckPass;
 use crate::store::redb::{
     damage::Damage,
-    error::StoreError,
+    error::Result,
     log::{LogRow, SessionTail, session_of_row},
     tables::{LOG, MARKS, TAILS, TOMBSTONES, for_each_row, open_existing},
 };
@@ -44,7 +44,7 @@ pub(super) struct CheckedRun {
 }
 
 /// Checks the log, and returns the facts for the other checks.
-pub(super) fn check_log(pass: &mut CheckPass<'_>) -> Result<RecordFacts, StoreError> {
+pub(super) fn check_log(pass: &mut CheckPass<'_>) -> Result<RecordFacts> {
     let mut check = LogCheck { pass, facts: RecordFacts::default(), marks: BTreeSet::new() };
     check.rows()?;
     check.ends()?;
@@ -60,7 +60,7 @@ struct LogCheck<'a, 'p> {
 }
 
 impl LogCheck<'_, '_> {
-    fn rows(&mut self) -> Result<(), StoreError> {
+    fn rows(&mut self) -> Result<()> {
         let txn = self.pass.txn;
         let tombstones = open_existing(txn, TOMBSTONES)?;
         for_each_row(txn, LOG, |position, row| {
@@ -177,7 +177,7 @@ impl LogCheck<'_, '_> {
     }
 
     /// Compares the stored tails with the ends that the rows show.
-    fn ends(&mut self) -> Result<(), StoreError> {
+    fn ends(&mut self) -> Result<()> {
         let mut unseen: BTreeSet<SessionId> = self.facts.sessions.keys().copied().collect();
         self.pass.checked.counts.sessions = unseen.len() as u64;
         for_each_row(self.pass.txn, TAILS, |id, tail| {
@@ -201,7 +201,7 @@ impl LogCheck<'_, '_> {
     }
 
     /// Compares the stored marks with those that the rows require.
-    fn marks(&mut self) -> Result<(), StoreError> {
+    fn marks(&mut self) -> Result<()> {
         let mut unseen = std::mem::take(&mut self.marks);
         for_each_row(self.pass.txn, MARKS, |(session, last), position| {
             self.pass.count_bytes(NUMBERS_ROW_BYTES)?;

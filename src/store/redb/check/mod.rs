@@ -14,9 +14,8 @@ pub(super) use self::pass::ReferencedFiles;
 pub use self::pass::{ArtifactLookup, CheckReport, StoreCounts};
 use super::{
     damage::Damage,
-    error::StoreError,
+    error::{Result, ThrottleFn},
     open::{self, OpenError},
-    throttle::ThrottleFn,
 };
 
 /// Checks the store in `dir`, which no process may have open, and whose schema must be this program's. Blocks until all
@@ -31,16 +30,13 @@ pub fn check(dir: &Path, artifacts: ArtifactLookup<'_>) -> Result<CheckReport, O
 }
 
 /// Checks a database that is open.
-pub(super) fn check_over(
-    db: &mut Database,
-    references: ReferencedFiles<'_>,
-) -> Result<CheckReport, StoreError> {
+pub(super) fn check_over(db: &mut Database, references: ReferencedFiles<'_>) -> Result<CheckReport> {
     let checked = pages(db)?;
     rows(db, checked, references, &mut |_| Ok(()))
 }
 
 /// Checks the pages of the file.
-pub(super) fn pages(db: &mut Database) -> Result<CheckReport, StoreError> {
+pub(super) fn pages(db: &mut Database) -> Result<CheckReport> {
     let mut checked = CheckReport::default();
     if !db.check_integrity()? {
         let what =
@@ -56,9 +52,9 @@ pub(super) fn rows(
     checked: CheckReport,
     references: ReferencedFiles<'_>,
     throttle: &mut ThrottleFn<'_>,
-) -> Result<CheckReport, StoreError> {
+) -> Result<CheckReport> {
     let txn = db.begin_read()?;
-    let mut pass = CheckPass::new(&txn, checked, references, throttle);
+    let mut pass = CheckPass { txn: &txn, checked, references, throttle, uncounted_bytes: 0 };
     let facts = log::check_log(&mut pass)?;
     index::check_index(&mut pass, &facts)?;
     pass.finish()

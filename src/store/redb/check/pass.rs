@@ -13,8 +13,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use crate::store::redb::{
     blobs::{BlobError, Blobs},
     damage::Damage,
-    error::StoreError,
-    throttle::ThrottleFn,
+    error::{Result, ThrottleFn},
 };
 
 /// Maximum number of damaged places listed in a report; further ones are only counted.
@@ -94,29 +93,20 @@ pub(in crate::store::redb) struct ReferencedFiles<'b> {
 pub(super) struct CheckPass<'p> {
     pub(super) txn: &'p ReadTransaction,
     pub(super) checked: CheckReport,
-    references: ReferencedFiles<'p>,
-    throttle: &'p mut ThrottleFn<'p>,
+    pub(super) references: ReferencedFiles<'p>,
+    pub(super) throttle: &'p mut ThrottleFn<'p>,
     /// Bytes since the last call of `throttle`.
-    uncounted_bytes: usize,
+    pub(super) uncounted_bytes: usize,
 }
 
-impl<'p> CheckPass<'p> {
-    pub(super) fn new(
-        txn: &'p ReadTransaction,
-        checked: CheckReport,
-        references: ReferencedFiles<'p>,
-        throttle: &'p mut ThrottleFn<'p>,
-    ) -> Self {
-        Self { txn, checked, references, throttle, uncounted_bytes: 0 }
-    }
-
+impl CheckPass<'_> {
     pub(super) fn add_damage(&mut self, damage: Damage) {
         self.checked.add_damage(damage);
     }
 
     /// Counts the bytes of a checked row, and calls the throttle callback after each MiB. Fails if the callback stops
     /// the check.
-    pub(super) fn count_bytes(&mut self, bytes: usize) -> Result<(), StoreError> {
+    pub(super) fn count_bytes(&mut self, bytes: usize) -> Result<()> {
         self.uncounted_bytes += bytes;
         if self.uncounted_bytes < BATCH_BYTES {
             Ok(())
@@ -126,7 +116,7 @@ impl<'p> CheckPass<'p> {
     }
 
     /// Ends the check.
-    pub(super) fn finish(self) -> Result<CheckReport, StoreError> {
+    pub(super) fn finish(self) -> Result<CheckReport> {
         (self.throttle)(self.uncounted_bytes)?;
         Ok(self.checked)
     }

@@ -45,7 +45,7 @@ impl From<StoreError> for GcError {
 /// Garbage collection of a store that is open in this process. Does not keep the store open. All methods block.
 #[derive(Debug, Clone)]
 pub struct GarbageCollector {
-    journal: Weak<RedbJournal>,
+    pub(in super::super) journal: Weak<RedbJournal>,
 }
 
 /// The sessions that this pass removed, or would remove.
@@ -58,13 +58,9 @@ pub struct RemovedSet {
 }
 
 impl GarbageCollector {
-    pub(in super::super) const fn new(journal: Weak<RedbJournal>) -> Self {
-        Self { journal }
-    }
-
     /// Starts a pass; fails with [`GcError::Busy`] while another pass or a backup is under way.
     pub fn start(&self, mode: GcMode) -> Result<GcPass, GcError> {
-        let gate = Arc::clone(self.journal()?.gc_gate());
+        let gate = Arc::clone(&self.journal()?.gc_gate);
         let permit = gate.try_acquire_owned().map_err(|_| GcError::Busy)?;
         Ok(GcPass { collector: self.clone(), mode, max_append_wait: Duration::ZERO, _exclusive: permit })
     }
@@ -72,13 +68,13 @@ impl GarbageCollector {
     /// The disk usage of the store's file. Reads all of it.
     pub fn footprint(&self) -> Result<StoreFootprint, GcError> {
         let snapshot = self.snapshot()?;
-        let file = snapshot.reader.file();
+        let file = &snapshot.reader.file;
         Ok(file.run(|| footprint::measure(snapshot.txn(), file.path()))?)
     }
 
     /// Reads the store; adds file and remedy to errors of damaged pages.
     fn guarded<T>(&self, work: impl FnOnce() -> Result<T, GcError>) -> Result<T, GcError> {
-        let file = self.journal()?.db.file().clone();
+        let file = self.journal()?.db.file.clone();
         file.catch(work)?.map_err(|error| match (error, file.known_damage()) {
             (GcError::Failed(_), Some(error)) => error.into(),
             (error, _) => error,
@@ -130,7 +126,10 @@ impl GcPass {
         let collector = self.collector.clone();
         let done = collector.guarded(|| self.expire(before))?;
         if self.mode == GcMode::Remove {
-            self.run_step(Committer::flush_removals)?;
+            self.run_step(|committer| {
+                committer.flush_acknowledged();
+                Ok(())
+            })?;
         }
         Ok(done)
     }
@@ -175,9 +174,7 @@ impl GcPass {
     ) -> Result<(), GcError> {
         while !removable.is_empty() {
             let (batch, mode) = (removable.clone(), self.mode);
-            let outcomes = self.run_step(move |committer| {
-                committer.unless_failed(|committer| committer.remove_sessions(&batch, mode))
-            })?;
+            let outcomes = self.run_step(move |committer| committer.remove_sessions(&batch, mode))?;
             for (session, outcome) in removable.drain(..outcomes.len()).zip(outcomes) {
                 if let Err(why) = outcome {
                     tally.retain(why, 1);
@@ -200,9 +197,7 @@ impl GcPass {
                 break;
             }
             for tombstone in tombstones {
-                self.run_step(move |committer| {
-                    committer.unless_failed(|committer| committer.remove_rest(&tombstone))
-                })?;
+                self.run_step(move |committer| committer.remove_rest(&tombstone))?;
             }
         }
         Ok(())
@@ -211,13 +206,13 @@ impl GcPass {
     /// Removes the blobs without references; rows of removed sessions do not count as references.
     pub fn remove_blobs(&mut self, removed: &RemovedSet) -> Result<Tally, GcError> {
         self.run_step(|committer| {
-            committer.spiller.start_tracking();
+            committer.spiller.tracked = Some(HashSet::new());
             Ok(())
         })?;
         let collector = self.collector.clone();
         let tally = collector.guarded(|| self.sweep(removed));
         if let Ok(journal) = self.collector.journal() {
-            journal.send_gc_step(Box::new(|committer| committer.spiller.stop_tracking()));
+            journal.send_gc_step(Box::new(|committer| committer.spiller.tracked = None));
         }
         tally
     }
@@ -225,7 +220,7 @@ impl GcPass {
     fn sweep(&mut self, removed: &RemovedSet) -> Result<Tally, GcError> {
         let mut tally = Tally::default();
         let snapshot = self.snapshot()?;
-        let mut all = snapshot.reader.blobs().all().map_err(|error| GcError::Failed(error.to_string()))?;
+        let mut all = snapshot.reader.blobs.all().map_err(|error| GcError::Failed(error.to_string()))?;
         if all.is_empty() {
             return Ok(tally);
         }
@@ -241,9 +236,7 @@ impl GcPass {
         tally.retain(why::REFERRED, (before - all.len()) as u64);
         for slice in all.chunks(MAX_ROWS_PER_STEP) {
             let (slice, mode) = (slice.to_vec(), self.mode);
-            let freed = self.run_step(move |committer| {
-                committer.unless_failed(|committer| Ok(committer.unlink_blobs(&slice, mode)))
-            })?;
+            let freed = self.run_step(move |committer| Ok(committer.unlink_blobs(&slice, mode)))?;
             for freed in freed {
                 match freed {
                     Ok(bytes) => tally.remove(bytes),
@@ -257,12 +250,12 @@ impl GcPass {
     /// Sends a step to the committer, which runs it between two batches, and waits for its result.
     fn run_step<T: Send + 'static>(
         &mut self,
-        step: impl FnOnce(&mut Committer) -> Result<T, String> + Send + 'static,
+        step: impl FnOnce(&mut Committer) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, GcError> {
         let (reply, answer) = sync_channel(1);
         let timed = move |committer: &mut Committer| {
             let started = tokio::time::Instant::now();
-            let result = step(committer);
+            let result = committer.unless_failed(step);
             // The receiver may be dropped.
             let _ = reply.send((result, started.elapsed()));
         };

@@ -6,7 +6,7 @@ use std::{fs, path::Path};
 use redb::{Key, ReadTransaction, ReadableTableMetadata, Value};
 
 use super::super::{
-    error::StoreError,
+    error::{Result, StoreError},
     tables::{self, Definition, LOG, OPEN_RUNS, RUNS, SESSIONS, Visit},
 };
 use crate::files::IoResult as _;
@@ -37,7 +37,7 @@ struct TableSizes<'t> {
 }
 
 /// Measures the store whose file is at `path`.
-pub(super) fn measure(txn: &ReadTransaction, path: &Path) -> Result<StoreFootprint, StoreError> {
+pub(super) fn measure(txn: &ReadTransaction, path: &Path) -> Result<StoreFootprint> {
     let none = || TableSizes { txn, pages: 0, rows: 0 };
     let (mut log, mut all) = (none(), none());
     log.table(LOG)?;
@@ -55,10 +55,7 @@ pub(super) fn measure(txn: &ReadTransaction, path: &Path) -> Result<StoreFootpri
 impl Visit for TableSizes<'_> {
     type Error = StoreError;
 
-    fn table<K: Key + 'static, V: Value + 'static>(
-        &mut self,
-        definition: Definition<K, V>,
-    ) -> Result<(), StoreError> {
+    fn table<K: Key + 'static, V: Value + 'static>(&mut self, definition: Definition<K, V>) -> Result<()> {
         let stats = self.txn.open_table(definition)?.stats()?;
         let (rows, rest) = (stats.stored_bytes(), stats.metadata_bytes() + stats.fragmented_bytes());
         self.pages += rows + rest;

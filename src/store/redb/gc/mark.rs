@@ -8,7 +8,7 @@ use redb::{ReadTransaction, ReadableTable};
 use super::{
     super::{
         blobs::{BlobHash, Blobs},
-        error::StoreError,
+        error::Result,
         log::LogRow,
         tables::{INBOX, LOG, RUNS, SESSIONS, for_each_row},
     },
@@ -19,7 +19,7 @@ use super::{
 pub(super) fn referenced_blobs(
     txn: &ReadTransaction,
     removed: &RemovedSet,
-) -> Result<Option<HashSet<BlobHash>>, StoreError> {
+) -> Result<Option<HashSet<BlobHash>>> {
     let mut found = HashSet::new();
     for row in txn.open_table(LOG)?.iter()? {
         let (position, row) = row?;

@@ -11,7 +11,7 @@ use redb::{ReadableTable, ReadableTableMetadata};
 use super::{
     super::{
         accounts,
-        error::StoreError,
+        error::Result,
         log::{LogRow, SessionTail},
         tables::{
             INBOX, KEYS, LOG, OPEN_RUNS, RUNS_BY_SESSION, SESSIONS, TAILS, TOMBSTONES, for_each_row, rows_of,
@@ -53,26 +53,22 @@ pub(super) struct RowChain {
 
 impl GcSnapshot {
     /// Number of sessions.
-    pub(super) fn sessions(&self) -> Result<u64, StoreError> {
+    pub(super) fn sessions(&self) -> Result<u64> {
         Ok(self.txn().open_table(SESSIONS)?.len()?)
     }
 
     /// Number of idempotency keys.
-    pub(super) fn keys(&self) -> Result<u64, StoreError> {
+    pub(super) fn keys(&self) -> Result<u64> {
         Ok(self.txn().open_table(KEYS)?.len()?)
     }
 
     /// The sessions whose last record is not newer than `before`, without unfinished runs and unread messages. Sessions
     /// with the parent account of a retained one are retained, too.
-    pub(super) fn expired(
-        &mut self,
-        before: Timestamp,
-        tally: &mut Tally,
-    ) -> Result<Vec<RemovableSession>, StoreError> {
+    pub(super) fn expired(&mut self, before: Timestamp, tally: &mut Tally) -> Result<Vec<RemovableSession>> {
         let mut expired = Vec::new();
         for row in self.txn().open_table(SESSIONS)?.iter()? {
             let (id, stored) = row?;
-            let row = self.reader.blobs().json::<SessionRow>(stored.value()).ok();
+            let row = self.reader.blobs.json::<SessionRow>(stored.value()).ok();
             match self.check_expired(SessionId::from_bits(id.value()), row, before)? {
                 Ok(found) => expired.push(found),
                 Err(why) => tally.retain(why, 1),
@@ -88,7 +84,7 @@ impl GcSnapshot {
         session: SessionId,
         row: Option<SessionRow>,
         before: Timestamp,
-    ) -> Result<Result<RemovableSession, &'static str>, StoreError> {
+    ) -> Result<Result<RemovableSession, &'static str>> {
         let Some(row) = row else { return Ok(Err(why::UNREADABLE)) };
         if row.opened_at > before {
             return Ok(Err(why::YOUNG));
@@ -120,11 +116,7 @@ impl GcSnapshot {
     }
 
     /// Retains sessions whose accounts are parents of retained accounts.
-    fn retain_parents(
-        &self,
-        expired: &mut Vec<RemovableSession>,
-        tally: &mut Tally,
-    ) -> Result<(), StoreError> {
+    fn retain_parents(&self, expired: &mut Vec<RemovableSession>, tally: &mut Tally) -> Result<()> {
         let parents = accounts::parents(self.txn())?;
         loop {
             let removed: HashSet<u128> = expired.iter().flat_map(|one| one.runs.iter().copied()).collect();
@@ -142,7 +134,7 @@ impl GcSnapshot {
         }
     }
 
-    fn find_keys(&self, expired: &mut [RemovableSession]) -> Result<(), StoreError> {
+    fn find_keys(&self, expired: &mut [RemovableSession]) -> Result<()> {
         let mut owners = HashMap::new();
         for (at, one) in expired.iter().enumerate() {
             owners.extend(one.runs.iter().map(|run| (*run, at)));
@@ -159,16 +151,13 @@ impl GcSnapshot {
     }
 
     /// Adds the log rows of its records; `None` if their chain cannot be followed.
-    pub(super) fn removable(
-        &self,
-        expired: RemovableSession,
-    ) -> Result<Option<RemovableSession>, StoreError> {
+    pub(super) fn removable(&self, expired: RemovableSession) -> Result<Option<RemovableSession>> {
         let rows = self.chain(expired.session, expired.tail.position, usize::MAX)?;
         Ok((rows.next == Some(0)).then_some(RemovableSession { rows, ..expired }))
     }
 
     /// The remaining rows of removed sessions, as many of each as fit in one step.
-    pub(super) fn tombstones(&self) -> Result<Vec<Tombstone>, StoreError> {
+    pub(super) fn tombstones(&self) -> Result<Vec<Tombstone>> {
         let mut tombstones = Vec::new();
         for_each_row(self.txn(), TOMBSTONES, |session, position| {
             let session = SessionId::from_bits(session);
@@ -179,7 +168,7 @@ impl GcSnapshot {
     }
 
     /// At most `max` rows of a session, from the position `from` backwards.
-    fn chain(&self, session: SessionId, from: u64, max: usize) -> Result<RowChain, StoreError> {
+    fn chain(&self, session: SessionId, from: u64, max: usize) -> Result<RowChain> {
         let log = self.txn().open_table(LOG)?;
         let mut chain = RowChain { next: Some(from), ..RowChain::default() };
         while let Some(position) = chain.next.filter(|position| *position != 0 && chain.positions.len() < max)

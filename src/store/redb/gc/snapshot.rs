@@ -7,7 +7,7 @@ use redb::{ReadTransaction, ReadableTable};
 
 use super::{
     super::{
-        error::StoreError,
+        error::Result,
         read::SnapshotReader,
         tables::{RUNS, SESSIONS},
     },
@@ -22,13 +22,13 @@ pub struct GcSnapshot {
 
 impl GcSnapshot {
     pub(super) fn txn(&self) -> &ReadTransaction {
-        self.reader.txn()
+        &self.reader.txn
     }
 
     /// Whether the session exists.
     pub fn has_session(&self, session: SessionId) -> Result<bool, GcError> {
         let is_there = || Ok(self.txn().open_table(SESSIONS)?.get(session.bits())?.is_some());
-        Ok(self.reader.file().run(is_there)?)
+        Ok(self.reader.file.run(is_there)?)
     }
 
     /// The row of a run; `None` if the run does not exist.
@@ -36,8 +36,8 @@ impl GcSnapshot {
         self.reader.read(|rows| rows.run(run)).map_err(|error| GcError::Failed(error.to_string()))
     }
 
-    fn runs(&self) -> Result<Vec<RunId>, StoreError> {
-        self.reader.file().run(|| {
+    fn runs(&self) -> Result<Vec<RunId>> {
+        self.reader.file.run(|| {
             let rows = self.txn().open_table(RUNS)?;
             rows.iter()?.map(|row| Ok(RunId::from_bits(row?.0.value()))).collect()
         })

@@ -10,7 +10,7 @@ use super::{
         batch::CommitterState,
         blobs::BlobHash,
         committer::Committer,
-        error::StoreError,
+        error::Result,
         journal::Durability,
         log::SessionTail,
         tables::{Tables, rows_of, runs_of},
@@ -34,29 +34,12 @@ type RemoveOutcome = Result<(), &'static str>;
 type UnlinkOutcome = Result<u64, &'static str>;
 
 impl Committer {
-    /// Makes the removals durable.
-    pub(in super::super) fn flush_removals(&mut self) -> Result<(), String> {
-        self.flush_acknowledged();
-        self.unless_failed(|_| Ok(()))
-    }
-
-    /// Runs `work`, unless an earlier commit failed.
-    pub(super) fn unless_failed<T>(
-        &mut self,
-        work: impl FnOnce(&mut Self) -> Result<T, StoreError>,
-    ) -> Result<T, String> {
-        if let Some(failed) = &self.failure {
-            return Err(format!("an earlier commit failed: {failed}"));
-        }
-        self.file().run(|| work(self)).map_err(|error| self.fail(&error))
-    }
-
     /// Removes as many of these sessions as one step may, at least one; returns an outcome for each that was reached.
     pub(super) fn remove_sessions(
         &mut self,
         removable: &[RemovableSession],
         mode: GcMode,
-    ) -> Result<Vec<RemoveOutcome>, StoreError> {
+    ) -> Result<Vec<RemoveOutcome>> {
         let txn = self.begin_write()?;
         let (mut tables, mut outcomes, mut rows_left) = (Tables::of(&txn), Vec::new(), MAX_ROWS_PER_STEP);
         for removable in removable {
@@ -82,17 +65,17 @@ impl Committer {
     }
 
     /// Removes remaining rows of a removed session.
-    pub(super) fn remove_rest(&mut self, tombstone: &Tombstone) -> Result<(), StoreError> {
+    pub(super) fn remove_rest(&mut self, tombstone: &Tombstone) -> Result<()> {
         let txn = self.begin_write()?;
         let mut tables = Tables::of(&txn);
-        let tombstones = tables.tombstones.open()?;
+        let tombstones = tables.tombstones()?;
         match tombstone.rows.next {
             // Rows before a lost one cannot be found: they stay.
             None | Some(0) => drop(tombstones.remove(tombstone.session.bits())?),
             Some(next) => drop(tombstones.insert(tombstone.session.bits(), next)?),
         }
         for position in &tombstone.rows.positions {
-            tables.log.open()?.remove(position)?;
+            tables.log()?.remove(position)?;
         }
         drop(tables);
         txn.commit()?;
@@ -127,48 +110,44 @@ fn check_removable(
     tables: &mut Tables<'_>,
     state: &CommitterState,
     removable: &RemovableSession,
-) -> Result<RemoveOutcome, StoreError> {
+) -> Result<RemoveOutcome> {
     let session = removable.session;
     if state.is_open(session) {
         return Ok(Err(why::OPEN));
     }
-    let tail = SessionTail::read(tables.tails.open()?, session)?;
-    if tail != Some(removable.tail) || tables.tombstones.open()?.get(session.bits())?.is_some() {
+    let tail = SessionTail::read(tables.tails()?, session)?;
+    if tail != Some(removable.tail) || tables.tombstones()?.get(session.bits())?.is_some() {
         return Ok(Err(why::CHANGED));
     }
-    let has_message = tables.inbox.open()?.range(rows_of(session))?.next().transpose()?.is_some();
+    let has_message = tables.inbox()?.range(rows_of(session))?.next().transpose()?.is_some();
     Ok(if has_message { Err(why::MESSAGE) } else { Ok(()) })
 }
 
 /// Removes every row that names the session, and at most `max_rows` log rows of its records.
-fn remove_session(
-    tables: &mut Tables<'_>,
-    removable: &RemovableSession,
-    max_rows: usize,
-) -> Result<(), StoreError> {
+fn remove_session(tables: &mut Tables<'_>, removable: &RemovableSession, max_rows: usize) -> Result<()> {
     let (session, bits) = (removable.session, removable.session.bits());
-    tables.sessions.open()?.remove(bits)?;
-    let key = tables.session_keys.open()?;
+    tables.sessions()?.remove(bits)?;
+    let key = tables.session_keys()?;
     if key.get(&*removable.key)?.is_some_and(|id| id.value() == bits) {
         key.remove(&*removable.key)?;
     }
-    tables.tails.open()?.remove(bits)?;
-    tables.marks.open()?.retain_in(rows_of(session), |_, _| false)?;
-    tables.runs_by_session.open()?.retain_in(runs_of(session), |_, ()| false)?;
+    tables.tails()?.remove(bits)?;
+    tables.marks()?.retain_in(rows_of(session), |_, _| false)?;
+    tables.runs_by_session()?.retain_in(runs_of(session), |_, ()| false)?;
     for run in &removable.runs {
-        tables.runs.open()?.remove(run)?;
-        tables.accounts.open()?.remove(run)?;
+        tables.runs()?.remove(run)?;
+        tables.accounts()?.remove(run)?;
     }
     for key in &removable.keys {
-        tables.keys.open()?.remove(&**key)?;
+        tables.keys()?.remove(&**key)?;
     }
     let positions = &removable.rows.positions;
     let (now, later) = positions.split_at(positions.len().min(max_rows));
     for position in now {
-        tables.log.open()?.remove(position)?;
+        tables.log()?.remove(position)?;
     }
     if let Some(position) = later.first() {
-        tables.tombstones.open()?.insert(bits, position)?;
+        tables.tombstones()?.insert(bits, position)?;
     }
     Ok(())
 }

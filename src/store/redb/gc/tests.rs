@@ -1,7 +1,7 @@
 //! Tests of gc: what must be retained stays readable, whatever is removed beside it and whenever appends happen.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::{BTreeMap, BTreeSet, HashSet},
     path::Path,
     sync::{Arc, mpsc::sync_channel},
 };
@@ -146,7 +146,7 @@ impl Bench {
     fn rows_of_log(&self) -> usize {
         use redb::ReadableTableMetadata;
         let reader = self.journal.reader().unwrap();
-        usize::try_from(reader.txn().open_table(super::super::tables::LOG).unwrap().len().unwrap()).unwrap()
+        usize::try_from(reader.txn.open_table(super::super::tables::LOG).unwrap().len().unwrap()).unwrap()
     }
 }
 
@@ -232,13 +232,13 @@ fn swept_between_appends(seed: u64) {
         }
     };
     write(&mut bench, &mut random);
-    Steps(&mut bench).chore(|committer| committer.spiller.start_tracking());
+    Steps(&mut bench).chore(|committer| committer.spiller.tracked = Some(HashSet::new()));
     write(&mut bench, &mut random);
     let reader = bench.journal.reader().unwrap();
     write(&mut bench, &mut random);
     let all = bench.blobs();
     write(&mut bench, &mut random);
-    let referred = mark::referenced_blobs(reader.txn(), &RemovedSet::default()).unwrap().unwrap();
+    let referred = mark::referenced_blobs(&reader.txn, &RemovedSet::default()).unwrap().unwrap();
     drop(reader);
     let free: Vec<_> = all.into_iter().filter(|blob| !referred.contains(blob)).collect();
     for slice in free.chunks(1) {
@@ -247,7 +247,7 @@ fn swept_between_appends(seed: u64) {
         Steps(&mut bench).chore(move |committer| drop(committer.unlink_blobs(&slice, GcMode::Remove)));
     }
     write(&mut bench, &mut random);
-    Steps(&mut bench).chore(|committer| committer.spiller.stop_tracking());
+    Steps(&mut bench).chore(|committer| committer.spiller.tracked = None);
     write(&mut bench, &mut random);
     let texts: Vec<_> = bench.records(5).into_iter().filter_map(|stored| text_of(&stored.record)).collect();
     let expect: Vec<_> = appended.iter().map(|n| content(*n)).collect();
@@ -360,7 +360,7 @@ fn what_a_relaxed_store_has_removed_does_not_come_back() {
     pass.remove_sessions(Some(Timestamp(200))).unwrap();
     // The store that another process would find if this one was killed now, before files are removed.
     let dir = tempfile::tempdir().unwrap();
-    let file = bench.journal.db.file().path().to_owned();
+    let file = bench.journal.db.file.path().to_owned();
     std::fs::copy(&file, dir.path().join(file.file_name().unwrap())).unwrap();
     let journal = Arc::new(RedbJournal::open(dir.path(), Durability::Relaxed).unwrap());
     assert!(!Bench { dir, journal, open: BTreeMap::new() }.is_known(1));
@@ -407,6 +407,6 @@ fn a_footprint_counts_what_there_is() {
     let footprint = bench.journal.garbage_collector().footprint().unwrap();
     assert_eq!((footprint.sessions, footprint.runs, footprint.unfinished), (1, 1, 0));
     assert!(footprint.records > 500 && footprint.index > 300, "{footprint:?}");
-    let file = bench.journal.db.file().path().metadata().unwrap().len();
+    let file = bench.journal.db.file.path().metadata().unwrap().len();
     assert!(footprint.free > 0 && footprint.free < file, "{footprint:?}");
 }

@@ -8,118 +8,73 @@ use std::{
 };
 
 use data_encoding::HEXLOWER;
-use hermod_actors::model::{RunId, RunRow, SessionId, SessionRow, decode};
-use redb::ReadTransaction;
+use hermod_actors::model::{RunRow, SessionId, SessionRow, decode};
+use redb::{AccessGuard, ReadTransaction};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::survey::Survey;
+use super::survey::RowKey;
 use crate::{
     files::{self, IoResult as _},
     store::redb::{
         accounts,
         blobs::{BlobError, Blobs},
-        error::StoreError,
+        error::Result,
         log::LogRow,
-        tables::{ACCOUNTS, INBOX, KEYS, LOG, MODELS, RUNS, SESSION_KEYS, SESSIONS, for_each_row, rows_of},
+        tables::{ACCOUNTS, INBOX, LOG, MODELS, RUNS, SESSIONS},
     },
 };
 
-/// The rows that a repair sets aside.
-pub(super) struct DamagedRows<'r> {
-    pub(super) txn: &'r ReadTransaction,
-    pub(super) blobs: &'r Blobs,
-    pub(super) survey: &'r Survey,
-}
-
-impl DamagedRows<'_> {
-    /// Writes the rows of a session, except those that can be derived: tails, marks and lists of runs. Returns the
-    /// number of lines. Without a path, only counts.
-    pub(super) fn write_session(&self, session: SessionId, path: Option<&Path>) -> Result<u64, StoreError> {
-        let Self { txn, blobs, survey } = self;
-        let mut lines = Lines::create(path)?;
-        if let Some(row) = txn.open_table(SESSIONS)?.get(session.bits())? {
-            let value = blobs.json::<SessionRow>(row.value());
-            lines.row(json!({ "table": "sessions" }), value, row.value())?;
-        }
-        for_each_row(txn, SESSION_KEYS, |key, owner| {
-            if owner == session.bits() {
-                lines.write(&json!({ "table": "session_keys", "key": key }))?;
+/// Writes rows, a line for each record and other row; returns the number of lines. Without a path, only counts. `owner`
+/// is the session of the rows; those of none are written as they are.
+pub(super) fn write_rows(
+    txn: &ReadTransaction,
+    blobs: &Blobs,
+    owner: Option<SessionId>,
+    rows: &[RowKey],
+    path: Option<&Path>,
+) -> Result<u64> {
+    let mut lines = Lines::create(path)?;
+    for row in rows {
+        match row {
+            RowKey::Session(id) => {
+                let row = txn.open_table(SESSIONS)?.get(id.bits())?;
+                lines.row(json!({ "table": "sessions" }), row, |row| blobs.json::<SessionRow>(row))?;
             }
-            Ok(())
-        })?;
-        let (runs, accounts) = (txn.open_table(RUNS)?, txn.open_table(ACCOUNTS)?);
-        for run in survey.runs.iter().filter(|(_, of)| **of == session).map(|(run, _)| run) {
-            if let Some(row) = runs.get(run.bits())? {
-                let value = blobs.json::<RunRow>(row.value());
-                lines.row(json!({ "table": "runs", "run": run }), value, row.value())?;
+            RowKey::SessionKey(key) => lines.write(&json!({ "table": "session_keys", "key": key }))?,
+            RowKey::Run(run) => {
+                let (line, row) =
+                    (json!({ "table": "runs", "run": run }), txn.open_table(RUNS)?.get(run.bits())?);
+                lines.row(line, row, |row| blobs.json::<RunRow>(row))?;
             }
-            if let Some(row) = accounts.get(run.bits())? {
-                lines.account(*run, row.value())?;
+            RowKey::Account(run) | RowKey::NeededAccount(run) => {
+                let row = txn.open_table(ACCOUNTS)?.get(run.bits())?;
+                lines.row(json!({ "table": "accounts", "run": run }), row, accounts::decode)?;
             }
-        }
-        for_each_row(txn, KEYS, |key, run| {
-            let run = RunId::from_bits(run);
-            if survey.runs.get(&run) == Some(&session) {
+            RowKey::OpenRun(run) => lines.write(&json!({ "table": "open_runs", "run": run }))?,
+            RowKey::Key(key, run) if owner.is_some() => {
                 lines.write(&json!({ "table": "keys", "key": key, "run": run }))?;
             }
-            Ok(())
-        })?;
-        for row in txn.open_table(INBOX)?.range(rows_of(session))? {
-            let (key, row) = row?;
-            let line = json!({ "table": "inbox", "number": key.value().1 });
-            lines.row(line, blobs.json::<Value>(row.value()), row.value())?;
-        }
-        let log = txn.open_table(LOG)?;
-        for position in
-            survey.positions.iter().filter(|(_, of)| **of == session).map(|(position, _)| *position)
-        {
-            if let Some(row) = log.get(position)? {
-                lines.records(session, position, row.value(), blobs)?;
+            RowKey::Key(key, _) => lines.write(&json!({ "table": "keys", "key": key }))?,
+            RowKey::Inbox(session, number) => {
+                let row = txn.open_table(INBOX)?.get((session.bits(), *number))?;
+                lines.row(json!({ "table": "inbox", "number": number }), row, |row| {
+                    blobs.json::<Value>(row)
+                })?;
             }
-        }
-        lines.finish()
-    }
-
-    /// Writes rows that belong to no retained session. Without a path, only counts.
-    pub(super) fn write_strays(&self, path: Option<&Path>) -> Result<u64, StoreError> {
-        let Self { txn, blobs, survey } = self;
-        let mut lines = Lines::create(path)?;
-        let strays = &survey.strays;
-        let log = txn.open_table(LOG)?;
-        for position in &strays.log {
-            if let Some(row) = log.get(position)? {
-                lines.hex(json!({ "table": "appends", "place": position }), row.value())?;
-            }
-        }
-        let (runs, accounts) = (txn.open_table(RUNS)?, txn.open_table(ACCOUNTS)?);
-        for run in &strays.runs {
-            if let Some(row) = runs.get(run)? {
-                lines.hex(json!({ "table": "runs", "run": RunId::from_bits(*run) }), row.value())?;
-            }
-        }
-        for run in &strays.accounts {
-            if let Some(row) = accounts.get(run)? {
-                lines.account(RunId::from_bits(*run), row.value())?;
-            }
-        }
-        for run in &strays.open_runs {
-            lines.write(&json!({ "table": "open_runs", "run": RunId::from_bits(*run) }))?;
-        }
-        for key in &strays.keys {
-            lines.write(&json!({ "table": "keys", "key": key }))?;
-        }
-        if !strays.models.is_empty() {
-            let models = txn.open_table(MODELS)?;
-            for name in &strays.models {
-                if let Some(row) = models.get(name.as_str())? {
-                    let line = json!({ "table": "models", "model": name });
-                    lines.row(line, blobs.json::<Value>(row.value()), row.value())?;
+            RowKey::Log(position) => {
+                if let Some(row) = txn.open_table(LOG)?.get(position)? {
+                    lines.log_row(owner, *position, row.value(), blobs)?;
                 }
             }
+            RowKey::Model(name) => {
+                let row = txn.open_table(MODELS)?.get(name.as_str())?;
+                lines
+                    .row(json!({ "table": "models", "model": name }), row, |row| blobs.json::<Value>(row))?;
+            }
         }
-        lines.finish()
     }
+    lines.finish()
 }
 
 /// Counts lines, and writes them to a file that `finish` syncs.
@@ -129,50 +84,48 @@ struct Lines {
 }
 
 impl Lines {
-    fn create(path: Option<&Path>) -> Result<Self, StoreError> {
+    fn create(path: Option<&Path>) -> Result<Self> {
         let Some(path) = path else { return Ok(Self { file: None, count: 0 }) };
         let folder = path.parent().unwrap_or(path);
         let file = files::make_folder(folder).and_then(|()| files::make(path)).at(path)?;
         Ok(Self { file: Some((BufWriter::new(file), path.to_owned())), count: 0 })
     }
 
-    fn write(&mut self, line: &Value) -> Result<(), StoreError> {
+    fn write(&mut self, line: &Value) -> Result<()> {
         self.count += 1;
         let Some((file, path)) = &mut self.file else { return Ok(()) };
         Ok(writeln!(file, "{line}").at(path)?)
     }
 
     /// Writes a line with the stored bytes.
-    fn hex(&mut self, mut line: Value, stored: &[u8]) -> Result<(), StoreError> {
+    fn hex(&mut self, mut line: Value, stored: &[u8]) -> Result<()> {
         line["hex"] = HEXLOWER.encode(stored).into();
         self.write(&line)
     }
 
-    /// Writes a line with a row, or with the stored bytes if the row cannot be read.
+    /// Writes a line with a row that exists, or with the stored bytes if the row cannot be read.
     fn row<T: Serialize, E>(
         &mut self,
         mut line: Value,
-        row: Result<T, E>,
-        stored: &[u8],
-    ) -> Result<(), StoreError> {
-        let Ok(row) = row else { return self.hex(line, stored) };
+        stored: Option<AccessGuard<'_, &'static [u8]>>,
+        read: impl FnOnce(&[u8]) -> Result<T, E>,
+    ) -> Result<()> {
+        let Some(stored) = stored else { return Ok(()) };
+        let Ok(row) = read(stored.value()) else { return self.hex(line, stored.value()) };
         line["row"] = json!(row);
         self.write(&line)
     }
 
-    fn account(&mut self, run: RunId, stored: &[u8]) -> Result<(), StoreError> {
-        self.row(json!({ "table": "accounts", "run": run }), accounts::decode(stored), stored)
-    }
-
-    /// Writes the records of a log row, or the raw row if it cannot be parsed.
-    fn records(
+    /// Writes the records of a log row, or the raw row if it cannot be parsed or belongs to no session.
+    fn log_row(
         &mut self,
-        session: SessionId,
+        owner: Option<SessionId>,
         position: u64,
         stored: &[u8],
         blobs: &Blobs,
-    ) -> Result<(), StoreError> {
+    ) -> Result<()> {
         let line = json!({ "table": "appends", "place": position });
+        let Some(session) = owner else { return self.hex(line, stored) };
         let row = match LogRow::parse(session, position, stored) {
             Ok(row) => row,
             Err(error) => return self.unreadable(line, error, stored),
@@ -189,7 +142,7 @@ impl Lines {
     }
 
     /// Writes the fields of a stored record, or its error and its bytes.
-    fn record(&mut self, mut line: Value, stored: &[u8], blobs: &Blobs) -> Result<(), StoreError> {
+    fn record(&mut self, mut line: Value, stored: &[u8], blobs: &Blobs) -> Result<()> {
         let value = match blobs.resolve(stored) {
             Ok(value) => value,
             Err(error) => return self.unreadable(line, BlobError::into_text(error), stored),
@@ -206,12 +159,12 @@ impl Lines {
         }
     }
 
-    fn unreadable(&mut self, mut line: Value, error: String, bytes: &[u8]) -> Result<(), StoreError> {
+    fn unreadable(&mut self, mut line: Value, error: String, bytes: &[u8]) -> Result<()> {
         line["error"] = error.into();
         self.hex(line, bytes)
     }
 
-    fn finish(self) -> Result<u64, StoreError> {
+    fn finish(self) -> Result<u64> {
         if let Some((file, path)) = self.file {
             let file = file.into_inner().map_err(io::IntoInnerError::into_error);
             file.and_then(|file| file.sync_all())

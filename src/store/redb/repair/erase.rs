@@ -1,84 +1,60 @@
 //! Removes the surveyed rows, and rewrites the tails and marks of mended sessions, in one transaction. An account that
 //! others need stays; if it is unreadable, it is replaced by one without limits.
 
-use hermod_actors::model::{Amounts, BudgetAccount, RunId, Seq, SessionId};
+use hermod_actors::model::{Amounts, BudgetAccount, Seq, SessionId};
 use redb::{Database, ReadableTable};
 
-use super::survey::{StrayRows, Survey};
+use super::survey::{RowKey, Survey};
 use crate::store::redb::{
     accounts,
-    error::StoreError,
+    error::Result,
     log::SessionTail,
     tables::{Tables, rows_of, runs_of},
 };
 
-pub(super) fn erase(db: &Database, survey: &Survey) -> Result<(), StoreError> {
+pub(super) fn erase(db: &Database, survey: &Survey) -> Result<()> {
     let txn = db.begin_write()?;
     let mut tables = Tables::of(&txn);
-    for session in &survey.removable {
-        remove_session(&mut tables, *session)?;
+    for row in survey.rows.values().flatten() {
+        remove_row(&mut tables, row)?;
     }
-    let is_removable = |id: u128| survey.removable.contains(&SessionId::from_bits(id));
-    tables.session_keys.open()?.retain(|_, session| !is_removable(session))?;
-    let runs = |id: u128| survey.runs.contains_key(&RunId::from_bits(id));
-    tables.keys.open()?.retain(|key, run| !runs(run) && !survey.strays.keys.contains(key))?;
-    for run in survey.runs.keys() {
-        let id = run.bits();
-        tables.runs.open()?.remove(id)?;
-        tables.open_runs.open()?.remove(id)?;
-        if survey.needed.contains(&id) {
-            make_readable(&mut tables, id)?;
-        } else {
-            tables.accounts.open()?.remove(id)?;
-        }
-    }
-    for position in survey.positions.keys() {
-        tables.log.open()?.remove(position)?;
-    }
-    remove_strays(&mut tables, &survey.strays)?;
     for (session, rows) in &survey.mended {
         rewrite_tail_and_marks(&mut tables, *session, rows)?;
     }
     drop(tables);
-    txn.commit()?;
-    Ok(())
+    Ok(txn.commit()?)
 }
 
-/// Removes the rows whose key is the session's id.
-fn remove_session(tables: &mut Tables<'_>, session: SessionId) -> Result<(), StoreError> {
-    let bits = session.bits();
-    tables.sessions.open()?.remove(bits)?;
-    tables.tails.open()?.remove(bits)?;
-    tables.tombstones.open()?.remove(bits)?;
-    tables.marks.open()?.retain_in(rows_of(session), |_, _| false)?;
-    tables.inbox.open()?.retain_in(rows_of(session), |_, _| false)?;
-    tables.runs_by_session.open()?.retain_in(runs_of(session), |_, ()| false)?;
-    Ok(())
-}
-
-fn remove_strays(tables: &mut Tables<'_>, strays: &StrayRows) -> Result<(), StoreError> {
-    let StrayRows { log, runs, open_runs, accounts, keys: _, models } = strays;
-    for position in log {
-        tables.log.open()?.remove(position)?;
-    }
-    for run in runs {
-        tables.runs.open()?.remove(run)?;
-    }
-    for run in open_runs {
-        tables.open_runs.open()?.remove(run)?;
-    }
-    for account in accounts {
-        make_readable(tables, *account)?;
-    }
-    for model in models {
-        tables.models.open()?.remove(model.as_str())?;
+/// Removes a row, and those that are derived from it.
+fn remove_row(tables: &mut Tables<'_>, row: &RowKey) -> Result<()> {
+    match row {
+        RowKey::Session(session) => {
+            let bits = session.bits();
+            tables.sessions()?.remove(bits)?;
+            tables.tails()?.remove(bits)?;
+            tables.tombstones()?.remove(bits)?;
+            tables.marks()?.retain_in(rows_of(*session), |_, _| false)?;
+            tables.runs_by_session()?.retain_in(runs_of(*session), |_, ()| false)?;
+        }
+        RowKey::SessionKey(key) => drop(tables.session_keys()?.remove(key.as_str())?),
+        RowKey::Run(run) => {
+            tables.runs()?.remove(run.bits())?;
+            tables.open_runs()?.remove(run.bits())?;
+        }
+        RowKey::Account(run) => drop(tables.accounts()?.remove(run.bits())?),
+        RowKey::NeededAccount(run) => make_readable(tables, run.bits())?,
+        RowKey::OpenRun(run) => drop(tables.open_runs()?.remove(run.bits())?),
+        RowKey::Key(key, _) => drop(tables.keys()?.remove(key.as_str())?),
+        RowKey::Inbox(session, number) => drop(tables.inbox()?.remove((session.bits(), *number))?),
+        RowKey::Log(position) => drop(tables.log()?.remove(position)?),
+        RowKey::Model(name) => drop(tables.models()?.remove(name.as_str())?),
     }
     Ok(())
 }
 
 /// Replaces an unreadable or missing account by one without limits: it may be the parent of other accounts.
-fn make_readable(tables: &mut Tables<'_>, id: u128) -> Result<(), StoreError> {
-    let table = tables.accounts.open()?;
+fn make_readable(tables: &mut Tables<'_>, id: u128) -> Result<()> {
+    let table = tables.accounts()?;
     let is_readable = table.get(id)?.is_some_and(|account| accounts::decode(account.value()).is_ok());
     if !is_readable {
         let none = Amounts::default();
@@ -90,20 +66,16 @@ fn make_readable(tables: &mut Tables<'_>, id: u128) -> Result<(), StoreError> {
 }
 
 /// Rewrites a session's tail and marks according to its rows.
-fn rewrite_tail_and_marks(
-    tables: &mut Tables<'_>,
-    session: SessionId,
-    rows: &[(Seq, u64)],
-) -> Result<(), StoreError> {
+fn rewrite_tail_and_marks(tables: &mut Tables<'_>, session: SessionId, rows: &[(Seq, u64)]) -> Result<()> {
     let bits = session.bits();
-    tables.marks.open()?.retain_in(rows_of(session), |_, _| false)?;
+    tables.marks()?.retain_in(rows_of(session), |_, _| false)?;
     let mut tail = SessionTail::default();
     for (last, position) in rows {
         (tail.last, tail.position) = (*last, *position);
         if tail.grow() {
-            tables.marks.open()?.insert((bits, *last), *position)?;
+            tables.marks()?.insert((bits, *last), *position)?;
         }
     }
-    tables.tails.open()?.insert(bits, (tail.position, tail.last, tail.rows_since_mark))?;
+    tables.tails()?.insert(bits, (tail.position, tail.last, tail.rows_since_mark))?;
     Ok(())
 }

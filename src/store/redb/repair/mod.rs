@@ -14,13 +14,10 @@ use std::{
 use hermod_actors::model::SessionId;
 use redb::ReadableDatabase;
 
-use self::{
-    dump::DamagedRows,
-    survey::{StrayRows, Survey},
-};
+use self::survey::Survey;
 use super::{
     damage::Damage,
-    error::StoreError,
+    error::Result,
     open::{self, LockedStore, OpenError},
 };
 
@@ -66,22 +63,20 @@ impl Repair<'_> {
         open::with_locked_store(self.dir, |store| self.run_on(store, dry_run))
     }
 
-    fn run_on(&self, store: &LockedStore, dry_run: bool) -> Result<RepairReport, StoreError> {
+    fn run_on(&self, store: &LockedStore, dry_run: bool) -> Result<RepairReport> {
         let txn = store.db.begin_read()?;
         let survey = Survey::of(&txn, &store.blobs, self.target, self.damages)?;
-        let rows = DamagedRows { txn: &txn, blobs: &store.blobs, survey: &survey };
-        let path = |name: String| self.dir.join(SET_ASIDE).join(format!("{name}-{}.jsonl", self.stamp));
         let mut report =
             RepairReport { mended: survey.mended.keys().copied().collect(), ..RepairReport::default() };
-        for session in &survey.removable {
-            let path = path(session.to_string());
-            let lines = rows.write_session(*session, (!dry_run).then_some(&*path))?;
-            report.sessions.insert(*session, (path, lines));
-        }
-        if survey.strays != StrayRows::default() {
-            let path = path("strays".to_owned());
-            let lines = rows.write_strays((!dry_run).then_some(&*path))?;
-            report.strays = Some((path, lines));
+        for (owner, rows) in &survey.rows {
+            let name = owner.map_or_else(|| "strays".to_owned(), |session| session.to_string());
+            let path = self.dir.join(SET_ASIDE).join(format!("{name}-{}.jsonl", self.stamp));
+            let lines =
+                dump::write_rows(&txn, &store.blobs, *owner, rows, (!dry_run).then_some(path.as_path()))?;
+            match owner {
+                Some(session) => drop(report.sessions.insert(*session, (path, lines))),
+                None => report.strays = Some((path, lines)),
+            }
         }
         drop(txn);
         if !dry_run {

@@ -10,39 +10,40 @@ use crate::store::redb::{
     accounts,
     blobs::Blobs,
     damage::Damage,
-    error::StoreError,
+    error::Result,
     log::{LogRow, SessionTail, session_of_row},
     tables::{
-        ACCOUNTS, KEYS, LOG, MODELS, OPEN_RUNS, RUNS, RUNS_BY_SESSION, TAILS, for_each_row, open_existing,
+        ACCOUNTS, INBOX, KEYS, LOG, MODELS, OPEN_RUNS, RUNS, RUNS_BY_SESSION, SESSION_KEYS, TAILS,
+        for_each_row, open_existing,
     },
 };
 
-/// The sessions and rows that a repair removes or rewrites.
+/// The rows that a repair removes or rewrites.
 #[derive(Default)]
 pub(super) struct Survey {
-    /// The sessions to remove.
-    pub(super) removable: BTreeSet<SessionId>,
-    /// Their runs.
-    pub(super) runs: BTreeMap<RunId, SessionId>,
-    /// The positions of their log rows.
-    pub(super) positions: BTreeMap<u64, SessionId>,
+    /// The rows to remove: of each removed session, and under `None` damaged rows that belong to no retained session.
+    pub(super) rows: BTreeMap<Option<SessionId>, Vec<RowKey>>,
     /// Retained sessions whose tail and marks are rewritten: last sequence number and position of each log row, in
     /// order.
     pub(super) mended: BTreeMap<SessionId, Vec<(Seq, u64)>>,
-    pub(super) strays: StrayRows,
-    /// Accounts of removed runs that are parents of retained accounts.
-    pub(super) needed: BTreeSet<u128>,
+    /// The runs of the removed sessions.
+    runs: BTreeMap<RunId, SessionId>,
 }
 
-/// Damaged rows that belong to no retained session, by their keys.
-#[derive(Default, PartialEq, Eq)]
-pub(super) struct StrayRows {
-    pub(super) log: BTreeSet<u64>,
-    pub(super) runs: BTreeSet<u128>,
-    pub(super) open_runs: BTreeSet<u128>,
-    pub(super) accounts: BTreeSet<u128>,
-    pub(super) keys: BTreeSet<String>,
-    pub(super) models: BTreeSet<String>,
+/// A row that is set aside. Rows that can be derived from others have none of their own: they go with the session's
+/// or the run's.
+pub(super) enum RowKey {
+    Session(SessionId),
+    SessionKey(String),
+    Run(RunId),
+    Account(RunId),
+    /// An account that retained ones may need: it stays, or is replaced.
+    NeededAccount(RunId),
+    OpenRun(RunId),
+    Key(String, RunId),
+    Inbox(SessionId, u64),
+    Log(u64),
+    Model(String),
 }
 
 /// The tables of the log: damage in them can be mended if the session's own rows are whole.
@@ -54,29 +55,35 @@ impl Survey {
         blobs: &Blobs,
         target: RepairTarget,
         damages: &[Damage],
-    ) -> Result<Self, StoreError> {
+    ) -> Result<Self> {
         let mut survey = Self::default();
         match target {
-            RepairTarget::Session(session) => drop(survey.removable.insert(session)),
+            RepairTarget::Session(session) => survey.remove(session),
             RepairTarget::All => survey.choose_sessions(txn, blobs, damages)?,
         }
         survey.find_runs(txn, blobs)?;
-        survey.find_rows(txn, target)?;
-        survey.find_accounts(txn)?;
-        if target == RepairTarget::All {
-            survey.find_strays(txn, blobs)?;
+        survey.find_rows(txn)?;
+        let strays = survey.find_strays(txn, blobs, target)?;
+        if !strays.is_empty() {
+            survey.rows.insert(None, strays);
         }
         Ok(survey)
     }
 
+    fn remove(&mut self, session: SessionId) {
+        self.rows.insert(Some(session), vec![RowKey::Session(session)]);
+    }
+
+    /// Adds a row of a session that is removed; ignores the rows of others.
+    fn add(&mut self, session: SessionId, key: RowKey) {
+        if let Some(rows) = self.rows.get_mut(&Some(session)) {
+            rows.push(key);
+        }
+    }
+
     /// Decides which damaged sessions are removed, and which are mended. Other damage of a mended session may come from
     /// foreign rows that claim to be its own. A later check shows whether it remains without them.
-    fn choose_sessions(
-        &mut self,
-        txn: &ReadTransaction,
-        blobs: &Blobs,
-        damages: &[Damage],
-    ) -> Result<(), StoreError> {
+    fn choose_sessions(&mut self, txn: &ReadTransaction, blobs: &Blobs, damages: &[Damage]) -> Result<()> {
         let mut tables: BTreeMap<SessionId, BTreeSet<&str>> = BTreeMap::new();
         for (session, damage) in damages.iter().filter_map(|damage| Some((damage.session?, damage))) {
             tables.entry(session).or_default().insert(&damage.table);
@@ -85,106 +92,131 @@ impl Survey {
             let in_log = tables.iter().any(|table| LOG_TABLES.contains(table));
             match in_log.then(|| readable_rows(txn, blobs, session)).transpose()?.flatten() {
                 Some(rows) => drop(self.mended.insert(session, rows)),
-                None => drop(self.removable.insert(session)),
+                None => self.remove(session),
             }
         }
         Ok(())
     }
 
-    fn find_runs(&mut self, txn: &ReadTransaction, blobs: &Blobs) -> Result<(), StoreError> {
+    fn find_runs(&mut self, txn: &ReadTransaction, blobs: &Blobs) -> Result<()> {
         for_each_row(txn, RUNS_BY_SESSION, |(session, run), ()| {
-            let session = SessionId::from_bits(session);
-            if self.removable.contains(&session) {
-                self.runs.insert(RunId::from_bits(run), session);
-            }
+            self.runs.insert(RunId::from_bits(run), SessionId::from_bits(session));
             Ok(())
         })?;
         for_each_row(txn, RUNS, |id, stored| {
-            if let Ok(row) = blobs.json::<RunRow>(stored)
-                && self.removable.contains(&row.session)
-            {
+            if let Ok(row) = blobs.json::<RunRow>(stored) {
                 self.runs.entry(RunId::from_bits(id)).or_insert(row.session);
             }
             Ok(())
-        })
+        })?;
+        self.runs.retain(|_, session| self.rows.contains_key(&Some(*session)));
+        Ok(())
     }
 
-    fn find_rows(&mut self, txn: &ReadTransaction, target: RepairTarget) -> Result<(), StoreError> {
-        let mended_rows: BTreeSet<u64> =
-            self.mended.values().flatten().map(|(_, position)| *position).collect();
+    fn find_rows(&mut self, txn: &ReadTransaction) -> Result<()> {
+        for_each_row(txn, SESSION_KEYS, |key, session| {
+            self.add(SessionId::from_bits(session), RowKey::SessionKey(key.to_owned()));
+            Ok(())
+        })?;
+        let needed = self.needed_accounts(txn)?;
+        for (run, session) in self.runs.clone() {
+            let is_needed = needed.contains(&run);
+            self.add(session, RowKey::Run(run));
+            self.add(session, if is_needed { RowKey::NeededAccount(run) } else { RowKey::Account(run) });
+        }
+        for_each_row(txn, KEYS, |key, run| {
+            let run = RunId::from_bits(run);
+            if let Some(session) = self.runs.get(&run).copied() {
+                self.add(session, RowKey::Key(key.to_owned(), run));
+            }
+            Ok(())
+        })?;
+        for_each_row(txn, INBOX, |(session, number), _| {
+            let session = SessionId::from_bits(session);
+            self.add(session, RowKey::Inbox(session, number));
+            Ok(())
+        })?;
         for_each_row(txn, LOG, |position, row| {
-            match session_of_row(row) {
-                Ok(session) if self.removable.contains(&session) => {
-                    self.positions.insert(position, session);
-                }
-                Ok(session) if self.mended.contains_key(&session) && !mended_rows.contains(&position) => {
-                    self.strays.log.insert(position);
-                }
-                Err(_) if target == RepairTarget::All => drop(self.strays.log.insert(position)),
-                Ok(_) | Err(_) => {}
+            if let Ok(session) = session_of_row(row) {
+                self.add(session, RowKey::Log(position));
             }
             Ok(())
         })
     }
 
-    /// Retains all ancestors of retained accounts, whichever session they belong to.
-    fn find_accounts(&mut self, txn: &ReadTransaction) -> Result<(), StoreError> {
+    /// The accounts of removed runs that are ancestors of retained accounts, whichever session they belong to.
+    fn needed_accounts(&self, txn: &ReadTransaction) -> Result<BTreeSet<RunId>> {
         let parents = accounts::parents(txn)?;
-        let is_removed = |id: u128| self.runs.contains_key(&RunId::from_bits(id));
+        let mut needed = BTreeSet::new();
         loop {
-            let before = self.needed.len();
+            let before = needed.len();
             for (id, parent) in &parents {
-                if is_removed(*parent) && (!is_removed(*id) || self.needed.contains(id)) {
-                    self.needed.insert(*parent);
+                let (run, parent) = (RunId::from_bits(*id), RunId::from_bits(*parent));
+                let is_retained = !self.runs.contains_key(&run) || needed.contains(&run);
+                if is_retained && self.runs.contains_key(&parent) {
+                    needed.insert(parent);
                 }
             }
-            if self.needed.len() == before {
-                return Ok(());
+            if needed.len() == before {
+                return Ok(needed);
             }
         }
     }
 
-    fn find_strays(&mut self, txn: &ReadTransaction, blobs: &Blobs) -> Result<(), StoreError> {
-        let is_removed = |id: u128| self.runs.contains_key(&RunId::from_bits(id));
-        let strays = &mut self.strays;
+    /// Foreign rows in the logs of mended sessions, and with [`RepairTarget::All`] the damaged rows of no session.
+    fn find_strays(&self, txn: &ReadTransaction, blobs: &Blobs, target: RepairTarget) -> Result<Vec<RowKey>> {
+        let mut strays = Vec::new();
+        let mended_rows: BTreeSet<u64> =
+            self.mended.values().flatten().map(|(_, position)| *position).collect();
+        for_each_row(txn, LOG, |position, row| {
+            let is_stray = session_of_row(row).map_or(target == RepairTarget::All, |session| {
+                self.mended.contains_key(&session) && !mended_rows.contains(&position)
+            });
+            strays.extend(is_stray.then_some(RowKey::Log(position)));
+            Ok(())
+        })?;
+        if target != RepairTarget::All {
+            return Ok(strays);
+        }
+        let mut lost_runs = BTreeSet::new();
         for_each_row(txn, RUNS, |id, stored| {
-            if !is_removed(id) && blobs.json::<RunRow>(stored).is_err() {
-                strays.runs.insert(id);
+            let run = RunId::from_bits(id);
+            if !self.runs.contains_key(&run) && blobs.json::<RunRow>(stored).is_err() {
+                lost_runs.insert(id);
+                strays.push(RowKey::Run(run));
             }
             Ok(())
         })?;
         let runs = txn.open_table(RUNS)?;
-        let lost_runs = &strays.runs;
-        let is_lost = |id: u128| -> Result<bool, StoreError> {
-            Ok(!is_removed(id) && (lost_runs.contains(&id) || runs.get(id)?.is_none()))
+        let lost_run = |id: u128| -> Result<Option<RunId>> {
+            let run = RunId::from_bits(id);
+            let is_lost =
+                !self.runs.contains_key(&run) && (lost_runs.contains(&id) || runs.get(id)?.is_none());
+            Ok(is_lost.then_some(run))
         };
-        for_each_row(txn, OPEN_RUNS, |id, ()| {
-            if is_lost(id)? {
-                strays.open_runs.insert(id);
+        for_each_row(txn, ACCOUNTS, |id, account| {
+            if accounts::decode(account).is_err() {
+                strays.extend(lost_run(id)?.map(RowKey::NeededAccount));
             }
+            Ok(())
+        })?;
+        for_each_row(txn, OPEN_RUNS, |id, ()| {
+            strays.extend(lost_run(id)?.map(RowKey::OpenRun));
             Ok(())
         })?;
         for_each_row(txn, KEYS, |key, run| {
-            if is_lost(run)? {
-                strays.keys.insert(key.to_owned());
-            }
+            strays.extend(lost_run(run)?.map(|run| RowKey::Key(key.to_owned(), run)));
             Ok(())
         })?;
-        for_each_row(txn, ACCOUNTS, |id, account| {
-            if accounts::decode(account).is_err() && is_lost(id)? {
-                strays.accounts.insert(id);
-            }
-            Ok(())
-        })?;
-        let Some(models) = open_existing(txn, MODELS)? else { return Ok(()) };
+        let Some(models) = open_existing(txn, MODELS)? else { return Ok(strays) };
         for row in models.iter()? {
             let (name, stored) = row?;
             let row = blobs.json::<ModelRow>(stored.value());
             if !row.is_ok_and(|row| row.model.to_string() == name.value()) {
-                strays.models.insert(name.value().to_owned());
+                strays.push(RowKey::Model(name.value().to_owned()));
             }
         }
-        Ok(())
+        Ok(strays)
     }
 }
 
@@ -194,7 +226,7 @@ fn readable_rows(
     txn: &ReadTransaction,
     blobs: &Blobs,
     session: SessionId,
-) -> Result<Option<Vec<(Seq, u64)>>, StoreError> {
+) -> Result<Option<Vec<(Seq, u64)>>> {
     let Some(tail) = SessionTail::read(&txn.open_table(TAILS)?, session)? else { return Ok(None) };
     let log = txn.open_table(LOG)?;
     let (mut position, mut last, mut rows) = (tail.position, tail.last, Vec::new());

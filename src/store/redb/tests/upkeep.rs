@@ -21,7 +21,7 @@ use crate::store::redb::{
     previous_epoch::{self, ShutdownKind},
     quick_check::quick_check,
     tables::{INBOX, KEYS, LOG, MARKS, META, OPEN_RUNS, RUNS, RUNS_BY_SESSION, SESSION_KEYS, TAILS},
-    vacuum::{COUNTED_AT, vacuum_above},
+    vacuum::{COUNTED_AT, vacuum},
 };
 
 /// The table of schema 1: a row for each record.
@@ -110,7 +110,7 @@ fn a_store_of_which_most_was_deleted_is_compacted_once() {
         let spinning = disk.spin(None);
         let bytes = disk.image.len() as u64;
         let mut db = Builder::new().create_with_backend(spinning.platter()).unwrap();
-        let counted = vacuum_above(&mut db, bytes, 0).unwrap();
+        let counted = vacuum(&mut db, bytes, 0).unwrap();
         if let Some(deleted_rows) = counted {
             let txn = db.begin_write().unwrap();
             txn.open_table(META).unwrap().insert(COUNTED_AT, deleted_rows).unwrap();
