@@ -51,7 +51,7 @@ impl Sweep<'_> {
                 }
                 tally.remove(artifact.bytes);
             }
-            if self.pass.mode() == GcMode::Remove {
+            if self.pass.mode == GcMode::Remove {
                 let is_known = snapshot.has_session(session)?;
                 self.remove_artifacts(session, is_known, &expired, &orphans).at(&folder)?;
             }

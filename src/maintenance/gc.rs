@@ -39,7 +39,7 @@ impl Sweep<'_> {
         bytes: u64,
         remove: impl FnOnce() -> io::Result<()>,
     ) -> Result<(), PathError> {
-        if self.pass.mode() == GcMode::Remove {
+        if self.pass.mode == GcMode::Remove {
             remove().at(path)?;
         }
         tally.remove(bytes);
@@ -78,7 +78,7 @@ pub(super) fn sweep(
         dry_run: request.dry_run,
         classes: classes.into_iter().map(|(class, tally)| to_class(class, tally)).collect(),
         took_ms: clock.monotonic_ms(),
-        longest_wait_us: u64::try_from(sweep.pass.max_append_wait().as_micros()).unwrap_or(u64::MAX),
+        longest_wait_us: u64::try_from(sweep.pass.max_append_wait.as_micros()).unwrap_or(u64::MAX),
     })
 }
 

@@ -84,11 +84,8 @@ impl ArgumentSchema {
         if let ValidationErrorKind::Required { property } = error.kind() {
             let name = property.as_str().unwrap_or_default();
             let description = self.description(path, name);
-            return at(
-                Some(join_path(path, name)),
-                format!("missing field `{name}`"),
-                format!("give it: {description}"),
-            );
+            let (error, hint) = (format!("missing field `{name}`"), format!("give it: {description}"));
+            return at(Some(join_path(path, name)), error, hint);
         }
         let field = format_path(path);
         let named = field.as_deref().map_or("the arguments are".into(), |field| format!("`{field}` is"));

@@ -21,10 +21,8 @@ impl ToolContext {
         if !self.cancel.is_cancelled() {
             return Ok(());
         }
-        Err(stopped_end(
-            "the call was stopped before it was done; no file was changed",
-            "call again if it is still wanted",
-        ))
+        let error = "the call was stopped before it was done; no file was changed";
+        Err(stopped_end(error, "call again if it is still wanted"))
     }
 }
 
@@ -43,7 +41,8 @@ pub(super) async fn try_blocking<T: Send + 'static>(
     work: impl FnOnce(&ToolContext) -> Result<T, CallEnd> + Send + 'static,
 ) -> Result<T, CallEnd> {
     let stop = context.cancel.child_token();
-    let work_context = ToolContext { cancel: stop.clone(), ..context.clone() };
+    let mut work_context = context.clone();
+    work_context.invocation.cancel = stop.clone();
     let _stop_on_drop = stop.drop_guard();
     let mut work = spawn_blocking(move || work(&work_context));
     let joined = tokio::select! {
@@ -53,12 +52,10 @@ pub(super) async fn try_blocking<T: Send + 'static>(
     };
     match joined {
         Some(Ok(result)) => result,
-        Some(Err(error)) => Err(CallEnd::error(
-            CallStatus::Error,
-            &format!("the tool failed inside: {error}"),
-            None,
-            "this is a fault of the tool: reach the aim another way",
-        )),
+        Some(Err(error)) => {
+            let hint = "this is a fault of the tool: reach the aim another way";
+            Err(CallEnd::error(CallStatus::Error, &format!("the tool failed inside: {error}"), None, hint))
+        }
         None => Err(stopped_end(
             "the call was stopped while the system was in a file operation that did not return",
             "check what the file system holds before calling again",

@@ -42,10 +42,11 @@ enum FullOutput {
     },
 }
 
-/// The end of a call whose command ran.
+/// The end of a call whose command ran. `left_out` counts the bytes that the command wrote after the spooled output.
 pub(super) async fn command_end(
     mut result: CommandResult,
     spooled: SpooledOutput,
+    left_out: u64,
     artifacts: &AttemptArtifacts,
 ) -> CallEnd {
     let status = match result.cause {
@@ -55,11 +56,11 @@ pub(super) async fn command_end(
     };
     let (mut reply, is_whole) = fit_output(&mut result);
     let full_output = match spooled {
-        SpooledOutput::Inline(..) if is_whole => None,
-        SpooledOutput::Inline(bytes, left_out) => {
+        SpooledOutput::Inline(_) if is_whole => None,
+        SpooledOutput::Inline(bytes) => {
             Some(artifacts.write(bytes).await.map(|artifact| (artifact, left_out)))
         }
-        SpooledOutput::Stored(artifact, left_out) => Some(Ok((artifact, left_out))),
+        SpooledOutput::Stored(artifact, more) => Some(Ok((artifact, left_out + more))),
         SpooledOutput::Lost(error) => Some(Err(error)),
     };
     let artifact = full_output.as_ref().and_then(|full_output| Some(full_output.as_ref().ok()?.0.clone()));

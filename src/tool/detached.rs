@@ -80,19 +80,15 @@ async fn exit_end(exit: ExitRecord, spooled: SpooledOutput, context: &ToolContex
         Ok(result) => {
             // A command may have changed its own output file.
             let lost = exit.output.bytes.saturating_sub(spooled.total_bytes());
-            command_end(result, spooled.with_left_out(exit.output.left_out + lost), &context.artifacts).await
+            command_end(result, spooled, exit.output.left_out + lost, &context.artifacts).await
         }
         Err(error) => not_run_end(&error),
     }
 }
 
 fn not_started_end(reason: &str) -> CallEnd {
-    CallEnd::error(
-        CallStatus::Error,
-        &format!("the command was not run: {reason}"),
-        None,
-        "wait and try again; if it stays, the operator has to see to the state directory",
-    )
+    let hint = "wait and try again; if it stays, the operator has to see to the state directory";
+    CallEnd::error(CallStatus::Error, &format!("the command was not run: {reason}"), None, hint)
 }
 
 /// The end of a call whose command's outcome is unknown.

@@ -52,12 +52,8 @@ async fn read_earlier_intent<N: DeserializeOwned>(
 /// The end of a call that must not act without its intent; `what` names the action.
 fn intent_not_written(what: &str, error: &ArtifactError) -> CallEnd {
     let error = format!("the note that makes this {what} safe to repeat cannot be kept or read: {error}");
-    CallEnd::error(
-        CallStatus::Error,
-        &error,
-        None,
-        "nothing was changed; the operator has to look at the disk",
-    )
+    let hint = "nothing was changed; the operator has to look at the disk";
+    CallEnd::error(CallStatus::Error, &error, None, hint)
 }
 
 #[allow(clippy::needless_pass_by_value)] // `map_err` passes it by value

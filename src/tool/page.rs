@@ -118,11 +118,8 @@ impl TextPage {
         });
         let total = if is_whole { lines.to_string() } else { format!("more than {lines}") };
         let more = (last < lines || !is_whole).then(|| {
-            format!(
-                "[truncated: lines {}-{last} of {total}; call again with offset {}]",
-                self.offset,
-                last + 1
-            )
+            let (first, next) = (self.offset, last + 1);
+            format!("[truncated: lines {first}-{last} of {total}; call again with offset {next}]")
         });
         let replaced = self.text.remark().map(|remark| format!("[{remark}]"));
         [cut, replaced, more].into_iter().flatten().collect()

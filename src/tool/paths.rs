@@ -33,14 +33,12 @@ const MAX_PATH_BYTES: usize = 4_096;
 /// Characters of a path in an error.
 const MAX_EXCERPT_CHARS: usize = 500;
 
+const LIST_HINT: &str = "see what there is with `list_files`";
+
 /// Common errors of the system with their wording and remedy.
 const KNOWN_ERRORS: &[(io::ErrorKind, &str, &str)] = &[
-    (io::ErrorKind::NotFound, "does not exist", "see what there is with `list_files`"),
-    (
-        io::ErrorKind::NotADirectory,
-        "is or leads through something that is not a folder",
-        "see what there is with `list_files`",
-    ),
+    (io::ErrorKind::NotFound, "does not exist", LIST_HINT),
+    (io::ErrorKind::NotADirectory, "is or leads through something that is not a folder", LIST_HINT),
     (
         io::ErrorKind::PermissionDenied,
         "is not permitted to this user",

@@ -70,24 +70,17 @@ impl TypedTool for Shell {
             return bad("`command` contains a NUL byte".into(), "leave it out");
         }
         if command.len() > MAX_COMMAND_BYTES {
-            let error = format!(
-                "`command` has {} bytes, and the system takes at most {MAX_COMMAND_BYTES}",
-                command.len()
-            );
-            return bad(error, WRITE_A_SCRIPT);
+            let error =
+                format!("has {} bytes, and the system takes at most {MAX_COMMAND_BYTES}", command.len());
+            return bad(format!("`command` {error}"), WRITE_A_SCRIPT);
         }
         let Some(reason) = denial_reason(command) else { return Ok(()) };
         let hint = match reason {
             command_denylist::TOO_COMPLEX => WRITE_A_SCRIPT,
             _ => "name exactly what is to change, inside the workspace, or ask the operator to do it",
         };
-        bad(
-            format!(
-                "`command` {} is never run: it {reason}",
-                quoted_first_chars(command, MAX_ARGUMENT_CHARS)
-            ),
-            hint,
-        )
+        let excerpt = quoted_first_chars(command, MAX_ARGUMENT_CHARS);
+        bad(format!("`command` {excerpt} is never run: it {reason}"), hint)
     }
 
     fn access(_: &Arguments, _: &str, _: &Settings) -> Access {
@@ -155,19 +148,15 @@ fn folder(context: &ToolContext, workdir: Option<&str>) -> Result<PathBuf, CallE
 async fn execute(command: Command, context: &ToolContext) -> CallEnd {
     let (tee, pieces) = Tee::new();
     match tokio::join!(process::run(command, Some(tee), &context.cancel), collect_output(pieces, context)) {
-        (Ok(result), spooled) => command_end(result, spooled, &context.artifacts).await,
+        (Ok(result), spooled) => command_end(result, spooled, 0, &context.artifacts).await,
         (Err(error), _) => not_run_end(&error.to_string()),
     }
 }
 
 /// The end of a call whose command the system cannot run.
 pub(super) fn not_run_end(error: &str) -> CallEnd {
-    CallEnd::error(
-        CallStatus::Error,
-        &format!("{SHELL} cannot be run: {error}"),
-        None,
-        "wait and try a smaller command; if it stays, the operator has to look",
-    )
+    let hint = "wait and try a smaller command; if it stays, the operator has to look";
+    CallEnd::error(CallStatus::Error, &format!("{SHELL} cannot be run: {error}"), None, hint)
 }
 
 /// The end of a call that was stopped before its command started.

@@ -27,12 +27,12 @@ const PROGRESS_INTERVAL: Duration = Duration::from_millis(200);
 const PROGRESS_LINES: usize = 5;
 const PROGRESS_LINE_BYTES: usize = 200;
 
-/// The collected output. `u64` counts the bytes left out at the end.
+/// The collected output.
 #[derive(Debug)]
 pub(super) enum SpooledOutput {
     /// A short output, in memory.
-    Inline(Bytes, u64),
-    /// A long output, stored as an artifact.
+    Inline(Bytes),
+    /// A long output, stored as an artifact, and the bytes left out at its end.
     Stored(Artifact, u64),
     /// The output could not be stored.
     Lost(ArtifactError),
@@ -42,18 +42,9 @@ impl SpooledOutput {
     /// Bytes received, including those left out.
     pub(super) fn total_bytes(&self) -> u64 {
         match self {
-            Self::Inline(bytes, left_out) => bytes.len() as u64 + left_out,
+            Self::Inline(bytes) => bytes.len() as u64,
             Self::Stored(artifact, left_out) => artifact.bytes + left_out,
             Self::Lost(_) => 0,
-        }
-    }
-
-    /// The same output with `more` bytes left out at the end.
-    pub(super) fn with_left_out(self, more: u64) -> Self {
-        match self {
-            Self::Inline(bytes, left_out) => Self::Inline(bytes, left_out + more),
-            Self::Stored(artifact, left_out) => Self::Stored(artifact, left_out + more),
-            Self::Lost(error) => Self::Lost(error),
         }
     }
 }
@@ -143,7 +134,7 @@ async fn collect(mut pieces: ProgressTail, artifacts: &AttemptArtifacts) -> Spoo
         }
         buffer.extend_from_slice(&piece.bytes);
     }
-    SpooledOutput::Inline(buffer.freeze(), 0)
+    SpooledOutput::Inline(buffer.freeze())
 }
 
 async fn write_artifact(

@@ -4,22 +4,19 @@ use std::{
     fmt::Debug,
     future::{Future, ready},
     marker::PhantomData,
+    ops::Deref,
     sync::Arc,
     time::Duration,
 };
 
 use futures::future::BoxFuture;
 use hermod_actors::{
-    model::{Access, Attempt, CallEnd, CallId, EffectClass, RunId, Timestamp, ToolSpec},
-    port::{
-        AttachOutcome, AttemptArtifacts, BadArguments, Boot, CallWork, Intent, Invocation, PreparedCall,
-        ProgressReporter, Tool,
-    },
+    model::{Access, Attempt, CallEnd, CallId, EffectClass, RunId, ToolSpec},
+    port::{AttachOutcome, BadArguments, Boot, CallWork, Intent, Invocation, PreparedCall, Tool},
 };
 use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
-use tokio_util::sync::CancellationToken;
 
 use super::{ArgumentSchema, Settings};
 
@@ -74,25 +71,21 @@ pub trait TypedTool: Debug + Send + Sync + 'static {
     fn forget(_call: CallId, _attempt: Attempt, _settings: &Settings) {}
 }
 
-/// The context of one attempt of a call.
+/// The context of one attempt of a call: the attempt itself, to which this derefs, and the settings.
 #[derive(Debug, Clone)]
 pub struct ToolContext {
-    /// The call's id.
-    pub call: CallId,
-    /// Number of the attempt.
-    pub attempt: Attempt,
-    /// The folder in which the tool works.
-    pub workspace: Arc<str>,
-    /// The time at which the call started.
-    pub now: Timestamp,
-    /// Stores long outputs under the name of the call and the attempt.
-    pub artifacts: AttemptArtifacts,
-    /// Fires when the call has to stop.
-    pub cancel: CancellationToken,
-    /// Receives progress reports.
-    pub progress: ProgressReporter,
+    /// The attempt of the call.
+    pub invocation: Invocation,
     /// The operator's settings.
     pub settings: Settings,
+}
+
+impl Deref for ToolContext {
+    type Target = Invocation;
+
+    fn deref(&self) -> &Invocation {
+        &self.invocation
+    }
 }
 
 /// Creates the tool that `T` describes.
@@ -118,19 +111,6 @@ struct TypedToolAdapter<T> {
 struct TypedCall<T: TypedTool> {
     arguments: T::Arguments,
     settings: Settings,
-}
-
-fn tool_context(invocation: Invocation, settings: Settings) -> ToolContext {
-    ToolContext {
-        call: invocation.call,
-        attempt: invocation.attempt,
-        workspace: invocation.workspace,
-        now: invocation.now,
-        artifacts: invocation.artifacts,
-        cancel: invocation.cancel,
-        progress: invocation.progress,
-        settings,
-    }
 }
 
 impl<T: TypedTool> Tool for TypedToolAdapter<T> {
@@ -162,10 +142,11 @@ impl<T: TypedTool> Tool for TypedToolAdapter<T> {
 
 impl<T: TypedTool> CallWork for TypedCall<T> {
     fn run(self: Box<Self>, invocation: Invocation) -> BoxFuture<'static, CallEnd> {
-        Box::pin(T::run(self.arguments, tool_context(invocation, self.settings)))
+        Box::pin(T::run(self.arguments, ToolContext { invocation, settings: self.settings }))
     }
 
     fn attach(self: Box<Self>, invocation: Invocation, boot: Boot) -> BoxFuture<'static, AttachOutcome> {
-        Box::pin(T::attach(self.arguments, tool_context(invocation, self.settings), boot))
+        let context = ToolContext { invocation, settings: self.settings };
+        Box::pin(T::attach(self.arguments, context, boot))
     }
 }

@@ -2,7 +2,7 @@
 //! core checks each append against this view of the store. Also [`CommitterState`]: the open sessions and their
 //! incarnations.
 
-use std::{collections::HashMap, sync::Arc};
+use std::{collections::HashMap, io, sync::Arc};
 
 use hermod_actors::{
     model::{
@@ -179,7 +179,7 @@ impl<'t> Batch<'t> {
         // An unreadable row is overwritten; its old key continues to refer to the session.
         let previous = {
             let previous = self.tables.sessions()?.insert(id, &*self.spiller.store(value)?)?;
-            previous.and_then(|previous| self.spiller.blobs().json::<SessionRow>(previous.value()).ok())
+            previous.and_then(|previous| self.spiller.blobs.json::<SessionRow>(previous.value()).ok())
         };
         let keys = self.tables.session_keys()?;
         if let Some(previous) = previous.filter(|previous| previous.key != row.key) {
@@ -229,7 +229,10 @@ impl<'t> Batch<'t> {
         let (inbox, inbox_error) = self.inbox(session)?;
         let tail = self.tail(session)?;
         // At the limit the store fails; the next process starts a new epoch.
-        let revival = self.state.revivals.checked_add(1).ok_or_else(StoreError::opened_too_often)?;
+        let revival = self.state.revivals.checked_add(1).ok_or_else(|| {
+            let error = "sessions were opened too often; start the process again";
+            StoreError::from(redb::Error::Io(io::Error::other(error)))
+        })?;
         self.state.revivals = revival;
         self.state.sessions.insert(session, OpenSession { revival, tail });
         let incarnation = Incarnation { epoch: self.state.epoch, revival };
@@ -258,7 +261,7 @@ impl<'t> Batch<'t> {
         for row in self.tables.inbox()?.range(rows_of(session))? {
             let (key, value) = row?;
             let id = key.value().1;
-            match read::inbox_item(self.spiller.blobs(), value.value()) {
+            match read::inbox_item(&self.spiller.blobs, value.value()) {
                 Ok(item) => rows.push(InboxRow { id, item }),
                 Err(error) => {
                     let error = error.into_text();

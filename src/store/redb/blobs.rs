@@ -134,7 +134,7 @@ fn parse_hash(name: &str) -> Option<BlobHash> {
 /// Writes blobs. There is one, on the committer's thread.
 #[derive(Debug)]
 pub(super) struct Spiller {
-    blobs: Blobs,
+    pub(super) blobs: Blobs,
     files: Box<dyn FileSystem>,
     disk_wait: Arc<DiskFullWait>,
     /// Folders that may have unsynced entries.
@@ -148,10 +148,6 @@ pub(super) struct Spiller {
 impl Spiller {
     pub(super) fn new(blobs: Blobs, files: Box<dyn FileSystem>, disk_wait: Arc<DiskFullWait>) -> Self {
         Self { blobs, files, disk_wait, unsynced: BTreeSet::new(), synced: BTreeSet::new(), tracked: None }
-    }
-
-    pub(super) fn blobs(&self) -> &Blobs {
-        &self.blobs
     }
 
     /// The stored form of `value`: the value itself, or a reference to the file that was written.
@@ -234,7 +230,7 @@ mod tests {
         assert_eq!(Blobs::is_spilled(&stored), spilled);
         assert_eq!(spiller.store(value).unwrap(), stored, "a value has one name");
         spiller.sync().unwrap();
-        assert_eq!(spiller.blobs().resolve(&stored).unwrap(), value);
+        assert_eq!(spiller.blobs.resolve(&stored).unwrap(), value);
     }
 
     #[test]
@@ -253,11 +249,11 @@ mod tests {
         let mut spiller =
             Spiller::new(Blobs::new(dir.path().to_owned()), Box::new(OsFileSystem), Arc::default());
         let stored = spiller.store(vec![7; 20_000]).unwrap().into_owned();
-        let lost = |stored: &[u8], why: &str| match spiller.blobs().resolve(stored) {
+        let lost = |stored: &[u8], why: &str| match spiller.blobs.resolve(stored) {
             Err(BlobError::Lost(text)) => assert!(text.contains(why), "{text}"),
             other => panic!("{other:?}"),
         };
-        let path = spiller.blobs().path(&Blobs::referenced_hash(&stored).unwrap());
+        let path = spiller.blobs.path(&Blobs::referenced_hash(&stored).unwrap());
         fs::write(&path, vec![8; 20_000]).unwrap();
         lost(&stored, "its content was changed");
         fs::remove_file(&path).unwrap();

@@ -29,7 +29,7 @@ thread_local! {
 /// The engine's file; adds its path and damaged pages to errors.
 #[derive(Debug, Clone)]
 pub(super) struct EngineFile {
-    path: Arc<Path>,
+    pub(super) path: Arc<Path>,
     damaged: DamagedPages,
 }
 
@@ -37,10 +37,6 @@ impl EngineFile {
     /// The file at `path`, without known damaged pages.
     pub(super) fn new(path: &Path) -> Self {
         Self { path: path.into(), damaged: DamagedPages::default() }
-    }
-
-    pub(super) fn path(&self) -> &Path {
-        &self.path
     }
 
     /// Opens or creates the database over `backend`, with a cache of at most `cache` bytes. Pages are verified when

@@ -1,6 +1,6 @@
 //! Errors inside the store. `open.rs` explains them to users.
 
-use std::{io, path::PathBuf};
+use std::path::PathBuf;
 
 use super::open::OpenError;
 use crate::files::PathError;
@@ -40,15 +40,6 @@ pub enum StoreError {
     /// The throttle callback stopped a long operation.
     #[error(transparent)]
     Stopped(#[from] StoppedError),
-}
-
-impl StoreError {
-    /// The epoch has no numbers left for incarnations.
-    pub(super) fn opened_too_often() -> Self {
-        Self::Engine(redb::Error::Io(io::Error::other(
-            "sessions were opened too often; start the process again",
-        )))
-    }
 }
 
 impl<E: Into<redb::Error>> From<E> for StoreError {

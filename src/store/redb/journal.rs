@@ -82,9 +82,10 @@ impl RedbJournal {
 
     pub(super) fn start(store: OpenStore, durability: Durability) -> Result<Self, OpenError> {
         let OpenStore { dir, db, epoch, last_position, spiller, disk_wait } = store;
-        let restore_generation =
-            read_restore_generation(&db).map_err(|error| open::explain(db.file.path(), error))?;
-        let (db, blobs) = (Arc::new(db), spiller.blobs().clone());
+        let row = db.file.run(|| Ok(db.begin_read()?.open_table(META)?.get(RESTORE_GENERATION)?));
+        let row = row.map_err(|error| open::explain(&db.file.path, error))?;
+        let restore_generation = row.map_or(0, |row| row.value());
+        let (db, blobs) = (Arc::new(db), spiller.blobs.clone());
         let (jobs, queue) = channel();
         let committer = Committer {
             db: Arc::clone(&db),
@@ -225,11 +226,6 @@ impl RowReader for RedbJournal {
     fn all_models(&self) -> ReadFuture<Vec<ModelRow>> {
         self.read(SnapshotReader::all_models)
     }
-}
-
-fn read_restore_generation(db: &Engine) -> Result<u64> {
-    db.file
-        .run(|| Ok(db.begin_read()?.open_table(META)?.get(RESTORE_GENERATION)?.map_or(0, |row| row.value())))
 }
 
 impl fmt::Debug for RedbJournal {

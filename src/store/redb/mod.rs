@@ -30,7 +30,6 @@ mod full_disk_tests;
 mod gc;
 mod journal;
 mod log;
-mod migrate;
 mod open;
 mod pages;
 mod preallocated_file;

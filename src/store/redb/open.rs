@@ -22,7 +22,7 @@ use super::{
     engine::{Engine, EngineFile},
     error::{Result, StoreError},
     files::{FileSystem, OsFileSystem},
-    migrate,
+    log::migrate_from_1,
     preallocated_file::PreallocatedFile,
     previous_epoch::{self, BOOT, EPOCH, PreviousEpoch, SCHEMA_VERSION, ShutdownKind},
     quick_check::{QuickCheck, quick_check},
@@ -285,7 +285,7 @@ fn start_epoch(db: &Database, previous: &PreviousEpoch, boot: u64, deleted_rows:
     }
     drop(meta);
     if previous.schema == 1 {
-        migrate::from_1(&txn)?;
+        migrate_from_1(&txn)?;
     }
     let last_position = Tables::of(&txn).create()?;
     txn.commit()?;
@@ -296,7 +296,7 @@ fn start_epoch(db: &Database, previous: &PreviousEpoch, boot: u64, deleted_rows:
 /// reading it reports the damage.
 fn check_unfinished_runs(db: &Database, spiller: &Spiller) -> Result<()> {
     let clock = SystemClock::default();
-    let QuickCheck { runs, damages } = quick_check(db, spiller.blobs())?;
+    let QuickCheck { runs, damages } = quick_check(db, &spiller.blobs)?;
     tracing::debug!(
         runs,
         ms = clock.monotonic_ms(),

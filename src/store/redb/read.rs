@@ -52,12 +52,16 @@ type StoredValue<'t> = AccessGuard<'t, &'static [u8]>;
 type PositionedRow = (u64, AccessGuard<'static, &'static [u8]>);
 
 /// Why a read ends early.
+#[derive(Debug, thiserror::Error)]
 pub(super) enum ReadAbort {
     /// The read would block the calling task for too long.
+    #[error("a read without a limit met one")]
     TooLong,
     /// The read failed.
-    Failed(ReadError),
+    #[error(transparent)]
+    Failed(#[from] ReadError),
     /// The engine failed.
+    #[error(transparent)]
     Engine(StoreError),
 }
 
@@ -362,15 +366,8 @@ impl From<ReadAbort> for ReadError {
     fn from(abort: ReadAbort) -> Self {
         match abort {
             ReadAbort::Failed(error) => error,
-            ReadAbort::Engine(error) => Self::Unavailable(error.to_string()),
-            ReadAbort::TooLong => Self::Unavailable("a read without a limit met one".to_owned()),
+            ReadAbort::Engine(_) | ReadAbort::TooLong => Self::Unavailable(abort.to_string()),
         }
-    }
-}
-
-impl From<ReadError> for ReadAbort {
-    fn from(error: ReadError) -> Self {
-        Self::Failed(error)
     }
 }
 

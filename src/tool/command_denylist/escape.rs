@@ -47,9 +47,8 @@ fn unescape_first<'a>(rest: &'a str, bytes: &mut Vec<u8>) -> &'a str {
 }
 
 fn parse_number(text: &str, max_digits: usize, radix: u32) -> (Option<u32>, &str) {
-    let end = text.char_indices().take(max_digits).find(|(_, c)| !c.is_digit(radix)).map(|(at, _)| at);
-    let end = end.unwrap_or_else(|| text.char_indices().nth(max_digits).map_or(text.len(), |(at, _)| at));
-    (u32::from_str_radix(&text[..end], radix).ok(), &text[end..])
+    let digits = text.bytes().take(max_digits).take_while(|byte| char::from(*byte).is_digit(radix)).count();
+    (u32::from_str_radix(&text[..digits], radix).ok(), &text[digits..])
 }
 
 /// Decodes base64 of either alphabet, ignoring padding, whitespace and an incomplete end; `None` for any other character.
@@ -79,7 +78,7 @@ pub(super) fn expand_braces(
     let mut unexpanded = vec![word.to_owned()];
     while let Some(word) = unexpanded.pop() {
         budget.spend(word.len())?;
-        let Some(Alternatives { before, choices, after }) = alternatives(&word) else {
+        let Some((before, choices, after)) = alternatives(&word) else {
             words.push(word);
             continue;
         };
@@ -91,22 +90,15 @@ pub(super) fn expand_braces(
     Ok(())
 }
 
-/// A word, split at its first innermost braces that contain a comma.
-struct Alternatives<'a> {
-    before: &'a str,
-    /// The choices, separated by commas.
-    choices: &'a str,
-    after: &'a str,
-}
-
-/// Finds the first innermost braces that contain a comma; `${NAME}` contains none.
-fn alternatives(word: &str) -> Option<Alternatives<'_>> {
+/// Splits a word at its first innermost braces that contain a comma: the text before them, the choices, and the text
+/// after them. `${NAME}` contains none.
+fn alternatives(word: &str) -> Option<(&str, &str, &str)> {
     word.match_indices('{').find_map(|(open, _)| {
         let inside = &word[open + 1..];
         let close = inside.find(['{', '}']).filter(|end| inside[*end..].starts_with('}'))?;
         let (before, after) = (&word[..open], &inside[close + 1..]);
         let choices = &inside[..close];
-        choices.contains(',').then_some(Alternatives { before, choices, after })
+        choices.contains(',').then_some((before, choices, after))
     })
 }
 

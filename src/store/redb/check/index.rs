@@ -1,16 +1,11 @@
 //! Checks the rows beside the log, such as those of sessions, runs and accounts: whether each can be read, and agrees
 //! with the records.
 
-use std::collections::BTreeMap;
-
 use hermod_actors::model::{ModelRow, RunId, RunRow, RunState, SessionId, SessionRow};
 use redb::ReadableTable;
 use serde::de::IgnoredAny;
 
-use super::{
-    log::{NUMBERS_ROW_BYTES, RecordFacts},
-    pass::CheckPass,
-};
+use super::{log::NUMBERS_ROW_BYTES, pass::CheckPass};
 use crate::store::redb::{
     accounts,
     damage::Damage,
@@ -21,35 +16,26 @@ use crate::store::redb::{
     },
 };
 
-/// Checks all index rows, accounts, models and inbox rows.
-pub(super) fn check_index(pass: &mut CheckPass<'_>, facts: &RecordFacts) -> Result<()> {
-    let mut owners = BTreeMap::new();
-    for_each_row(pass.txn, RUNS_BY_SESSION, |(session, run), ()| {
-        owners.insert(RunId::from_bits(run), SessionId::from_bits(session));
-        Ok(())
-    })?;
-    let mut check = IndexCheck { pass, facts, owners };
-    check.sessions()?;
-    check.runs()?;
-    check.runs_by_session()?;
-    check.open_runs()?;
-    check.keys()?;
-    check.accounts()?;
-    check.models()?;
-    check.inbox()
-}
+impl CheckPass<'_> {
+    /// Checks all index rows, accounts, models and inbox rows.
+    pub(super) fn check_index(&mut self) -> Result<()> {
+        for_each_row(self.txn, RUNS_BY_SESSION, |(session, run), ()| {
+            self.owners.insert(RunId::from_bits(run), SessionId::from_bits(session));
+            Ok(())
+        })?;
+        self.sessions()?;
+        self.runs()?;
+        self.runs_by_session()?;
+        self.open_runs()?;
+        self.keys()?;
+        self.accounts()?;
+        self.models()?;
+        self.inbox()
+    }
 
-struct IndexCheck<'c, 'p> {
-    pass: &'c mut CheckPass<'p>,
-    facts: &'c RecordFacts,
-    /// The session of each run, by the table of runs by session.
-    owners: BTreeMap<RunId, SessionId>,
-}
-
-impl IndexCheck<'_, '_> {
     /// Reports damage of the run's session, or of the store if no session lists the run.
     fn add_run_damage(&mut self, run: RunId, table: &'static str, what: String) {
-        self.pass.add_damage(match self.owners.get(&run) {
+        self.checked.add_damage(match self.owners.get(&run) {
             Some(session) => Damage::of(*session, table, what),
             None => Damage::store(table, what),
         });
@@ -61,9 +47,9 @@ impl IndexCheck<'_, '_> {
     }
 
     fn accounts(&mut self) -> Result<()> {
-        for_each_row(self.pass.txn, ACCOUNTS, |id, account| {
-            self.pass.count_bytes(account.len())?;
-            self.pass.checked.counts.accounts += 1;
+        for_each_row(self.txn, ACCOUNTS, |id, account| {
+            self.count_bytes(account.len())?;
+            self.checked.counts.accounts += 1;
             if let Err(why) = accounts::decode(account) {
                 let run = RunId::from_bits(id);
                 self.add_run_damage(run, "accounts", format!("the account of run {run}: {why}"));
@@ -73,62 +59,62 @@ impl IndexCheck<'_, '_> {
     }
 
     fn inbox(&mut self) -> Result<()> {
-        for_each_row(self.pass.txn, INBOX, |(session, row), item| {
-            self.pass.count_bytes(item.len())?;
-            self.pass.checked.counts.inbox += 1;
-            if let Err(why) = self.pass.read_json::<IgnoredAny>(item) {
+        for_each_row(self.txn, INBOX, |(session, row), item| {
+            self.count_bytes(item.len())?;
+            self.checked.counts.inbox += 1;
+            if let Err(why) = self.read_json::<IgnoredAny>(item) {
                 let what = format!("row {row}: {why}");
-                self.pass.add_damage(Damage::of(SessionId::from_bits(session), "inbox", what));
+                self.checked.add_damage(Damage::of(SessionId::from_bits(session), "inbox", what));
             }
             Ok(())
         })
     }
 
     fn models(&mut self) -> Result<()> {
-        let Some(models) = open_existing(self.pass.txn, MODELS)? else { return Ok(()) };
+        let Some(models) = open_existing(self.txn, MODELS)? else { return Ok(()) };
         for row in models.iter()? {
             let (name, row) = row?;
-            self.pass.count_bytes(row.value().len())?;
-            let what = match self.pass.read_json::<ModelRow>(row.value()) {
+            self.count_bytes(row.value().len())?;
+            let what = match self.read_json::<ModelRow>(row.value()) {
                 Ok(known) if known.model.to_string() == name.value() => continue,
                 Ok(known) => format!("the row of model {} is that of {}", name.value(), known.model),
                 Err(why) => format!("the row of model {}: {why}", name.value()),
             };
-            self.pass.add_damage(Damage::store("models", what));
+            self.checked.add_damage(Damage::store("models", what));
         }
         Ok(())
     }
 
     fn keys(&mut self) -> Result<()> {
-        let runs = self.pass.txn.open_table(RUNS)?;
+        let runs = self.txn.open_table(RUNS)?;
         let any_damage = self.facts.sessions.values().any(|session| session.damaged);
-        for_each_row(self.pass.txn, KEYS, |key, id| {
-            self.pass.count_bytes(key.len() + NUMBERS_ROW_BYTES)?;
-            self.pass.checked.counts.keys += 1;
+        for_each_row(self.txn, KEYS, |key, id| {
+            self.count_bytes(key.len() + NUMBERS_ROW_BYTES)?;
+            self.checked.counts.keys += 1;
             let run = RunId::from_bits(id);
             let is_known = self.facts.runs.contains_key(&run) || any_damage;
             if !is_known || runs.get(id)?.is_none() {
                 let what = format!("key `{key}` stands for run {run}, which is not there");
-                self.pass.add_damage(Damage::store("keys", what));
+                self.checked.add_damage(Damage::store("keys", what));
             }
             Ok(())
         })
     }
 
     fn sessions(&mut self) -> Result<()> {
-        let txn = self.pass.txn;
+        let txn = self.txn;
         let (rows, keys) = (txn.open_table(SESSIONS)?, txn.open_table(SESSION_KEYS)?);
         for_each_row(txn, SESSIONS, |id, row| {
-            self.pass.count_bytes(row.len())?;
+            self.count_bytes(row.len())?;
             let session = SessionId::from_bits(id);
-            let row = match self.pass.read_json::<SessionRow>(row) {
+            let row = match self.read_json::<SessionRow>(row) {
                 Ok(row) => row,
                 Err(why) => {
-                    self.pass.add_damage(Damage::of(session, "sessions", format!("its row: {why}")));
+                    self.checked.add_damage(Damage::of(session, "sessions", format!("its row: {why}")));
                     return Ok(());
                 }
             };
-            let mut wrong = |table, what: String| self.pass.add_damage(Damage::of(session, table, what));
+            let mut wrong = |table, what: String| self.checked.add_damage(Damage::of(session, table, what));
             let known = self.facts.sessions.get(&session);
             match known.map(|known| (known.key.as_ref(), known.damaged)) {
                 Some((Some(key), _)) if *key == row.key => {}
@@ -148,27 +134,27 @@ impl IndexCheck<'_, '_> {
         for_each_row(txn, SESSION_KEYS, |key, id| {
             if rows.get(id)?.is_none() {
                 let what = format!("key `{key}` stands for it, and it has no row");
-                self.pass.add_damage(Damage::of(SessionId::from_bits(id), "session_keys", what));
+                self.checked.add_damage(Damage::of(SessionId::from_bits(id), "session_keys", what));
             }
             Ok(())
         })?;
         for session in self.facts.sessions.keys() {
             if rows.get(session.bits())?.is_none() {
-                self.pass.add_damage(Damage::of(*session, "sessions", "it has records, and no row"));
+                self.checked.add_damage(Damage::of(*session, "sessions", "it has records, and no row"));
             }
         }
         Ok(())
     }
 
     fn runs(&mut self) -> Result<()> {
-        let txn = self.pass.txn;
+        let txn = self.txn;
         let (rows, accounts) = (txn.open_table(RUNS)?, txn.open_table(ACCOUNTS)?);
         let (open, by_session) = (txn.open_table(OPEN_RUNS)?, txn.open_table(RUNS_BY_SESSION)?);
         for_each_row(txn, RUNS, |id, row| {
-            self.pass.count_bytes(row.len())?;
-            self.pass.checked.counts.runs += 1;
+            self.count_bytes(row.len())?;
+            self.checked.counts.runs += 1;
             let run = RunId::from_bits(id);
-            let row = match self.pass.read_json::<RunRow>(row) {
+            let row = match self.read_json::<RunRow>(row) {
                 Ok(row) => row,
                 Err(why) => {
                     self.add_run_damage(run, "runs", format!("the row of run {run}: {why}"));
@@ -176,7 +162,8 @@ impl IndexCheck<'_, '_> {
                 }
             };
             let contradiction = self.contradiction(&row);
-            let mut wrong = |table, what: String| self.pass.add_damage(Damage::of(row.session, table, what));
+            let mut wrong =
+                |table, what: String| self.checked.add_damage(Damage::of(row.session, table, what));
             if let Some(what) = contradiction {
                 wrong("runs", format!("run {run}: {what}"));
             }
@@ -196,7 +183,7 @@ impl IndexCheck<'_, '_> {
         for (run, known) in &self.facts.runs {
             if rows.get(run.bits())?.is_none() {
                 let what = format!("run {run} has no row");
-                self.pass.add_damage(Damage::of(known.session, "runs", what).at(known.first));
+                self.checked.add_damage(Damage::of(known.session, "runs", what).at(known.first));
             }
         }
         Ok(())
@@ -224,9 +211,9 @@ impl IndexCheck<'_, '_> {
     }
 
     fn runs_by_session(&mut self) -> Result<()> {
-        let rows = self.pass.txn.open_table(RUNS)?;
-        for_each_row(self.pass.txn, RUNS_BY_SESSION, |(session, id), ()| {
-            self.pass.count_bytes(NUMBERS_ROW_BYTES)?;
+        let rows = self.txn.open_table(RUNS)?;
+        for_each_row(self.txn, RUNS_BY_SESSION, |(session, id), ()| {
+            self.count_bytes(NUMBERS_ROW_BYTES)?;
             let (session, run) = (SessionId::from_bits(session), RunId::from_bits(id));
             let is_known = self.facts.runs.get(&run).is_some_and(|known| known.session == session);
             let what = match rows.get(id)? {
@@ -234,21 +221,21 @@ impl IndexCheck<'_, '_> {
                 Some(_) if is_known || self.is_damaged(session) => return Ok(()),
                 Some(_) => format!("run {run} is not of this session"),
             };
-            self.pass.add_damage(Damage::of(session, "runs_by_session", what));
+            self.checked.add_damage(Damage::of(session, "runs_by_session", what));
             Ok(())
         })
     }
 
     fn open_runs(&mut self) -> Result<()> {
-        let rows = self.pass.txn.open_table(RUNS)?;
-        for_each_row(self.pass.txn, OPEN_RUNS, |id, ()| {
-            self.pass.count_bytes(NUMBERS_ROW_BYTES)?;
-            self.pass.checked.counts.open_runs += 1;
+        let rows = self.txn.open_table(RUNS)?;
+        for_each_row(self.txn, OPEN_RUNS, |id, ()| {
+            self.count_bytes(NUMBERS_ROW_BYTES)?;
+            self.checked.counts.open_runs += 1;
             if rows.get(id)?.is_none() {
                 let run = RunId::from_bits(id);
                 let what = format!("run {run} has no row");
                 match self.facts.runs.get(&run) {
-                    Some(known) => self.pass.add_damage(Damage::of(known.session, "open_runs", what)),
+                    Some(known) => self.checked.add_damage(Damage::of(known.session, "open_runs", what)),
                     None => self.add_run_damage(run, "open_runs", what),
                 }
             }

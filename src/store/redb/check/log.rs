@@ -43,33 +43,24 @@ pub(super) struct CheckedRun {
     pub(super) ended: Option<(Seq, OutcomeDetail)>,
 }
 
-/// Checks the log, and returns the facts for the other checks.
-pub(super) fn check_log(pass: &mut CheckPass<'_>) -> Result<RecordFacts> {
-    let mut check = LogCheck { pass, facts: RecordFacts::default(), marks: BTreeSet::new() };
-    check.rows()?;
-    check.ends()?;
-    check.marks()?;
-    Ok(check.facts)
-}
+impl CheckPass<'_> {
+    /// Checks the log, and collects the facts for the other checks.
+    pub(super) fn check_log(&mut self) -> Result<()> {
+        self.rows()?;
+        self.ends()?;
+        self.marks()
+    }
 
-struct LogCheck<'a, 'p> {
-    pass: &'a mut CheckPass<'p>,
-    facts: RecordFacts,
-    /// The marks that must exist: session, last record, and row.
-    marks: BTreeSet<(u128, Seq, u64)>,
-}
-
-impl LogCheck<'_, '_> {
     fn rows(&mut self) -> Result<()> {
-        let txn = self.pass.txn;
+        let txn = self.txn;
         let tombstones = open_existing(txn, TOMBSTONES)?;
         for_each_row(txn, LOG, |position, row| {
-            self.pass.count_bytes(row.len())?;
-            self.pass.checked.counts.rows += 1;
+            self.count_bytes(row.len())?;
+            self.checked.counts.rows += 1;
             let session = match session_of_row(row) {
                 Ok(session) => session,
                 Err(why) => {
-                    self.pass.add_damage(Damage::store("appends", format!("row {position}: {why}")));
+                    self.checked.add_damage(Damage::store("appends", format!("row {position}: {why}")));
                     return Ok(());
                 }
             };
@@ -84,7 +75,7 @@ impl LogCheck<'_, '_> {
                 Ok(row) => self.row(session, &mut state, position, &row),
                 Err(why) => {
                     state.damaged = true;
-                    self.pass.add_damage(Damage::of(session, "appends", why));
+                    self.checked.add_damage(Damage::of(session, "appends", why));
                 }
             }
             self.facts.sessions.insert(session, state);
@@ -101,15 +92,15 @@ impl LogCheck<'_, '_> {
                 expected.last, expected.position, state.tail.last, state.tail.position
             );
             state.damaged = true;
-            self.pass.add_damage(Damage::of(session, "appends", what).at(row.first));
+            self.checked.add_damage(Damage::of(session, "appends", what).at(row.first));
         }
         state.tail = SessionTail { position, last: row.first.saturating_sub(1), ..state.tail };
         for (seq, stored) in row.records() {
-            self.pass.checked.counts.records += 1;
+            self.checked.counts.records += 1;
             state.tail.last = seq;
             if let Err(why) = stored.and_then(|stored| self.record(session, state, seq, stored)) {
                 state.damaged = true;
-                self.pass.add_damage(Damage::of(session, "appends", why).at(seq));
+                self.checked.add_damage(Damage::of(session, "appends", why).at(seq));
             }
         }
         if state.tail.grow() {
@@ -125,7 +116,7 @@ impl LogCheck<'_, '_> {
         seq: Seq,
         stored: &[u8],
     ) -> Result<(), String> {
-        let value = self.pass.read_value(stored)?;
+        let value = self.read_value(stored)?;
         let record = decode(&value).map_err(|error| error.to_string())?;
         match &record.body {
             Body::SessionOpened(opened) => state.key = Some(Arc::clone(&opened.key)),
@@ -134,10 +125,7 @@ impl LogCheck<'_, '_> {
                 if self.facts.runs.insert(accepted.run, run).is_some() {
                     return Err(format!("run {} was accepted before", accepted.run));
                 }
-                accepted
-                    .images
-                    .iter()
-                    .try_for_each(|image| self.pass.check_artifact(session, &image.artifact))?;
+                accepted.images.iter().try_for_each(|image| self.check_artifact(session, &image.artifact))?;
             }
             Body::RunEnded(ended) => {
                 let run = self.facts.runs.get_mut(&ended.run).filter(|run| run.session == session);
@@ -158,7 +146,7 @@ impl LogCheck<'_, '_> {
                     .artifact
                     .iter()
                     .chain(images)
-                    .try_for_each(|artifact| self.pass.check_artifact(session, artifact))?;
+                    .try_for_each(|artifact| self.check_artifact(session, artifact))?;
             }
             _ => {}
         }
@@ -179,9 +167,9 @@ impl LogCheck<'_, '_> {
     /// Compares the stored tails with the ends that the rows show.
     fn ends(&mut self) -> Result<()> {
         let mut unseen: BTreeSet<SessionId> = self.facts.sessions.keys().copied().collect();
-        self.pass.checked.counts.sessions = unseen.len() as u64;
-        for_each_row(self.pass.txn, TAILS, |id, tail| {
-            self.pass.count_bytes(NUMBERS_ROW_BYTES)?;
+        self.checked.counts.sessions = unseen.len() as u64;
+        for_each_row(self.txn, TAILS, |id, tail| {
+            self.count_bytes(NUMBERS_ROW_BYTES)?;
             let (session, tail) = (SessionId::from_bits(id), SessionTail::of(tail));
             unseen.remove(&session);
             let found = self.facts.sessions.get(&session).map_or(SessionTail::default(), |state| state.tail);
@@ -190,12 +178,12 @@ impl LogCheck<'_, '_> {
                     "it should end with record {} in row {}, and does with record {} in row {}",
                     tail.last, tail.position, found.last, found.position
                 );
-                self.pass.add_damage(Damage::of(session, "tails", what).at(tail.last));
+                self.checked.add_damage(Damage::of(session, "tails", what).at(tail.last));
             }
             Ok(())
         })?;
         for session in unseen {
-            self.pass.add_damage(Damage::of(session, "tails", "nothing says where it ends"));
+            self.checked.add_damage(Damage::of(session, "tails", "nothing says where it ends"));
         }
         Ok(())
     }
@@ -203,19 +191,19 @@ impl LogCheck<'_, '_> {
     /// Compares the stored marks with those that the rows require.
     fn marks(&mut self) -> Result<()> {
         let mut unseen = std::mem::take(&mut self.marks);
-        for_each_row(self.pass.txn, MARKS, |(session, last), position| {
-            self.pass.count_bytes(NUMBERS_ROW_BYTES)?;
+        for_each_row(self.txn, MARKS, |(session, last), position| {
+            self.count_bytes(NUMBERS_ROW_BYTES)?;
             if !unseen.remove(&(session, last, position)) {
                 let what = format!(
                     "a mark names row {position}, where record {last} does not end a row to be marked"
                 );
-                self.pass.add_damage(Damage::of(SessionId::from_bits(session), "marks", what).at(last));
+                self.checked.add_damage(Damage::of(SessionId::from_bits(session), "marks", what).at(last));
             }
             Ok(())
         })?;
         for (session, last, position) in unseen {
             let what = format!("row {position} is not marked");
-            self.pass.add_damage(Damage::of(SessionId::from_bits(session), "marks", what).at(last));
+            self.checked.add_damage(Damage::of(SessionId::from_bits(session), "marks", what).at(last));
         }
         Ok(())
     }

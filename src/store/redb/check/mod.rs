@@ -54,8 +54,10 @@ pub(super) fn rows(
     throttle: &mut ThrottleFn<'_>,
 ) -> Result<CheckReport> {
     let txn = db.begin_read()?;
-    let mut pass = CheckPass { txn: &txn, checked, references, throttle, uncounted_bytes: 0 };
-    let facts = log::check_log(&mut pass)?;
-    index::check_index(&mut pass, &facts)?;
+    let (facts, marks, owners) = Default::default();
+    let mut pass =
+        CheckPass { txn: &txn, checked, references, throttle, uncounted_bytes: 0, facts, marks, owners };
+    pass.check_log()?;
+    pass.check_index()?;
     pass.finish()
 }

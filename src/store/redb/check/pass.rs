@@ -1,15 +1,20 @@
 //! One pass of a check: its report ([`CheckReport`]), its pace, and how it finds the blobs and artifacts that rows
 //! name.
 
-use std::{borrow::Cow, collections::BTreeMap, io, mem};
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, BTreeSet},
+    io, mem,
+};
 
 use hermod_actors::{
-    model::{Artifact, SessionId},
+    model::{Artifact, RunId, Seq, SessionId},
     port::{ArtifactName, Presence},
 };
 use redb::ReadTransaction;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
+use super::log::RecordFacts;
 use crate::store::redb::{
     blobs::{BlobError, Blobs},
     damage::Damage,
@@ -97,13 +102,14 @@ pub(super) struct CheckPass<'p> {
     pub(super) throttle: &'p mut ThrottleFn<'p>,
     /// Bytes since the last call of `throttle`.
     pub(super) uncounted_bytes: usize,
+    pub(super) facts: RecordFacts,
+    /// The marks that must exist: session, last record, and row.
+    pub(super) marks: BTreeSet<(u128, Seq, u64)>,
+    /// The session of each run, by the table of runs by session.
+    pub(super) owners: BTreeMap<RunId, SessionId>,
 }
 
 impl CheckPass<'_> {
-    pub(super) fn add_damage(&mut self, damage: Damage) {
-        self.checked.add_damage(damage);
-    }
-
     /// Counts the bytes of a checked row, and calls the throttle callback after each MiB. Fails if the callback stops
     /// the check.
     pub(super) fn count_bytes(&mut self, bytes: usize) -> Result<()> {

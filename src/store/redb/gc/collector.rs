@@ -13,8 +13,7 @@ use super::{
     super::{committer::Committer, error::StoreError, journal::RedbJournal},
     footprint::{self, StoreFootprint},
     mark,
-    plan::RemovableSession,
-    snapshot::GcSnapshot,
+    snapshot::{GcSnapshot, RemovableSession},
     steps::MAX_ROWS_PER_STEP,
     tally::{GcMode, Tally, why},
 };
@@ -69,7 +68,7 @@ impl GarbageCollector {
     pub fn footprint(&self) -> Result<StoreFootprint, GcError> {
         let snapshot = self.snapshot()?;
         let file = &snapshot.reader.file;
-        Ok(file.run(|| footprint::measure(snapshot.txn(), file.path()))?)
+        Ok(file.run(|| footprint::measure(snapshot.txn(), &file.path))?)
     }
 
     /// Reads the store; adds file and remedy to errors of damaged pages.
@@ -94,22 +93,14 @@ impl GarbageCollector {
 #[derive(Debug)]
 pub struct GcPass {
     collector: GarbageCollector,
-    mode: GcMode,
-    max_append_wait: Duration,
+    /// Whether the pass removes or only reports.
+    pub mode: GcMode,
+    /// The longest time that appends waited for a step.
+    pub max_append_wait: Duration,
     _exclusive: OwnedSemaphorePermit,
 }
 
 impl GcPass {
-    /// Whether the pass removes or only reports.
-    pub const fn mode(&self) -> GcMode {
-        self.mode
-    }
-
-    /// The longest time that appends waited for a step.
-    pub const fn max_append_wait(&self) -> Duration {
-        self.max_append_wait
-    }
-
     /// A snapshot of now.
     pub fn snapshot(&self) -> Result<GcSnapshot, GcError> {
         self.collector.snapshot()

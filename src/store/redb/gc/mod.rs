@@ -12,7 +12,6 @@
 mod collector;
 mod footprint;
 mod mark;
-mod plan;
 mod snapshot;
 mod steps;
 #[cfg(test)]

@@ -1,18 +1,57 @@
-//! Lookups of sessions, runs and scripts in a snapshot of the store, for gc of the files of sessions and runs.
+//! Lookups in a snapshot of the store: of sessions, runs and scripts, for gc of their files. Selects the sessions to
+//! remove, and follows their log rows backwards.
 
-use std::collections::BTreeSet;
+use std::{
+    collections::{BTreeSet, HashMap, HashSet},
+    sync::Arc,
+};
 
-use hermod_actors::model::{Body, RunId, RunRow, SessionId};
-use redb::{ReadTransaction, ReadableTable};
+use hermod_actors::model::{Body, RunId, RunRow, SessionId, SessionRow, Timestamp};
+use redb::{ReadTransaction, ReadableTable, ReadableTableMetadata};
 
 use super::{
     super::{
+        accounts,
         error::Result,
+        log::{LogRow, SessionTail},
         read::SnapshotReader,
-        tables::{RUNS, SESSIONS},
+        tables::{
+            INBOX, KEYS, LOG, OPEN_RUNS, RUNS, RUNS_BY_SESSION, SESSIONS, TAILS, TOMBSTONES, for_each_row,
+            rows_of, runs_of,
+        },
     },
     collector::{GcError, RemovedSet},
+    steps::MAX_ROWS_PER_STEP,
+    tally::{Tally, why},
 };
+
+/// A session to remove if it is still unchanged, and the rows that are removed with it.
+#[derive(Debug, Clone)]
+pub(super) struct RemovableSession {
+    pub(super) session: SessionId,
+    pub(super) key: Arc<str>,
+    pub(super) tail: SessionTail,
+    pub(super) runs: Vec<u128>,
+    /// The idempotency keys of its runs.
+    pub(super) keys: Vec<String>,
+    /// The log rows of its records; none until they are searched.
+    pub(super) rows: RowChain,
+}
+
+/// Remaining log rows of a removed session, as many as fit in one step.
+pub(super) struct Tombstone {
+    pub(super) session: SessionId,
+    pub(super) rows: RowChain,
+}
+
+/// Rows of a session's log, from the last one backwards.
+#[derive(Debug, Clone, Default)]
+pub(super) struct RowChain {
+    pub(super) positions: Vec<u64>,
+    /// The position of the row before them, 0 if there is none; `None` if the chain is broken.
+    pub(super) next: Option<u64>,
+    pub(super) bytes: u64,
+}
 
 /// Lookups in one snapshot. Block.
 #[derive(Debug)]
@@ -56,5 +95,138 @@ impl GcSnapshot {
             scripts.extend(accepted.spec.script.map(|hash| hash.to_string()));
         }
         Ok(Some(scripts))
+    }
+
+    /// Number of sessions.
+    pub(super) fn sessions(&self) -> Result<u64> {
+        Ok(self.txn().open_table(SESSIONS)?.len()?)
+    }
+
+    /// Number of idempotency keys.
+    pub(super) fn keys(&self) -> Result<u64> {
+        Ok(self.txn().open_table(KEYS)?.len()?)
+    }
+
+    /// The sessions whose last record is not newer than `before`, without unfinished runs and unread messages. Sessions
+    /// with the parent account of a retained one are retained, too.
+    pub(super) fn expired(&mut self, before: Timestamp, tally: &mut Tally) -> Result<Vec<RemovableSession>> {
+        let mut expired = Vec::new();
+        for row in self.txn().open_table(SESSIONS)?.iter()? {
+            let (id, stored) = row?;
+            let row = self.reader.blobs.json::<SessionRow>(stored.value()).ok();
+            match self.check_expired(SessionId::from_bits(id.value()), row, before)? {
+                Ok(found) => expired.push(found),
+                Err(why) => tally.retain(why, 1),
+            }
+        }
+        self.retain_parents(&mut expired, tally)?;
+        self.find_keys(&mut expired)?;
+        Ok(expired)
+    }
+
+    fn check_expired(
+        &mut self,
+        session: SessionId,
+        row: Option<SessionRow>,
+        before: Timestamp,
+    ) -> Result<Result<RemovableSession, &'static str>> {
+        let Some(row) = row else { return Ok(Err(why::UNREADABLE)) };
+        if row.opened_at > before {
+            return Ok(Err(why::YOUNG));
+        }
+        let Some(tail) = SessionTail::read(&self.txn().open_table(TAILS)?, session)? else {
+            return Ok(Err(why::UNREADABLE));
+        };
+        let open = self.txn().open_table(OPEN_RUNS)?;
+        let mut runs = Vec::new();
+        for run in self.txn().open_table(RUNS_BY_SESSION)?.range(runs_of(session))? {
+            let run = run?.0.value().1;
+            if open.get(run)?.is_some() {
+                return Ok(Err(why::UNFINISHED));
+            }
+            runs.push(run);
+        }
+        if self.txn().open_table(INBOX)?.range(rows_of(session))?.next().transpose()?.is_some() {
+            return Ok(Err(why::MESSAGE));
+        }
+        let last = self.reader.read(|rows| rows.records(session, tail.last, 1)).unwrap_or_default().pop();
+        Ok(match last {
+            None => Err(why::UNREADABLE),
+            Some(last) if last.record.at > before => Err(why::YOUNG),
+            Some(_) => {
+                let (keys, rows) = (Vec::new(), RowChain::default());
+                Ok(RemovableSession { session, key: row.key, tail, runs, keys, rows })
+            }
+        })
+    }
+
+    /// Retains sessions whose accounts are parents of retained accounts.
+    fn retain_parents(&self, expired: &mut Vec<RemovableSession>, tally: &mut Tally) -> Result<()> {
+        let parents = accounts::parents(self.txn())?;
+        loop {
+            let removed: HashSet<u128> = expired.iter().flat_map(|one| one.runs.iter().copied()).collect();
+            let is_retained = |(id, _): &&(u128, u128)| !removed.contains(id);
+            let needed: HashSet<u128> =
+                parents.iter().filter(is_retained).map(|(_, parent)| *parent).collect();
+            let before = expired.len();
+            expired.retain(|one| !one.runs.iter().any(|run| needed.contains(run)));
+            let retained = before - expired.len();
+            tally.retain(why::PARENT, retained as u64);
+            // The sessions retained now may have parents too.
+            if retained == 0 {
+                return Ok(());
+            }
+        }
+    }
+
+    fn find_keys(&self, expired: &mut [RemovableSession]) -> Result<()> {
+        let mut owners = HashMap::new();
+        for (at, one) in expired.iter().enumerate() {
+            owners.extend(one.runs.iter().map(|run| (*run, at)));
+        }
+        if owners.is_empty() {
+            return Ok(());
+        }
+        for_each_row(self.txn(), KEYS, |key, run| {
+            if let Some(at) = owners.get(&run) {
+                expired[*at].keys.push(key.to_owned());
+            }
+            Ok(())
+        })
+    }
+
+    /// Adds the log rows of its records; `None` if their chain cannot be followed.
+    pub(super) fn removable(&self, expired: RemovableSession) -> Result<Option<RemovableSession>> {
+        let rows = self.chain(expired.session, expired.tail.position, usize::MAX)?;
+        Ok((rows.next == Some(0)).then_some(RemovableSession { rows, ..expired }))
+    }
+
+    /// The remaining rows of removed sessions, as many of each as fit in one step.
+    pub(super) fn tombstones(&self) -> Result<Vec<Tombstone>> {
+        let mut tombstones = Vec::new();
+        for_each_row(self.txn(), TOMBSTONES, |session, position| {
+            let session = SessionId::from_bits(session);
+            tombstones.push(Tombstone { session, rows: self.chain(session, position, MAX_ROWS_PER_STEP)? });
+            Ok(())
+        })?;
+        Ok(tombstones)
+    }
+
+    /// At most `max` rows of a session, from the position `from` backwards.
+    fn chain(&self, session: SessionId, from: u64, max: usize) -> Result<RowChain> {
+        let log = self.txn().open_table(LOG)?;
+        let mut chain = RowChain { next: Some(from), ..RowChain::default() };
+        while let Some(position) = chain.next.filter(|position| *position != 0 && chain.positions.len() < max)
+        {
+            chain.next = None;
+            if let Some(stored) = log.get(position)?
+                && let Ok(row) = LogRow::parse(session, position, stored.value())
+            {
+                chain.next = Some(row.previous);
+                chain.positions.push(position);
+                chain.bytes += stored.value().len() as u64;
+            }
+        }
+        Ok(chain)
     }
 }

@@ -1,4 +1,4 @@
-//! The steps of gc that the committer's thread runs between two batches: they check again what `plan.rs` has selected,
+//! The steps of gc that the committer's thread runs between two batches: they check again what `snapshot.rs` has selected,
 //! and remove it.
 
 use std::io;
@@ -15,7 +15,7 @@ use super::{
         log::SessionTail,
         tables::{Tables, rows_of, runs_of},
     },
-    plan::{RemovableSession, Tombstone},
+    snapshot::{RemovableSession, Tombstone},
     tally::{GcMode, why},
 };
 

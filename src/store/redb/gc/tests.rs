@@ -360,7 +360,7 @@ fn what_a_relaxed_store_has_removed_does_not_come_back() {
     pass.remove_sessions(Some(Timestamp(200))).unwrap();
     // The store that another process would find if this one was killed now, before files are removed.
     let dir = tempfile::tempdir().unwrap();
-    let file = bench.journal.db.file.path().to_owned();
+    let file = bench.journal.db.file.path.to_owned();
     std::fs::copy(&file, dir.path().join(file.file_name().unwrap())).unwrap();
     let journal = Arc::new(RedbJournal::open(dir.path(), Durability::Relaxed).unwrap());
     assert!(!Bench { dir, journal, open: BTreeMap::new() }.is_known(1));
@@ -407,6 +407,6 @@ fn a_footprint_counts_what_there_is() {
     let footprint = bench.journal.garbage_collector().footprint().unwrap();
     assert_eq!((footprint.sessions, footprint.runs, footprint.unfinished), (1, 1, 0));
     assert!(footprint.records > 500 && footprint.index > 300, "{footprint:?}");
-    let file = bench.journal.db.file.path().metadata().unwrap().len();
+    let file = bench.journal.db.file.path.metadata().unwrap().len();
     assert!(footprint.free > 0 && footprint.free < file, "{footprint:?}");
 }

@@ -8,11 +8,8 @@ use std::{
 
 use redb::StorageBackend;
 
-use super::{
-    layout::{
-        Geometry, HEADER_BYTES, PAGE_BYTES, PageRef, TreeLayout, checksum, is_intact, low_half, swap_slots,
-    },
-    newest,
+use super::layout::{
+    Geometry, HEADER_BYTES, PAGE_BYTES, PageRef, TreeLayout, checksum, is_intact, low_half, swap_slots,
 };
 
 /// Offsets of the damaged pages that reads have met, in bytes from the start of the file.
@@ -118,7 +115,7 @@ impl<B: StorageBackend> VerifiedFile<B> {
             self.backend.read(page.offset, &mut bytes).is_ok().then_some(bytes)
         };
         if let Some((newer, current)) = geometry.newer_commit(header)
-            && newest::is_whole(geometry, newer, current, read)
+            && geometry.is_whole(newer, current, read)
         {
             swap_slots(header);
         }

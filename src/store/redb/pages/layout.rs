@@ -4,6 +4,8 @@
 //! Follows the engine's documented file format, version 3. Functions return `None` for bytes of another format; these
 //! are then not verified.
 
+use std::collections::HashSet;
+
 /// Bytes of the smallest page.
 pub(super) const PAGE_BYTES: u64 = 4096;
 /// Bytes of the engine's header at the beginning of the file.
@@ -83,6 +85,34 @@ impl Geometry {
         let (current, other) = (CommitSlot::read(header, current)?, CommitSlot::read(header, other)?);
         let is_newer = state & TWO_PHASE != 0 && other.transaction()? > current.transaction()?;
         is_newer.then(|| (other.roots(self), current.roots(self)))
+    }
+
+    /// Whether all pages of a newer commit are intact. Pages that it shares with the older commit are not read again.
+    /// While no tree has grown in height, shared pages are at the same depth in both.
+    pub(super) fn is_whole(
+        self,
+        mut newer: Vec<PageRef>,
+        mut older: Vec<PageRef>,
+        read: impl Fn(&PageRef) -> Option<Vec<u8>>,
+    ) -> bool {
+        let names = |pages: &[PageRef]| -> HashSet<(u64, u128)> {
+            pages.iter().map(|page| (page.offset, page.checksum)).collect()
+        };
+        let children = |page: &PageRef| {
+            let bytes = read(page).filter(|bytes| is_intact(bytes, page.tree, low_half(page.checksum)))?;
+            Some(self.children(&bytes, page.tree))
+        };
+        loop {
+            let (of_newer, of_older) = (names(&newer), names(&older));
+            newer.retain(|page| !of_older.contains(&(page.offset, page.checksum)));
+            older.retain(|page| !of_newer.contains(&(page.offset, page.checksum)));
+            if newer.is_empty() {
+                return true;
+            }
+            let Some(below) = newer.iter().map(children).collect::<Option<Vec<_>>>() else { return false };
+            newer = below.concat();
+            older = older.iter().filter_map(children).flatten().collect();
+        }
     }
 
     /// The pages that a verified page refers to.

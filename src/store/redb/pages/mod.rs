@@ -11,6 +11,5 @@
 
 mod file;
 mod layout;
-mod newest;
 
 pub(super) use file::{DamagedPages, VerifiedFile};

@@ -163,7 +163,7 @@ fn seed(seed: u64, cuts: &mut u64) -> Result<(), String> {
     disk.cut(&spinning, &mut chance);
     let mut store = disk.open(&disk.spin(None), 9).map_err(|error| error.to_string())?;
     let missing = |_, _: &hermod_actors::model::Artifact| Ok(hermod_actors::port::Presence::Missing);
-    let references = ReferencedFiles { blobs: store.spiller.blobs(), artifacts: Some(&missing) };
+    let references = ReferencedFiles { blobs: &store.spiller.blobs, artifacts: Some(&missing) };
     let checked = check_over(&mut store.db, references).map_err(|error| error.to_string())?;
     match &checked.damages[..] {
         [] => Ok(()),
