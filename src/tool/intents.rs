@@ -37,13 +37,8 @@ async fn read_earlier_intent<N: DeserializeOwned>(
 ) -> Result<Option<N>, ArtifactError> {
     for attempt in (1..artifacts.name().attempt).rev() {
         match artifacts.read_earlier(attempt, MAX_INTENT_BYTES).await {
-            Ok(excerpt) => return serde_json::from_slice(&excerpt.bytes).map(Some).map_err(unreadable),
             Err(ArtifactError::NotFound(_)) => {}
-            Err(
-                error @ (ArtifactError::Removed { .. }
-                | ArtifactError::Altered(_)
-                | ArtifactError::Unavailable(_)),
-            ) => return Err(error),
+            excerpt => return serde_json::from_slice(&excerpt?.bytes).map(Some).map_err(unreadable),
         }
     }
     Ok(None)

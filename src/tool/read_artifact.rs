@@ -57,23 +57,20 @@ impl TypedTool for ReadArtifact {
 }
 
 fn unreadable_end(handle: &str, error: &ArtifactError) -> CallEnd {
-    let (field, hint) = match error {
+    let text = error.to_string();
+    let (error, field, hint) = match error {
         ArtifactError::NotFound(_) => {
-            (Some("handle"), "give a handle exactly as an earlier result of this conversation says it")
+            (text, Some("handle"), "give a handle exactly as an earlier result of this conversation says it")
         }
-        ArtifactError::Removed { .. } => (None, "make the output again if it is still needed"),
+        ArtifactError::Removed { .. } => (text, None, "make the output again if it is still needed"),
         ArtifactError::Altered(_) => (
+            text,
             None,
             "make the output again if it is still needed; `hermod store check` tells the operator what else is damaged",
         ),
-        ArtifactError::Unavailable(_) => {
-            (None, "make the output again, shorter; if it stays, the operator has to look")
-        }
-    };
-    let error = match error {
-        ArtifactError::Unavailable(error) => format!("{handle} cannot be read: {error}"),
-        ArtifactError::NotFound(_) | ArtifactError::Removed { .. } | ArtifactError::Altered(_) => {
-            error.to_string()
+        ArtifactError::Unavailable(error) => {
+            let error = format!("{handle} cannot be read: {error}");
+            (error, None, "make the output again, shorter; if it stays, the operator has to look")
         }
     };
     CallEnd::error(CallStatus::Error, &error, field, hint)

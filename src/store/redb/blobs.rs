@@ -78,12 +78,12 @@ impl Blobs {
         if !Self::is_spilled(stored) {
             return Ok(Cow::Borrowed(stored));
         }
-        let (hash, bytes) = Self::parse_reference(stored).ok_or_else(|| {
-            BlobError::Lost(format!(
-                "a reference to a file has {} bytes, not {REFERENCE_BYTES}",
-                stored.len()
-            ))
-        })?;
+        let Some((hash, bytes)) = Self::parse_reference(stored) else {
+            let length = stored.len();
+            return Err(BlobError::Lost(format!(
+                "a reference to a file has {length} bytes, not {REFERENCE_BYTES}"
+            )));
+        };
         let path = self.path(&hash);
         let value = files::read_regular(&path, u64::MAX).at(&path).map_err(|error| {
             let is_missing = error.source.kind() == io::ErrorKind::NotFound;
