@@ -68,10 +68,10 @@ impl PathTarget {
             [
                 "bin" | "boot" | "dev" | "etc" | "lib" | "lib32" | "lib64" | "libx32" | "proc" | "run"
                 | "sbin" | "sys" | "usr" | "var" | "System" | "Library" | "Applications" | "private",
-            ] => PathKind::System,
-            ["home" | "root" | "opt" | "srv" | "Users"] | ["home" | "Users", _] => PathKind::Home,
-            ["usr", "bin" | "include" | "lib" | "lib32" | "lib64" | "libexec" | "sbin" | "share"]
+            ]
+            | ["usr", "bin" | "include" | "lib" | "lib32" | "lib64" | "libexec" | "sbin" | "share"]
             | ["var", "lib"] => PathKind::System,
+            ["home" | "root" | "opt" | "srv" | "Users"] | ["home" | "Users", _] => PathKind::Home,
             _ => PathKind::Other,
         }
     }

@@ -360,7 +360,7 @@ fn what_a_relaxed_store_has_removed_does_not_come_back() {
     pass.remove_sessions(Some(Timestamp(200))).unwrap();
     // The store that another process would find if this one was killed now, before files are removed.
     let dir = tempfile::tempdir().unwrap();
-    let file = bench.journal.db.file.path.to_owned();
+    let file = bench.journal.db.file.path.clone();
     std::fs::copy(&file, dir.path().join(file.file_name().unwrap())).unwrap();
     let journal = Arc::new(RedbJournal::open(dir.path(), Durability::Relaxed).unwrap());
     assert!(!Bench { dir, journal, open: BTreeMap::new() }.is_known(1));
