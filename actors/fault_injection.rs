@@ -78,8 +78,7 @@ pub async fn inject_if_alive(runtime: &Runtime, kind: ActorKind, fault: ActorFau
 /// Sends a fault to an actor. A fault for a provider, or for a session that is not killed, goes through its supervisor:
 /// only the supervisor's presence is checked then.
 async fn try_inject(runtime: &Runtime, kind: ActorKind, fault: ActorFault) -> Injection {
-    let (root, handles) = runtime.handles_for_tests();
-    let wiring = &handles.wiring;
+    let (root, wiring) = runtime.parts_for_tests();
     match kind {
         ActorKind::Root => {
             inject_into(fault, Some(root.clone()), |actor| send(actor, RootMsg::Inspect(fault.inspection())))
@@ -101,12 +100,12 @@ async fn try_inject(runtime: &Runtime, kind: ActorKind, fault: ActorFault) -> In
         ActorKind::Compressor => inject_into(fault, wiring.compressor.actor.actor(), |actor| {
             send(actor, CompressorMsg::Inspect(fault.inspection()))
         }),
-        ActorKind::SessionSupervisor => inject_into(fault, handles.sessions.actor(), |actor| {
+        ActorKind::SessionSupervisor => inject_into(fault, wiring.sessions.actor(), |actor| {
             send(actor, SessionsMsg::Inspect(fault.inspection()))
         }),
         ActorKind::Session(session) if fault == ActorFault::Kill => {
             let (inspection, actor) = Inspect::read(move |directory: &Directory| directory.actor(session));
-            inject_into(ActorFault::Panic, handles.sessions.actor(), |actor| {
+            inject_into(ActorFault::Panic, wiring.sessions.actor(), |actor| {
                 send(actor, SessionsMsg::Inspect(inspection))
             });
             let Ok(Some(actor)) = actor.await else { return Injection::Absent };
@@ -115,7 +114,7 @@ async fn try_inject(runtime: &Runtime, kind: ActorKind, fault: ActorFault) -> In
         }
         ActorKind::Session(session) => {
             let message = SessionsMsg::Deliver(session, None, SessionMsg::Inspect(fault.inspection()));
-            inject_into(ActorFault::Error, handles.sessions.actor(), |actor| send(actor, message))
+            inject_into(ActorFault::Error, wiring.sessions.actor(), |actor| send(actor, message))
         }
     }
 }

@@ -12,8 +12,8 @@ pub mod fault_injection;
 pub mod port;
 
 mod active_deadline;
+mod builtin_tools;
 mod compressor;
-mod delegate_tool;
 mod handlers;
 mod hub;
 mod inspect;
@@ -22,7 +22,6 @@ mod provider;
 mod runtime;
 mod session;
 mod supervisor;
-mod todo_tool;
 mod tool_executor;
 
 pub use hermod_core::model;

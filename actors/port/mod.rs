@@ -19,11 +19,11 @@ pub use hermod_core::journal::{
     Append, AppendReceipt, InboxItem, InboxRow, IndexRow, OpenedSession, Posting, SpawnedSession, StoreView,
     StoredRecord, WriteOp, WriteOutcome, WriteRefusal, fence, post, validate_append,
 };
-pub use hermod_core::model::{ArtifactHashes, ArtifactName, Boot, Intent, estimate_tokens};
+pub use hermod_core::model::{ArtifactHashes, ArtifactName, BadArguments, Boot, Intent, estimate_tokens};
 pub use journal::{Journal, JournalError, ReadError, ReadFuture, RowReader};
 pub use message_buffer::MessageBuffer;
 pub use provider::{DeltaSink, EncodedHead, Encoder, ModelProvider, ModelRequest, ToolChoice};
 pub use system_prompt::{
     FixedPrompt, PromptLayer, PromptRequest, SystemPrompt, SystemPromptBuilder, SystemPromptError,
 };
-pub use tool::{AttachOutcome, BadArguments, CallWork, Invocation, PreparedCall, ProgressReporter, Tool};
+pub use tool::{AttachOutcome, CallWork, Invocation, PreparedCall, ProgressReporter, Tool};

@@ -13,7 +13,7 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::AttemptArtifacts;
-use crate::model::{Attempt, Boot, CallEnd, CallId, CallStatus, Intent, RunId, Timestamp, ToolSpec};
+use crate::model::{Attempt, BadArguments, Boot, CallEnd, CallId, Intent, RunId, Timestamp, ToolSpec};
 
 /// A tool that a model may call.
 pub trait Tool: Debug + Send + Sync + 'static {
@@ -110,25 +110,6 @@ pub enum AttachOutcome {
     /// The attempt was started and its end is unknown. As far as can be known, nothing of it still runs: it may be
     /// repeated at once. An implementation that stops waiting for an attempt ends it first.
     Unknown,
-}
-
-/// A rejection of a call's arguments.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{error}")]
-pub struct BadArguments {
-    /// The field, as a path such as `edits[2].old`; `None` for the arguments as a whole.
-    pub field: Option<String>,
-    /// The error.
-    pub error: String,
-    /// The correction to make.
-    pub hint: String,
-}
-
-impl From<BadArguments> for CallEnd {
-    /// The end of a call with these arguments.
-    fn from(BadArguments { field, error, hint }: BadArguments) -> Self {
-        Self::error(CallStatus::Error, &error, field.as_deref(), &hint)
-    }
 }
 
 /// One attempt of a tool call.

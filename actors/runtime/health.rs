@@ -1,11 +1,13 @@
 //! Health of a runtime, without waiting for its actors' work: what a run waits for, and whether the disk answers.
 
+use std::sync::Arc;
+
 use crate::{
     handlers::{STALL_LIMIT_MS, StalledHandler},
     inspect::Inspect,
     model::{DiskFull, RunId, RunState, RunWait, SessionId, Timestamp, WaitKind},
     runtime::{RunError, Runtime},
-    supervisor::{Directory, RuntimeHandles, SessionsMsg},
+    supervisor::{Directory, RuntimeParts, SessionsMsg},
     turn::WaitTracker,
 };
 
@@ -14,7 +16,7 @@ const SLOW_COMMIT_MS: u64 = 1_000;
 
 /// Reports the health of a runtime. Clones report on the same runtime. After its end, no session is active.
 #[derive(Debug, Clone)]
-pub struct HealthProbe(RuntimeHandles);
+pub struct HealthProbe(Arc<RuntimeParts>);
 
 impl HealthProbe {
     /// Whether this runtime carries out the runs of this session.
@@ -26,23 +28,23 @@ impl HealthProbe {
     /// Start of the commit that is under way; `None` if there is none. A time that does not change means a disk that
     /// does not answer.
     pub fn writing_since(&self) -> Option<Timestamp> {
-        self.0.wiring.commit_monitor.since()
+        self.0.commit_monitor.since()
     }
 
     /// Handlers of actors that have run for 3 s or longer: each blocks its actor and a thread. May be called on any
     /// thread.
     pub fn stalled_handlers(&self) -> Vec<StalledHandler> {
-        self.0.wiring.handlers.stalled(STALL_LIMIT_MS)
+        self.0.handlers.stalled(STALL_LIMIT_MS)
     }
 
     /// The write that lacks disk space; all other writes wait behind it.
     pub fn disk_full(&self) -> Option<DiskFull> {
-        self.0.wiring.commit_monitor.disk_full()
+        self.0.commit_monitor.disk_full()
     }
 
     /// What a run waits for now, by the records of its session.
     pub async fn waits(&self, session: SessionId, run: RunId, waits: &WaitTracker) -> Vec<RunWait> {
-        let wiring = &self.0.wiring;
+        let wiring = &self.0;
         let at = wiring.clock.at();
         if !self.runs(session).await {
             return waits.waits_unowned(run, at);
@@ -60,7 +62,7 @@ impl HealthProbe {
 impl Runtime {
     /// A probe that other tasks and threads can use.
     pub fn health_probe(&self) -> HealthProbe {
-        HealthProbe(self.handles.clone())
+        HealthProbe(self.wiring.clone())
     }
 
     /// What a run waits for, since when, and until when; empty if it has ended.

@@ -28,9 +28,9 @@ use crate::{
     hub::Hub,
     model::Outcome,
     model::{RunId, RunRow, RunState, Seq, SessionId, SessionRow, StopReason},
-    port::{DiskSpaceGauge, Journal, ModelProvider, Tool},
+    port::{DiskSpaceGauge, ModelProvider, Tool},
     session::{InputReply, SessionMsg},
-    supervisor::{ProvidersMsg, Root, RootArguments, RootMsg, RuntimeEnd, RuntimeHandles, SessionsMsg},
+    supervisor::{ProvidersMsg, Root, RootArguments, RootMsg, RuntimeEnd, RuntimeParts, SessionsMsg},
     tool_executor::ToolExecutorHandle,
     turn::Input,
 };
@@ -54,8 +54,7 @@ enum AfterCommand {
 #[derive(Debug)]
 pub struct Runtime {
     root: ActorRef<RootMsg>,
-    handles: RuntimeHandles,
-    journal: Arc<dyn Journal>,
+    wiring: Arc<RuntimeParts>,
     defaults: Defaults,
     submissions: usize,
     space: Option<Arc<dyn DiskSpaceGauge>>,
@@ -64,32 +63,21 @@ pub struct Runtime {
 
 impl Runtime {
     /// Starts the actors. No session is revived by itself: see [`Runtime::revive`] and [`Runtime::revive_all`].
-    pub async fn start(dependencies: RuntimeDependencies) -> Result<Self, RuntimeEnd> {
-        let executor =
-            ToolExecutorHandle::new(dependencies.tools, dependencies.tool_calls, dependencies.artifacts)
-                .map_err(|error| RuntimeEnd::Actor { name: "ToolExecutor", error })?;
+    pub async fn start(mut dependencies: RuntimeDependencies) -> Result<Self, RuntimeEnd> {
+        let (tools, artifacts) =
+            (std::mem::take(&mut dependencies.tools), Arc::clone(&dependencies.artifacts));
+        let executor = ToolExecutorHandle::new(tools, dependencies.tool_calls, artifacts)
+            .map_err(|error| RuntimeEnd::Actor { name: "ToolExecutor", error })?;
+        let (defaults, space) = (dependencies.defaults.clone(), dependencies.space.clone());
+        let submissions = dependencies.submissions;
         let (terminated, on_end) = channel(None);
-        let (handles, on_handles) = oneshot::channel();
-        let arguments = RootArguments {
-            journal: Arc::clone(&dependencies.journal),
-            clock: dependencies.clock,
-            boot: dependencies.boot,
-            providers: dependencies.providers,
-            breakers: dependencies.breakers,
-            executor,
-            summaries: dependencies.summaries,
-            submissions: dependencies.submissions,
-            idle: dependencies.idle,
-            terminated,
-            handles,
-        };
+        let (wiring, on_wiring) = oneshot::channel();
+        let arguments = RootArguments { dependencies, executor, terminated, wiring };
         let failed = |error: String| RuntimeEnd::Actor { name: "Root", error };
         let (root, _) =
             Actor::spawn(None, Root, arguments).await.map_err(|error| failed(error.to_string()))?;
-        let handles = on_handles.await.map_err(|error| failed(error.to_string()))?;
-        let (journal, defaults) = (dependencies.journal, dependencies.defaults);
-        let (submissions, space) = (dependencies.submissions, dependencies.space);
-        let runtime = Self { root, handles, journal, defaults, submissions, space, terminated: on_end };
+        let wiring = on_wiring.await.map_err(|error| failed(error.to_string()))?;
+        let runtime = Self { root, wiring, defaults, submissions, space, terminated: on_end };
         runtime.request_default_limits().await;
         Ok(runtime)
     }
@@ -101,7 +89,7 @@ impl Runtime {
 
     /// The names of all tools, sorted.
     pub fn tools(&self) -> Vec<String> {
-        self.handles.wiring.executor.tools().names()
+        self.wiring.executor.tools().names()
     }
 
     /// Exchanges the tools while runs continue, and returns the number of their generation. All are refused if the
@@ -112,7 +100,7 @@ impl Runtime {
     /// `tools` too is closed after its last call ([`Tool::close`]).
     pub fn exchange_tools(&self, tools: Vec<Arc<dyn Tool>>) -> Result<u64, RunError> {
         self.check_running()?;
-        let exchanged = self.handles.wiring.executor.exchange(tools);
+        let exchanged = self.wiring.executor.exchange(tools);
         exchanged.map_err(|error| RunError::Invalid { field: "tools", error })
     }
 
@@ -127,7 +115,7 @@ impl Runtime {
         providers: Vec<(Arc<str>, Arc<dyn ModelProvider>, usize)>,
     ) -> Result<(), RunError> {
         self.check_running()?;
-        let wiring = &self.handles.wiring;
+        let wiring = &self.wiring;
         let invalid = |error| RunError::Invalid { field: "providers", error };
         wiring.leases.exchange(providers).map_err(invalid)?;
         if wiring.providers.cast(ProvidersMsg::Exchanged).is_err() {
@@ -183,7 +171,7 @@ impl Runtime {
     /// Watches a session, beginning with the record `from` (1 for all). No record is missed; deltas are those from now
     /// on.
     pub fn watch(&self, session: SessionId, from: Seq) -> Watch {
-        Watch::new(Arc::clone(&self.journal), Arc::clone(self.hub()), session, from)
+        Watch::new(Arc::clone(&self.wiring), session, from)
     }
 
     /// Stops a run; resolves when the stop is durable. The outcome follows.
@@ -193,7 +181,7 @@ impl Runtime {
 
     /// Opens a session, so that its unfinished runs resume.
     pub fn revive(&self, session: SessionId) -> Result<(), RunError> {
-        self.handles.checkpoint.add_wanted(session);
+        self.wiring.checkpoint.add_wanted(session);
         self.cast(SessionsMsg::Revive(session))
     }
 
@@ -208,17 +196,17 @@ impl Runtime {
 
     /// The runs that have not ended.
     pub async fn open_runs(&self) -> Result<Vec<RunRow>, RunError> {
-        Ok(self.journal.rows().open_runs().await?)
+        Ok(self.wiring.journal.rows().open_runs().await?)
     }
 
     /// The latest runs, at most `max`, in the order of acceptance.
     pub async fn list(&self, session: Option<SessionId>, max: usize) -> Result<Vec<RunRow>, RunError> {
-        Ok(self.journal.rows().runs(session, max).await?)
+        Ok(self.wiring.journal.rows().runs(session, max).await?)
     }
 
     /// The latest sessions, at most `max`, in the order of their opening.
     pub async fn sessions(&self, max: usize) -> Result<Vec<SessionRow>, RunError> {
-        Ok(self.journal.rows().sessions(max).await?)
+        Ok(self.wiring.journal.rows().sessions(max).await?)
     }
 
     /// Ends all tasks and actors without an outcome: unfinished runs resume after the next start. Closes the store with
@@ -255,11 +243,11 @@ impl Runtime {
     }
 
     fn hub(&self) -> &Arc<Hub> {
-        &self.handles.wiring.hub
+        &self.wiring.hub
     }
 
     fn new_ulid(&self) -> u128 {
-        let clock = &self.handles.wiring.clock;
+        let clock = &self.wiring.clock;
         let ms = u64::try_from(clock.at().0).unwrap_or(0);
         ulid::Ulid::from_parts(ms, clock.random()).0
     }
@@ -291,7 +279,7 @@ impl Runtime {
 
     fn cast(&self, message: SessionsMsg) -> Result<(), RunError> {
         self.check_running()?;
-        self.handles.sessions.cast(message).map_err(|_| {
+        self.wiring.sessions.cast(message).map_err(|_| {
             let reason = self.terminated.borrow().clone();
             RunError::Terminated(reason.unwrap_or(RuntimeEnd::Suspended))
         })

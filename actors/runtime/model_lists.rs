@@ -29,7 +29,7 @@ impl Runtime {
     /// The models of a run whose limits must be requested: their window is unknown, and their list was not requested
     /// within a day.
     pub(super) fn models_to_list(&self, spec: &RunSpec, rows: &[ModelRow]) -> Vec<ModelRef> {
-        let wiring = &self.handles.wiring;
+        let wiring = &self.wiring;
         let now = wiring.clock.at();
         let is_needed = |model: &ModelRef| {
             let row = rows.iter().find(|row| row.model == *model);
@@ -57,7 +57,7 @@ impl Runtime {
     fn request_limits(&self, model: &ModelRef) -> oneshot::Receiver<Option<ListedLimits>> {
         let (reply, limits) = oneshot::channel();
         let message = ProviderMsg::RequestLimits(Arc::clone(model.model()), reply);
-        let providers = &self.handles.wiring.providers;
+        let providers = &self.wiring.providers;
         if providers.cast(ProvidersMsg::Deliver(Arc::clone(model.provider()), message)).is_err() {
             tracing::debug!(%model, "the runtime has ended before a request for limits");
         }

@@ -1,6 +1,6 @@
 //! Repeated submissions: a known idempotency key returns the first run, or is refused if the task differs.
 
-use std::{fmt, sync::Arc};
+use std::sync::Arc;
 
 use bytes::{Bytes, BytesMut};
 
@@ -37,27 +37,20 @@ pub struct KeyConflict {
 
 /// The parts of a task's identity, in the order of comparison. Models, limits and all other fields do not count: a
 /// repeat gets the first run with its own spec.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::Display)]
 pub enum TaskPart {
     /// The input.
+    #[strum(serialize = "another text")]
     Input,
     /// The images, byte for byte.
+    #[strum(serialize = "other pictures")]
     Images,
     /// The history in the request.
+    #[strum(serialize = "another history")]
     History,
     /// The conversation: the session by its key or id, or a new one.
+    #[strum(serialize = "another conversation")]
     Session,
-}
-
-impl fmt::Display for TaskPart {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Input => "another text",
-            Self::Images => "other pictures",
-            Self::History => "another history",
-            Self::Session => "another conversation",
-        })
-    }
 }
 
 /// The first run of an idempotency key, from the store.

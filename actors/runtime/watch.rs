@@ -3,18 +3,18 @@
 use std::{collections::VecDeque, sync::Arc};
 
 use crate::{
-    hub::{Hub, HubEvent, Subscription},
+    hub::{HubEvent, Subscription},
     model::{Durable, EventBody, Record, RunRow, RunState, Seq, SessionEvent, SessionId},
     persistence::replay_page,
     port::{Journal, ReadError},
     runtime::event_projection::EventProjection,
+    supervisor::RuntimeParts,
 };
 
 /// A watcher of one session.
 #[derive(Debug)]
 pub struct Watch {
-    journal: Arc<dyn Journal>,
-    hub: Arc<Hub>,
+    wiring: Arc<RuntimeParts>,
     session: SessionId,
     /// The first record that the watcher wants.
     from: Seq,
@@ -31,11 +31,10 @@ pub struct Watch {
 
 impl Watch {
     /// Watches the session, beginning with the record `from`.
-    pub(super) fn new(journal: Arc<dyn Journal>, hub: Arc<Hub>, session: SessionId, from: Seq) -> Self {
-        let live = hub.watch(session);
+    pub(super) fn new(wiring: Arc<RuntimeParts>, session: SessionId, from: Seq) -> Self {
+        let live = wiring.hub.watch(session);
         Self {
-            journal,
-            hub,
+            wiring,
             session,
             from: from.max(1),
             next: None,
@@ -54,14 +53,16 @@ impl Watch {
             }
             let next = match self.next {
                 Some(next) => next,
-                None => *self.next.insert(first_needed(&*self.journal, self.session, self.from).await?),
+                None => {
+                    *self.next.insert(first_needed(&*self.wiring.journal, self.session, self.from).await?)
+                }
             };
             if let Some(replayed) = &mut self.replayed {
                 if let Some((seq, record)) = replayed.pop_front() {
                     self.push_record(seq, record);
                     continue;
                 }
-                let records = replay_page(&*self.journal, self.session, next).await?;
+                let records = replay_page(&*self.wiring.journal, self.session, next).await?;
                 self.replayed = (!records.is_empty()).then_some(records);
                 continue;
             }
@@ -82,7 +83,7 @@ impl Watch {
                 }
                 // Fell behind: subscribes again and reads the missed records.
                 None => {
-                    self.live = self.hub.watch(self.session);
+                    self.live = self.wiring.hub.watch(self.session);
                     self.replayed = Some(VecDeque::new());
                 }
             }

@@ -13,11 +13,11 @@ use crate::{
     policy::delegation::{SubagentReport, max_answer_bytes, removed_subagent_end},
     port::{ArtifactName, AttemptArtifacts, InboxRow, ReadError},
     session::{
-        SessionDependencies, SessionInternalMsg,
+        SessionInternalMsg, SessionMsg,
         shell::SessionActorState,
         tasks::{TaskSpawner, send},
     },
-    supervisor::SessionsMsg,
+    supervisor::{RuntimeParts, SessionsMsg},
     turn::Input,
 };
 
@@ -89,11 +89,11 @@ impl TaskSpawner {
     }
 }
 
-impl SessionDependencies {
+impl RuntimeParts {
     /// Notifies a session of a message in its inbox, or of a run that it has to begin. The session is opened if it is
     /// not live.
     pub(crate) fn notify_inbox(&self, session: SessionId) {
-        if self.sessions.cast(SessionsMsg::NotifyInbox(session)).is_err() {
+        if self.sessions.cast(SessionsMsg::Deliver(session, None, SessionMsg::InboxReady)).is_err() {
             tracing::debug!(%session, "the supervisor of sessions is gone");
         }
     }
@@ -101,7 +101,7 @@ impl SessionDependencies {
 
 /// The context of a read.
 struct InboxContext {
-    wiring: Arc<SessionDependencies>,
+    wiring: Arc<RuntimeParts>,
     session: SessionId,
     /// Size of the model's context window in bytes.
     window: Option<u64>,

@@ -10,7 +10,8 @@ use crate::{
     model::{Timestamp, UnansweredModel},
     policy::Candidate,
     provider::{Lease, LeaseUnavailable, WaitHint},
-    session::{SessionDependencies, stream_publisher::StreamPublisher},
+    session::stream_publisher::StreamPublisher,
+    supervisor::RuntimeParts,
 };
 
 /// A wait without a known end is reported to watchers after this time.
@@ -24,7 +25,7 @@ const WARMING_UP_REASON: &str = "others find out whether it can be asked";
 /// Waits until one of the candidates can be called. Fails if none is available before a time that a provider reported,
 /// or within `max_ms` milliseconds, if given.
 pub(super) async fn wait_for_lease(
-    wiring: &SessionDependencies,
+    wiring: &RuntimeParts,
     candidates: &[Candidate],
     publisher: &StreamPublisher,
     max_ms: Option<u64>,

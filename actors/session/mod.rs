@@ -27,36 +27,17 @@ use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::{
-    compressor::CompressorHandle,
-    handlers::HandlerWatch,
-    hub::Hub,
     model::{CallId, LowDiskSpace, RunId, SessionId, Timestamp},
-    persistence::{AppendResult, CommitMonitor, PersistenceMsg},
-    port::{Clock, Journal, SystemPromptError},
-    provider::{Lease, Leases},
-    supervisor::{ProvidersMsg, SessionsMsg, StableActorRef},
-    tool_executor::{AdmittedCall, ToolExecutorHandle, ToolPermit},
+    persistence::AppendResult,
+    port::SystemPromptError,
+    provider::Lease,
+    supervisor::RuntimeParts,
+    tool_executor::{AdmittedCall, ToolPermit},
     turn::{Input, RaiseError, ReplayedSession},
 };
 pub(crate) use shell::{InputReply, SessionActorState};
 
 pub(crate) use tasks::CallTasks;
-
-/// The parts of the runtime that a session uses.
-#[derive(Debug, Clone)]
-pub(crate) struct SessionDependencies {
-    pub(crate) persistence: ActorRef<PersistenceMsg>,
-    pub(crate) journal: Arc<dyn Journal>,
-    pub(crate) sessions: Arc<StableActorRef<SessionsMsg>>,
-    pub(crate) providers: Arc<StableActorRef<ProvidersMsg>>,
-    pub(crate) executor: Arc<ToolExecutorHandle>,
-    pub(crate) compressor: Arc<CompressorHandle>,
-    pub(crate) leases: Arc<Leases>,
-    pub(crate) hub: Arc<Hub>,
-    pub(crate) commit_monitor: Arc<CommitMonitor>,
-    pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) handlers: Arc<HandlerWatch>,
-}
 
 /// Whether limits are raised, or why not.
 pub(crate) type RaiseResult = Result<(), RaiseError>;
@@ -216,7 +197,7 @@ pub(crate) struct SessionActor;
 /// The arguments of a session's actor.
 pub(crate) struct SessionArguments {
     pub(crate) id: SessionId,
-    pub(crate) wiring: Arc<SessionDependencies>,
+    pub(crate) wiring: Arc<RuntimeParts>,
     pub(crate) replayed: ReplayedSession,
     /// The input of the first decision: `Opened` or `Revived`.
     pub(crate) first: Input,

@@ -13,11 +13,10 @@ use crate::{
     port::{ArtifactError, ArtifactName, Artifacts, ModelProvider, ModelRequest},
     provider::{AnswerReport, AttemptReport, GateAdmission, Lease, ProviderMsg},
     session::{
-        SessionDependencies,
         stream_publisher::{FirstDeltaObserver, StreamPublisher},
         watchdog,
     },
-    supervisor::ProvidersMsg,
+    supervisor::{ProvidersMsg, RuntimeParts},
     turn::FailoverOptions,
 };
 
@@ -28,7 +27,7 @@ pub(super) const RENEW_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Makes the attempt. The gate knows its end before the session does.
 pub(super) async fn run(
-    wiring: &SessionDependencies,
+    wiring: &RuntimeParts,
     (lease, spec, started): (Lease, &RunSpec, &ModelStarted),
     mut request: Box<ModelRequest>,
     (publisher, cancel): (&StreamPublisher, &CancellationToken),
@@ -87,7 +86,7 @@ pub(super) async fn run(
 
 /// Reports the attempt to the provider's actor. The gate knows of its end before, because the actor looks there for
 /// open breakers.
-fn send_report(wiring: &SessionDependencies, report: Box<AttemptReport>) {
+fn send_report(wiring: &RuntimeParts, report: Box<AttemptReport>) {
     let provider = Arc::clone(report.model.provider());
     if wiring.providers.cast(ProvidersMsg::Deliver(provider, ProviderMsg::Report(report))).is_err() {
         tracing::debug!("the supervisor of providers is gone");
@@ -128,7 +127,7 @@ async fn load_images(
 
 /// Reports a failure to the gate. A refused credential is renewed first; if that succeeds, the refusal does not count.
 async fn report_failure(
-    wiring: &SessionDependencies,
+    wiring: &RuntimeParts,
     endpoint: &dyn ModelProvider,
     admission: GateAdmission,
     failure: &Failure,
@@ -150,10 +149,7 @@ async fn report_failure(
     admission.end(Err(failure), wiring.clock.at())
 }
 
-fn link_availabilities(
-    wiring: &SessionDependencies,
-    chain: &[ModelRef],
-) -> Vec<crate::policy::LinkAvailability> {
+fn link_availabilities(wiring: &RuntimeParts, chain: &[ModelRef]) -> Vec<crate::policy::LinkAvailability> {
     let now = wiring.clock.at();
     chain.iter().map(|model| wiring.leases.availability(model, now)).collect()
 }

@@ -16,7 +16,7 @@ use crate::{
     persistence::PersistenceMsg,
     provider::Lease,
     session::{
-        RaiseResult, SessionArguments, SessionDependencies, SessionInternalMsg, SessionMsg, SubmitReply,
+        RaiseResult, SessionArguments, SessionInternalMsg, SessionMsg, SubmitReply,
         inbox::InboxReader,
         lease_wait,
         summary_admission::SummaryLease,
@@ -24,6 +24,7 @@ use crate::{
         tools::CallTools,
         view::EncodedView,
     },
+    supervisor::RuntimeParts,
     tool_executor::{AdmittedCall, ToolPermit},
     turn::{DueAction, Input, ReplayedSession, Turn},
 };
@@ -32,7 +33,7 @@ use crate::{
 pub(crate) struct SessionActorState {
     pub(super) id: SessionId,
     pub(super) me: ActorRef<SessionMsg>,
-    pub(super) wiring: Arc<SessionDependencies>,
+    pub(super) wiring: Arc<RuntimeParts>,
     pub(super) phase: StartPhase,
     /// The process's monotonic time at the start of this incarnation, and the session's active time then, in
     /// milliseconds.

@@ -6,14 +6,14 @@ use std::time::Duration;
 use crate::{
     model::{AttemptId, ModelRef, RunSpec},
     session::{
-        SessionDependencies,
         model_attempt::RENEW_TIMEOUT,
         watchdog::{ARTIFACT_LIMIT, STOP_LIMIT, TOOL_LIMIT, call_limit},
     },
+    supervisor::RuntimeParts,
     turn::TaskDeadlines,
 };
 
-impl TaskDeadlines for SessionDependencies {
+impl TaskDeadlines for RuntimeParts {
     /// Reading the images, the call itself, and renewing a refused credential.
     fn model(&self, model: &ModelRef, spec: &RunSpec) -> u64 {
         let limit_ms = spec.profile_of(model).deadlines.call_ms;

@@ -21,9 +21,8 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     model::{AttemptId, Failure, FailureClass, SessionId, SessionTime, ToolClass},
     policy::SummaryUrgency,
-    session::{
-        SessionDependencies, SessionInternalMsg, SessionMsg, lease_wait, stream_publisher::StreamPublisher,
-    },
+    session::{SessionInternalMsg, SessionMsg, lease_wait, stream_publisher::StreamPublisher},
+    supervisor::RuntimeParts,
     turn::{DueAction, FailoverOptions, Input, Turn},
 };
 
@@ -126,7 +125,7 @@ impl InFlightTask {
 pub(crate) struct TaskSpawner {
     pub(super) tasks: CallTasks,
     pub(super) session: ActorRef<SessionMsg>,
-    pub(super) wiring: Arc<SessionDependencies>,
+    pub(super) wiring: Arc<RuntimeParts>,
     pub(super) id: SessionId,
 }
 
@@ -134,7 +133,7 @@ impl TaskSpawner {
     pub(crate) fn new(
         tasks: CallTasks,
         session: ActorRef<SessionMsg>,
-        wiring: Arc<SessionDependencies>,
+        wiring: Arc<RuntimeParts>,
         id: SessionId,
     ) -> Self {
         Self { tasks, session, wiring, id }

@@ -15,12 +15,10 @@ use tokio::{sync::oneshot, task::JoinSet};
 use crate::{
     active_deadline::ActiveDeadline,
     handlers::RunningHandler,
-    model::{BootId, SessionId},
-    port::Journal,
-    session::{InputReply, SessionDependencies, SessionMsg, SubmitError},
+    model::SessionId,
+    session::{InputReply, SessionMsg, SubmitError},
     supervisor::{
-        SessionPhase, SessionSeed, SessionStatus, SessionsMsg,
-        directory_checkpoint::DirectoryCheckpoint,
+        RuntimeParts, SessionPhase, SessionSeed, SessionStatus, SessionsMsg,
         entry::{AfterTasksEnd, EntryPhase, SessionEntry},
         sessions::SessionsInternalMsg,
     },
@@ -29,21 +27,10 @@ use crate::{
 /// Time for a session to suspend itself when all are suspended, and then for its tasks to end.
 const SUSPEND_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// What a directory needs. After a crash of SessionSupervisor, the next directory gets the same value.
-#[derive(Debug)]
-pub(crate) struct DirectoryDependencies {
-    pub(super) journal: Arc<dyn Journal>,
-    pub(super) wiring: Arc<SessionDependencies>,
-    pub(super) boot: BootId,
-    /// How long an idle session keeps its actor.
-    pub(super) idle: Duration,
-    pub(super) checkpoint: Arc<DirectoryCheckpoint>,
-}
-
 /// The state of SessionSupervisor.
 pub(crate) struct Directory {
     pub(super) me: ActorRef<SessionsMsg>,
-    pub(super) dependencies: Arc<DirectoryDependencies>,
+    pub(super) wiring: Arc<RuntimeParts>,
     pub(super) entries: BTreeMap<SessionId, SessionEntry>,
     pub(super) actors: HashMap<ActorId, SessionId>,
     pub(super) is_suspended: bool,
@@ -54,10 +41,10 @@ pub(crate) struct Directory {
 impl Directory {
     /// A directory with the sessions that the checkpoint names. Once their tasks have ended, those whose runs are to be
     /// carried out here are revived.
-    pub(super) fn start(me: ActorRef<SessionsMsg>, dependencies: Arc<DirectoryDependencies>) -> Self {
-        let known = dependencies.checkpoint.restore();
+    pub(super) fn start(me: ActorRef<SessionsMsg>, wiring: Arc<RuntimeParts>) -> Self {
+        let known = wiring.checkpoint.restore();
         let (entries, actors) = (BTreeMap::new(), HashMap::new());
-        let mut directory = Self { me, dependencies, entries, actors, is_suspended: false, scan_timer: None };
+        let mut directory = Self { me, wiring, entries, actors, is_suspended: false, scan_timer: None };
         for (session, (tasks, is_wanted, incarnation)) in known {
             let phase = EntryPhase::Ending(Vec::new(), AfterTasksEnd::Revive);
             directory.entries.insert(
@@ -71,7 +58,7 @@ impl Directory {
 
     /// Registers the handler with `HandlerWatch` until the returned value is dropped.
     pub(super) fn track_handler(&self) -> RunningHandler {
-        self.dependencies.wiring.handlers.enter("SessionSupervisor", None)
+        self.wiring.handlers.enter("SessionSupervisor", None)
     }
 
     /// The status of all sessions.
@@ -119,7 +106,7 @@ impl Directory {
         if message.is_none() {
             // The checkpoint kept this request for the case of a crash. From here on the session's own entry there says
             // the same.
-            self.dependencies.checkpoint.remove_wanted(session);
+            self.wiring.checkpoint.remove_wanted(session);
         }
         let Some(entry) = self.entries.get_mut(&session) else {
             let phase = EntryPhase::Opening(message.into_iter().collect());
@@ -130,7 +117,7 @@ impl Directory {
         entry.seed = entry.seed.take().or(new);
         if resumes && !entry.is_wanted {
             entry.is_wanted = true;
-            self.dependencies.checkpoint.record(session, entry);
+            self.wiring.checkpoint.record(session, entry);
         }
         // For a session whose runs are carried out here, a write-only command becomes an ordinary one. Messages for a
         // session that is not live are converted at its start.
@@ -167,7 +154,7 @@ impl Directory {
     pub(super) fn suspend(&mut self, reply: RpcReplyPort<()>) {
         self.is_suspended = true;
         self.scan_timer = None;
-        self.dependencies.checkpoint.clear();
+        self.wiring.checkpoint.clear();
         let entries = take(&mut self.entries).into_values();
         let tasks: Vec<_> = entries.map(|entry| (entry.phase.actor().cloned(), entry.tasks)).collect();
         tokio::spawn(async move {

@@ -9,8 +9,7 @@ use crate::{
     },
     persistence::{self, WriteResult},
     port::{Append, Journal, OpenedSession, ReadError, WriteRefusal},
-    session::SessionDependencies,
-    supervisor::opening::OpenSessionError,
+    supervisor::{RuntimeParts, opening::OpenSessionError},
     turn::{ForcedEnds, OpenRun, own_reservation},
 };
 
@@ -20,14 +19,14 @@ const RECORDS_PER_READ: usize = 64;
 /// Takes a session over with the write `opening`, and ends its open runs, or only the named one, as `failed` with this
 /// cause. Returns the new incarnation.
 pub(super) async fn force_fail_runs(
-    journal: &dyn Journal,
-    wiring: &SessionDependencies,
+    wiring: &RuntimeParts,
     (session, only_run): (SessionId, Option<RunId>),
     cause: OutcomeCause,
     opening: impl Future<Output = WriteResult<OpenedSession>> + Send,
 ) -> Result<Incarnation, OpenSessionError> {
     // Fenced before anything is read: pending writes of the old incarnation are durable by then, or never will be.
     let OpenedSession { incarnation, last, .. } = opening.await??;
+    let journal = &*wiring.journal;
     let runs = open_runs(journal, session, last, only_run).await.map_err(OpenSessionError::Read)?;
     if runs.is_empty() {
         return Ok(incarnation);

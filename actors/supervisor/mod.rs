@@ -1,4 +1,4 @@
-//! The supervision tree, and types that its supervisors share: the arguments of Root, the handles for `Runtime`, why a
+//! The supervision tree, and types that its supervisors share: the arguments of Root, the parts that its actors share, why a
 //! runtime ended, and the status of the actors.
 //!
 //! ```text
@@ -24,20 +24,24 @@ mod session_restart;
 mod sessions;
 mod stable_ref;
 
-use std::{fmt, sync::Arc};
+use std::{fmt, sync::Arc, time::Duration};
 
 use ractor::ActorRef;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{Semaphore, oneshot, watch};
 
 use crate::{
-    model::{BreakerPolicy, SessionId},
-    persistence::PersistenceMsg,
-    port::{Clock, Journal, ModelProvider},
-    session::SessionDependencies,
+    compressor::CompressorHandle,
+    handlers::HandlerWatch,
+    hub::Hub,
+    model::{BootId, SessionId},
+    persistence::{CommitMonitor, PersistenceMsg},
+    port::{Clock, Journal},
+    provider::Leases,
+    runtime::RuntimeDependencies,
     tool_executor::ToolExecutorHandle,
 };
 pub(crate) use directory::Directory;
-pub(crate) use directory_checkpoint::DirectoryCheckpoint;
+use directory_checkpoint::DirectoryCheckpoint;
 pub(crate) use providers::{ProviderSupervisor, ProviderSupervisorState as Providers, ProvidersMsg};
 pub(crate) use root::{Root, RootMsg, RootState};
 pub(crate) use sessions::{SessionSeed, SessionSupervisor, SessionsMsg};
@@ -71,28 +75,33 @@ impl fmt::Display for RuntimeEnd {
 
 /// The arguments of Root.
 pub(crate) struct RootArguments {
-    pub(crate) journal: Arc<dyn Journal>,
-    pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) boot: String,
-    pub(crate) providers: Vec<(Arc<str>, Arc<dyn ModelProvider>, usize)>,
-    pub(crate) breakers: BreakerPolicy,
+    pub(crate) dependencies: RuntimeDependencies,
     pub(crate) executor: Arc<ToolExecutorHandle>,
-    pub(crate) summaries: usize,
-    pub(crate) submissions: usize,
-    pub(crate) idle: std::time::Duration,
     pub(crate) terminated: watch::Sender<Option<RuntimeEnd>>,
-    /// Receives the handles for `Runtime`.
-    pub(crate) handles: tokio::sync::oneshot::Sender<RuntimeHandles>,
+    /// Receives the parts for `Runtime`.
+    pub(crate) wiring: oneshot::Sender<Arc<RuntimeParts>>,
 }
 
-/// The parts of the runtime that `Runtime` uses.
-#[derive(Debug, Clone)]
-pub(crate) struct RuntimeHandles {
-    pub(crate) sessions: Arc<StableActorRef<SessionsMsg>>,
-    pub(crate) checkpoint: Arc<DirectoryCheckpoint>,
-    pub(crate) wiring: Arc<SessionDependencies>,
+/// The parts of the runtime that its actors and `Runtime` share.
+#[derive(Debug)]
+pub(crate) struct RuntimeParts {
+    pub(crate) persistence: PersistenceRef,
+    pub(crate) journal: Arc<dyn Journal>,
+    pub(crate) sessions: StableActorRef<SessionsMsg>,
+    pub(crate) checkpoint: DirectoryCheckpoint,
+    pub(crate) providers: StableActorRef<ProvidersMsg>,
+    pub(crate) executor: Arc<ToolExecutorHandle>,
+    pub(crate) compressor: Arc<CompressorHandle>,
+    pub(crate) leases: Arc<Leases>,
+    pub(crate) hub: Arc<Hub>,
+    pub(crate) commit_monitor: Arc<CommitMonitor>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) handlers: Arc<HandlerWatch>,
     /// One permit for each submission that waits to become durable: it bounds the mailboxes behind the public API.
     pub(crate) admission: Arc<Semaphore>,
+    pub(crate) boot: BootId,
+    /// How long an idle session keeps its actor.
+    pub(crate) idle: Duration,
 }
 
 /// A reference to Persistence, which is never restarted, for writes only.

@@ -9,16 +9,15 @@ use tokio::sync::{Semaphore, watch};
 use crate::{
     compressor::{CompressorActor, CompressorHandle},
     handlers::HandlerWatch,
-    hub::Hub,
     inspect::Inspect,
     persistence::{CommitMonitor, PersistenceActor},
     policy::{RestartDecision, RestartHistory, RestartIntensity},
-    port::{Journal, JournalError, ReadError},
+    port::{JournalError, ReadError},
     provider::Leases,
-    session::SessionDependencies,
+    runtime::RuntimeDependencies,
     supervisor::{
-        ChildStatus, DirectoryCheckpoint, PersistenceRef, ProviderSupervisor, RootArguments, RuntimeEnd,
-        RuntimeHandles, SessionSupervisor, directory::DirectoryDependencies,
+        ChildStatus, DirectoryCheckpoint, ProviderSupervisor, RootArguments, RuntimeEnd, RuntimeParts,
+        SessionSupervisor, StableActorRef,
     },
     tool_executor::ToolExecutorActor,
 };
@@ -39,9 +38,7 @@ pub(crate) struct Root;
 
 /// The children, and the channel for the reason of the runtime's end.
 pub(crate) struct RootState {
-    dependencies: Arc<DirectoryDependencies>,
-    handles: RuntimeHandles,
-    persistence: PersistenceRef,
+    wiring: Arc<RuntimeParts>,
     children: Vec<SupervisedChild>,
     terminated: watch::Sender<Option<RuntimeEnd>>,
 }
@@ -54,43 +51,29 @@ struct SupervisedChild {
 }
 
 /// A child that can be restarted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, strum::IntoStaticStr)]
 enum ChildKind {
-    Providers,
-    Executor,
+    ProviderSupervisor,
+    ToolExecutor,
     Compressor,
-    Sessions,
+    SessionSupervisor,
 }
 
 impl ChildKind {
     /// All kinds, in the order in which they are started.
-    const ALL: [Self; 4] = [Self::Providers, Self::Executor, Self::Compressor, Self::Sessions];
-
-    const fn name(self) -> &'static str {
-        match self {
-            Self::Providers => "ProviderSupervisor",
-            Self::Executor => "ToolExecutor",
-            Self::Compressor => "Compressor",
-            Self::Sessions => "SessionSupervisor",
-        }
-    }
+    const ALL: [Self; 4] =
+        [Self::ProviderSupervisor, Self::ToolExecutor, Self::Compressor, Self::SessionSupervisor];
 
     /// Starts the child and sets its stable reference.
-    async fn start(
-        self,
-        root: ActorCell,
-        dependencies: &Arc<DirectoryDependencies>,
-        handles: &RuntimeHandles,
-    ) -> Result<ActorId, SpawnErr> {
-        let wiring = &handles.wiring;
+    async fn start(self, root: ActorCell, wiring: &Arc<RuntimeParts>) -> Result<ActorId, SpawnErr> {
         Ok(match self {
-            Self::Providers => {
+            Self::ProviderSupervisor => {
                 let arguments = (Arc::clone(&wiring.leases), Arc::clone(&wiring.clock));
                 let (actor, _) = Actor::spawn_linked(None, ProviderSupervisor, arguments, root).await?;
                 wiring.providers.set_running(actor.clone());
                 actor.get_id()
             }
-            Self::Executor => {
+            Self::ToolExecutor => {
                 let arguments = (Arc::clone(&wiring.executor), Arc::clone(&wiring.handlers));
                 let (actor, _) = Actor::spawn_linked(None, ToolExecutorActor, arguments, root).await?;
                 wiring.executor.actor.set_running(actor.clone());
@@ -103,10 +86,10 @@ impl ChildKind {
                 wiring.compressor.actor.set_running(actor.clone());
                 actor.get_id()
             }
-            Self::Sessions => {
-                let arguments = Arc::clone(dependencies);
+            Self::SessionSupervisor => {
+                let arguments = Arc::clone(wiring);
                 let (actor, _) = Actor::spawn_linked(None, SessionSupervisor, arguments, root).await?;
-                handles.sessions.set_running(actor.clone());
+                wiring.sessions.set_running(actor.clone());
                 actor.get_id()
             }
         })
@@ -121,41 +104,44 @@ impl Actor for Root {
     async fn pre_start(
         &self,
         me: ActorRef<RootMsg>,
-        parts: RootArguments,
+        arguments: RootArguments,
     ) -> Result<RootState, ActorProcessingErr> {
         let cell = me.get_cell();
-        let journal: Arc<dyn Journal> = Arc::clone(&parts.journal);
-        let commit_monitor = Arc::new(CommitMonitor::new(Arc::clone(&parts.clock), Arc::clone(&journal)));
-        let handlers = HandlerWatch::new(Arc::clone(&parts.clock));
-        let arguments = (Arc::clone(&journal), Arc::clone(&commit_monitor), Arc::clone(&handlers));
-        let (persistence, _) = Actor::spawn_linked(None, PersistenceActor, arguments, cell.clone()).await?;
-        let wiring = Arc::new(SessionDependencies {
-            persistence: persistence.clone(),
+        let RuntimeDependencies {
             journal,
-            sessions: Arc::default(),
-            providers: Arc::default(),
-            executor: parts.executor,
-            compressor: Arc::new(CompressorHandle::new(parts.summaries)),
-            leases: Arc::new(Leases::new(parts.providers, parts.breakers)),
-            hub: Arc::new(Hub::default()),
+            clock,
+            boot,
+            providers,
+            breakers,
+            summaries,
+            submissions,
+            idle,
+            ..
+        } = arguments.dependencies;
+        let commit_monitor = Arc::new(CommitMonitor::new(Arc::clone(&clock), Arc::clone(&journal)));
+        let handlers = HandlerWatch::new(Arc::clone(&clock));
+        let writer = (Arc::clone(&journal), Arc::clone(&commit_monitor), Arc::clone(&handlers));
+        let (persistence, _) = Actor::spawn_linked(None, PersistenceActor, writer, cell.clone()).await?;
+        let wiring = Arc::new(RuntimeParts {
+            persistence,
+            journal,
+            sessions: StableActorRef::default(),
+            checkpoint: DirectoryCheckpoint::default(),
+            providers: StableActorRef::default(),
+            executor: arguments.executor,
+            compressor: Arc::new(CompressorHandle::new(summaries)),
+            leases: Arc::new(Leases::new(providers, breakers)),
+            hub: Arc::default(),
             commit_monitor,
-            clock: parts.clock,
+            clock,
             handlers,
+            admission: Arc::new(Semaphore::new(submissions)),
+            boot,
+            idle,
         });
-        let checkpoint = Arc::<DirectoryCheckpoint>::default();
-        let dependencies = Arc::new(DirectoryDependencies {
-            journal: parts.journal,
-            wiring: Arc::clone(&wiring),
-            boot: parts.boot,
-            idle: parts.idle,
-            checkpoint: Arc::clone(&checkpoint),
-        });
-        let admission = Arc::new(Semaphore::new(parts.submissions));
-        let sessions = Arc::clone(&wiring.sessions);
-        let handles = RuntimeHandles { sessions, checkpoint, wiring, admission };
         let mut children = Vec::new();
         for kind in ChildKind::ALL {
-            let id = kind.start(cell.clone(), &dependencies, &handles).await?;
+            let id = kind.start(cell.clone(), &wiring).await?;
             children.push(SupervisedChild {
                 kind,
                 id,
@@ -163,10 +149,10 @@ impl Actor for Root {
                 restarts: 0,
             });
         }
-        if parts.handles.send(handles.clone()).is_err() {
+        if arguments.wiring.send(Arc::clone(&wiring)).is_err() {
             return Err("the caller that starts the runtime has gone".into());
         }
-        Ok(RootState { dependencies, handles, persistence, children, terminated: parts.terminated })
+        Ok(RootState { wiring, children, terminated: arguments.terminated })
     }
 
     async fn handle(
@@ -220,19 +206,19 @@ impl RootState {
         if let Some(store) = store_failure(&error) {
             return Err(store);
         }
-        if id == self.persistence.get_id() {
+        if id == self.wiring.persistence.get_id() {
             return Err(RuntimeEnd::Actor { name: "Persistence", error: error.to_string() });
         }
-        let clock = Arc::clone(&self.handles.wiring.clock);
+        let clock = Arc::clone(&self.wiring.clock);
         let Some(child) = self.children.iter_mut().find(|child| child.id == id) else { return Ok(()) };
-        let (name, mut error) = (child.kind.name(), error.to_string());
+        let (name, mut error) = (child.kind.into(), error.to_string());
         loop {
             if child.restart_history.count(clock.monotonic_ms(), CHILD_RESTARTS) == RestartDecision::GiveUp {
                 return Err(RuntimeEnd::Actor { name, error });
             }
             tracing::warn!(name, error, "a part of the runtime died, starting it again");
             child.restarts += 1;
-            match child.kind.start(me.get_cell(), &self.dependencies, &self.handles).await {
+            match child.kind.start(me.get_cell(), &self.wiring).await {
                 Ok(id) => {
                     child.id = id;
                     return Ok(());
@@ -246,10 +232,10 @@ impl RootState {
     /// The restarts of each child.
     pub(crate) fn child_statuses(&self) -> Vec<ChildStatus> {
         let persistence = ChildStatus { name: "Persistence".into(), restarts: 0 };
-        let others = self
-            .children
-            .iter()
-            .map(|child| ChildStatus { name: child.kind.name().into(), restarts: child.restarts });
+        let others = self.children.iter().map(|child| {
+            let name: &str = child.kind.into();
+            ChildStatus { name: name.into(), restarts: child.restarts }
+        });
         std::iter::once(persistence).chain(others).collect()
     }
 
@@ -260,8 +246,8 @@ impl RootState {
             end.get_or_insert(reason);
             is_first
         });
-        let wiring = &self.handles.wiring;
-        self.handles.sessions.close();
+        let wiring = &self.wiring;
+        wiring.sessions.close();
         wiring.providers.close();
         wiring.executor.shut_down();
         wiring.compressor.actor.close();

@@ -11,7 +11,8 @@ use crate::{
     persistence::WriteResult,
     session::SessionMsg,
     supervisor::{
-        directory::{Directory, DirectoryDependencies},
+        RuntimeParts,
+        directory::Directory,
         opening::{OpenSessionError, RecoveredSession},
     },
 };
@@ -28,8 +29,6 @@ pub(crate) enum SessionsMsg {
     Deliver(SessionId, Option<Arc<SessionSeed>>, SessionMsg),
     /// Opens a session that has work to do.
     Revive(SessionId),
-    /// The session's inbox has a message; the session is opened if it is not live.
-    NotifyInbox(SessionId),
     /// Ends a run as `failed(crash_loop)` with this error, without opening its session. Answered when that is done, or
     /// cannot be.
     ForceFail((SessionId, RunId), String, RpcReplyPort<()>),
@@ -74,14 +73,14 @@ pub(crate) struct SessionSupervisor;
 impl Actor for SessionSupervisor {
     type Msg = SessionsMsg;
     type State = Directory;
-    type Arguments = Arc<DirectoryDependencies>;
+    type Arguments = Arc<RuntimeParts>;
 
     async fn pre_start(
         &self,
         me: ActorRef<SessionsMsg>,
-        dependencies: Arc<DirectoryDependencies>,
+        wiring: Arc<RuntimeParts>,
     ) -> Result<Directory, ActorProcessingErr> {
-        Ok(Directory::start(me, dependencies))
+        Ok(Directory::start(me, wiring))
     }
 
     async fn handle(
@@ -96,9 +95,6 @@ impl Actor for SessionSupervisor {
                 directory.deliver(session, new, Some(message));
             }
             SessionsMsg::Revive(session) => directory.deliver(session, None, None),
-            SessionsMsg::NotifyInbox(session) => {
-                directory.deliver(session, None, Some(SessionMsg::InboxReady));
-            }
             SessionsMsg::ForceFail((session, run), error, reply) => {
                 directory.force_fail_run(session, run, error, reply);
             }

@@ -97,7 +97,7 @@ impl ToolGeneration {
         let Some((name, tool)) = found else {
             let error = format!("there is no tool `{}`", call.name);
             let hint = format!("the tools are: {}", known.join(", "));
-            return Err((CallRejection::UnknownTool, BadArguments { field: None, error, hint }));
+            return Err((CallRejection::UnknownTool, BadArguments::new(None, error, hint)));
         };
         let is_answered_in_handler = **name == *DELEGATE_TASK || **name == *TODO;
         if is_answered_in_handler && call.arguments.len() > MAX_HANDLER_BYTES {
@@ -140,8 +140,7 @@ impl RegisteredTool {
                 ArgumentsParseError::Malformed { .. } => CallRejection::Malformed,
                 ArgumentsParseError::NotAnObject(_) => CallRejection::Unacceptable,
             };
-            let hint = "send the arguments as one JSON object".into();
-            (rejection, BadArguments { field: None, error: error.to_string(), hint })
+            (rejection, BadArguments::new(None, error.to_string(), "send the arguments as one JSON object"))
         })?;
         let name = &self.spec().name;
         let prepare = || {
@@ -183,17 +182,14 @@ async fn run_blocking<T: Send + 'static>(
         () = stopped => STOPPED_ADMISSION_TIMEOUT,
         () = sleep(ADMISSION_TIMEOUT) => ADMISSION_TIMEOUT,
     };
-    Err(BadArguments {
-        field: None,
-        error: format!("the arguments could not be judged within {} s", waited.as_secs()),
-        hint:
-            "the file system of the workspace does not answer: try again later, or ask the operator to look"
-                .into(),
-    })
+    let error = format!("the arguments could not be judged within {} s", waited.as_secs());
+    let hint =
+        "the file system of the workspace does not answer: try again later, or ask the operator to look";
+    Err(BadArguments::new(None, error, hint))
 }
 
 fn unacceptable(error: String, hint: &str) -> Rejection {
-    (CallRejection::Unacceptable, BadArguments { field: None, error, hint: hint.into() })
+    (CallRejection::Unacceptable, BadArguments::new(None, error, hint))
 }
 
 fn reject((rejection, bad): Rejection) -> CallAdmission {

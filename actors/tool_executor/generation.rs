@@ -11,10 +11,9 @@ use std::{
 
 use super::handle::ToolExecutorHandle;
 use crate::{
-    delegate_tool::DelegateTool,
+    builtin_tools::builtin_tools,
     model::{Attempt, CallId, ToolSpec},
     port::Tool,
-    todo_tool::TodoTool,
 };
 
 /// Most bytes of a tool's name.
@@ -44,8 +43,7 @@ impl ToolGeneration {
         executor: &Weak<ToolExecutorHandle>,
         find: impl Fn(&Arc<dyn Tool>) -> Option<Arc<RegisteredTool>>,
     ) -> Self {
-        tools.push(Arc::new(DelegateTool::default()));
-        tools.push(Arc::new(TodoTool::default()));
+        tools.extend(builtin_tools());
         let register = |tool: Arc<dyn Tool>| {
             let name = tool.spec().name.as_str().into();
             let executor = Weak::clone(executor);
@@ -132,7 +130,7 @@ pub(super) fn close(tool: &dyn Tool) {
 
 /// Refuses tools that cannot be a generation: an invalid or duplicate name, or parameters that describe no object.
 pub(super) fn check(tools: &[Arc<dyn Tool>]) -> Result<(), String> {
-    let builtin: [Arc<dyn Tool>; 2] = [Arc::new(DelegateTool::default()), Arc::new(TodoTool::default())];
+    let builtin = builtin_tools();
     let mut names: Vec<&str> = builtin.iter().map(|tool| tool.spec().name.as_str()).collect();
     for ToolSpec { name, parameters, .. } in tools.iter().map(|tool| tool.spec()) {
         let is_plain = |c: char| !c.is_whitespace() && !c.is_control();

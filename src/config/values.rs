@@ -230,7 +230,7 @@ deserialize_by! {
     OptionalAddress: address;
     ThinkingLevelName: |value| match value.as_str() {
         Some("") => Ok(Self(None)),
-        Some(name) => ThinkingLevel::of_name(name).map(|level| Self(Some(level))).ok_or_else(no_level),
+        Some(name) => name.parse().map(|level| Self(Some(level))).map_err(|_| no_level()),
         None => Err(no_level()),
     };
     InDoubtActionName: |value| match value.as_str() {
@@ -240,13 +240,13 @@ deserialize_by! {
         Some(_) | None => Err("must be \"tell\", \"ask\" or \"retry\"".to_owned()),
     };
     ThinkingLevelNames: |value| {
-        let level = |value: &Value| value.as_str().and_then(ThinkingLevel::of_name);
+        let level = |value: &Value| value.as_str().and_then(|name| name.parse::<ThinkingLevel>().ok());
         let levels = value.as_array().and_then(|list| list.iter().map(level).collect::<Option<ThinkingLevels>>());
         let error = || format!("must be a list of {}", listed(&ThinkingLevel::ALL.map(ThinkingLevel::name)));
         levels.map(Self).ok_or_else(error)
     };
     ThinkingStyleName: |value| {
-        let style = value.as_str().and_then(ThinkingStyle::of_name);
+        let style = value.as_str().and_then(|name| name.parse().ok());
         style.map(Self).ok_or_else(|| format!("must be one of {}", listed(&ThinkingStyle::ALL.map(ThinkingStyle::name))))
     };
     CacheTtlName: |value| match value.as_str() {

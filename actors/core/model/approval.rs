@@ -1,7 +1,5 @@
 //! Approvals of calls in doubt: policies, requests, decisions, and the reasons for another attempt.
 
-use std::fmt;
-
 use serde::{Deserialize, Serialize};
 
 use super::{Attempt, CallId, Timestamp};
@@ -72,22 +70,15 @@ pub struct ApprovalAnswered {
 }
 
 /// The decision about a call in doubt.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, strum::Display)]
 #[serde(rename_all = "snake_case")]
 pub enum ApprovalDecision {
     /// The call may be repeated.
+    #[strum(serialize = "allowed")]
     Allow,
     /// The call must not be repeated.
+    #[strum(serialize = "denied")]
     Deny,
-}
-
-impl fmt::Display for ApprovalDecision {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Allow => "allowed",
-            Self::Deny => "denied",
-        })
-    }
 }
 
 /// The source of a decision.

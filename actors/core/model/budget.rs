@@ -4,12 +4,14 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
+use strum::IntoStaticStr;
 
 use super::AccountId;
 
 /// A resource that is counted and limited.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum Dimension {
     /// Iterations: model calls with their tool calls.
     Iterations,
@@ -28,19 +30,20 @@ impl Dimension {
     pub const ALL: [Self; 5] = [Self::Iterations, Self::Tokens, Self::Usd, Self::ToolCalls, Self::Children];
 
     /// The dimension's name, as in records and on the command line.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Iterations => "iterations",
-            Self::Tokens => "tokens",
-            Self::Usd => "usd",
-            Self::ToolCalls => "tool_calls",
-            Self::Children => "children",
-        }
+    pub fn name(self) -> &'static str {
+        self.into()
     }
 
     /// Formats an amount of this dimension for people: money in dollars.
     pub fn display(self, amount: u64) -> impl fmt::Display {
-        AmountDisplay(self, amount)
+        fmt::from_fn(move |f| match self {
+            Self::Usd => {
+                let part = format!("{:09}", amount % 1_000_000_000);
+                let part = part.trim_end_matches('0');
+                write!(f, "${}{}{part}", amount / 1_000_000_000, if part.is_empty() { "" } else { "." })
+            }
+            Self::Iterations | Self::Tokens | Self::ToolCalls | Self::Children => write!(f, "{amount}"),
+        })
     }
 }
 
@@ -239,25 +242,6 @@ impl fmt::Display for BudgetRefusal {
             (Dimension::Iterations | Dimension::ToolCalls | Dimension::Children, _) | (_, None) => {}
         }
         write!(f, ", account {account}")
-    }
-}
-
-/// Formats an amount for people: money in dollars.
-pub(super) struct AmountDisplay(pub(super) Dimension, pub(super) u64);
-
-impl fmt::Display for AmountDisplay {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let &Self(dimension, amount) = self;
-        match dimension {
-            Dimension::Usd => {
-                let part = format!("{:09}", amount % 1_000_000_000);
-                let part = part.trim_end_matches('0');
-                write!(f, "${}{}{part}", amount / 1_000_000_000, if part.is_empty() { "" } else { "." })
-            }
-            Dimension::Iterations | Dimension::Tokens | Dimension::ToolCalls | Dimension::Children => {
-                write!(f, "{amount}")
-            }
-        }
     }
 }
 

@@ -4,6 +4,7 @@
 use std::{fmt, sync::Arc};
 
 use serde::{Deserialize, Serialize};
+use strum::IntoStaticStr;
 
 use super::{Attempt, CallId, ModelProfile, ModelRef, ModelStarted, RunId, SessionId, Usage, UsageAnomaly};
 
@@ -34,8 +35,9 @@ pub struct HistoryPosition {
 }
 
 /// The method by which a view was compacted.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum CompactionMethod {
     /// Long results of old calls were elided.
     Elided,
@@ -49,13 +51,8 @@ pub enum CompactionMethod {
 
 impl CompactionMethod {
     /// The public name.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Elided => "elided",
-            Self::Summarised => "summarised",
-            Self::Chunked => "chunked",
-            Self::Dropped => "dropped",
-        }
+    pub fn name(self) -> &'static str {
+        self.into()
     }
 }
 

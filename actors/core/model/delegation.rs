@@ -5,7 +5,7 @@ use std::{fmt, sync::Arc, time::Duration};
 
 use serde::{Deserialize, Serialize};
 
-use super::{Amounts, CallId, Dimension, OutcomeDetail, RunId, SessionId, Usage, budget::AmountDisplay};
+use super::{Amounts, CallId, Dimension, OutcomeDetail, RunId, SessionId, Usage};
 
 /// A run's rights to delegate, resolved when it was accepted. A spec without them may not delegate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -80,7 +80,7 @@ pub struct LimitIncrease {
 impl fmt::Display for LimitIncrease {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let amount = |dimension: Dimension| {
-            let amount = AmountDisplay(dimension, self.budget.get(dimension)?);
+            let amount = dimension.display(self.budget.get(dimension)?);
             Some(match dimension {
                 Dimension::Usd => amount.to_string(),
                 Dimension::Iterations | Dimension::Tokens | Dimension::Children => {

@@ -3,6 +3,8 @@
 
 use std::sync::Arc;
 
+use strum::IntoStaticStr;
+
 use super::{Attempt, CallId, CallStatus, Durable, OutcomeDetail, Record, RunId, Seq, SessionId, Timestamp};
 
 /// An event for watchers: a durable record, what follows from one, or a stream delta that is not durable.
@@ -132,7 +134,8 @@ pub enum EventBody {
 }
 
 /// The present status of a run.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum RunStatus {
     /// The run is durably accepted.
     Accepted,
@@ -141,6 +144,7 @@ pub enum RunStatus {
     /// A model call is under way.
     Thinking,
     /// The conversation is too long and is being summarised.
+    #[strum(serialize = "compressing")]
     Compacting,
     /// Tool calls are under way.
     Executing,
@@ -163,7 +167,8 @@ pub enum RunStatus {
 }
 
 /// A stage in the lifecycle of a run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum Lifecycle {
     /// The run has started.
     Start,
@@ -231,28 +236,14 @@ impl EventBody {
 
 impl RunStatus {
     /// The public name.
-    pub const fn name(&self) -> &'static str {
-        match self {
-            Self::Accepted => "accepted",
-            Self::Queued => "queued",
-            Self::Thinking => "thinking",
-            Self::Compacting => "compressing",
-            Self::Executing => "executing",
-            Self::Waiting { .. } => "waiting",
-            Self::Parked { .. } => "parked",
-            Self::Ended(_) => "ended",
-        }
+    pub fn name(&self) -> &'static str {
+        self.into()
     }
 }
 
 impl Lifecycle {
     /// The public name.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Start => "start",
-            Self::Finishing => "finishing",
-            Self::End => "end",
-            Self::Error => "error",
-        }
+    pub fn name(self) -> &'static str {
+        self.into()
     }
 }

@@ -4,6 +4,7 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
+use strum::IntoStaticStr;
 
 use super::{Timestamp, Usage, UsageAnomaly};
 
@@ -35,8 +36,9 @@ pub enum RequestFate {
 
 /// Why a model call failed, classified by the possible remedy. `provider/failure/` maps status, headers and body to a
 /// class; no other code matches on error texts.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, IntoStaticStr)]
 #[serde(tag = "class", rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum FailureClass {
     /// Too many requests; a later attempt may succeed.
     RateLimited {
@@ -60,6 +62,7 @@ pub enum FailureClass {
     Network,
     /// The stream ended or became invalid before the answer was complete.
     #[serde(rename = "cut")]
+    #[strum(serialize = "cut")]
     IncompleteStream,
     /// The response is not of this wire format at all, such as an HTML page.
     NotAnApi,
@@ -95,6 +98,7 @@ pub enum FailureClass {
     Lost,
     /// The call could not be made; no request was sent to the provider.
     #[serde(rename = "not_made")]
+    #[strum(serialize = "not_made")]
     NotSent,
     /// The process, or the session's actor, ended while the call was under way.
     Interrupted,
@@ -102,27 +106,8 @@ pub enum FailureClass {
 
 impl FailureClass {
     /// The class's name, as in records.
-    pub const fn name(&self) -> &'static str {
-        match self {
-            Self::RateLimited { .. } => "rate_limited",
-            Self::Overloaded => "overloaded",
-            Self::Server => "server",
-            Self::Timeout { .. } => "timeout",
-            Self::Network => "network",
-            Self::IncompleteStream => "cut",
-            Self::NotAnApi => "not_an_api",
-            Self::Auth => "auth",
-            Self::QuotaExhausted { .. } => "quota_exhausted",
-            Self::ContextTooLong { .. } => "context_too_long",
-            Self::OutputCap { .. } => "output_cap",
-            Self::InvalidRequest => "invalid_request",
-            Self::ContentRefused => "content_refused",
-            Self::ModelNotFound => "model_not_found",
-            Self::Cancelled => "cancelled",
-            Self::Lost => "lost",
-            Self::NotSent => "not_made",
-            Self::Interrupted => "interrupted",
-        }
+    pub fn name(&self) -> &'static str {
+        self.into()
     }
 
     /// The usual fate of a request that failed with this class, for failures that do not record it.

@@ -3,14 +3,17 @@
 use std::{fmt, str::FromStr};
 
 use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
-use sha2::{Digest, Sha256};
+use sha2::{Digest as _, Sha256};
 
-/// Number of hexadecimal digits of a `Hash`.
-const HASH_DIGITS: usize = 32;
-
-/// The first 16 bytes of a SHA-256; 32 hexadecimal digits in text.
+/// The first bytes of a SHA-256, or all 32; two hexadecimal digits for each byte in text.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Hash([u8; 16]);
+pub struct Digest<const BYTES: usize>([u8; BYTES]);
+
+/// The first 16 bytes of the SHA-256 of parts; see [`Hasher`].
+pub type Hash = Digest<16>;
+
+/// The SHA-256 of a content.
+pub type ContentHash = Digest<32>;
 
 impl Hash {
     /// The hash of `bytes`.
@@ -26,38 +29,6 @@ impl Hash {
     }
 }
 
-impl fmt::Display for Hash {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        HEXLOWER.encode_display(&self.0).fmt(f)
-    }
-}
-
-/// Parses hexadecimal digits; `None` if the number of digits does not match.
-fn read_digits<const BYTES: usize>(text: &str) -> Option<[u8; BYTES]> {
-    let mut bytes = [0; BYTES];
-    let fits = text.len() == 2 * BYTES && HEXLOWER_PERMISSIVE.decode_mut(text.as_bytes(), &mut bytes).is_ok();
-    fits.then_some(bytes)
-}
-
-impl fmt::Debug for Hash {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
-impl FromStr for Hash {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("`{text}` is not a hash: expected {HASH_DIGITS} hexadecimal digits");
-        read_digits(text).map(Self).ok_or_else(wrong)
-    }
-}
-
-/// The SHA-256 of a content; 64 hexadecimal digits in text.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub struct ContentHash([u8; 32]);
-
 impl ContentHash {
     /// The hash of `content`.
     pub fn of(content: &[u8]) -> Self {
@@ -65,24 +36,28 @@ impl ContentHash {
     }
 }
 
-impl fmt::Display for ContentHash {
+impl<const BYTES: usize> fmt::Display for Digest<BYTES> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         HEXLOWER.encode_display(&self.0).fmt(f)
     }
 }
 
-impl fmt::Debug for ContentHash {
+impl<const BYTES: usize> fmt::Debug for Digest<BYTES> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
 }
 
-impl FromStr for ContentHash {
+impl<const BYTES: usize> FromStr for Digest<BYTES> {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let wrong = || format!("`{text}` is not a SHA-256: expected 64 hexadecimal digits");
-        read_digits(text).map(Self).ok_or_else(wrong)
+        let mut bytes = [0; BYTES];
+        let fits =
+            text.len() == 2 * BYTES && HEXLOWER_PERMISSIVE.decode_mut(text.as_bytes(), &mut bytes).is_ok();
+        let what = if BYTES == 32 { "SHA-256" } else { "hash" };
+        let wrong = || format!("`{text}` is not a {what}: expected {} hexadecimal digits", 2 * BYTES);
+        fits.then_some(Self(bytes)).ok_or_else(wrong)
     }
 }
 
@@ -98,7 +73,7 @@ impl ContentHasher {
 
     /// The hash of all pieces.
     pub fn finish(self) -> ContentHash {
-        ContentHash(self.0.finalize().into())
+        Digest(self.0.finalize().into())
     }
 }
 
@@ -118,7 +93,7 @@ impl Hasher {
         let digest = self.0.finalize();
         let mut bytes = [0; 16];
         bytes.copy_from_slice(&digest[..16]);
-        Hash(bytes)
+        Digest(bytes)
     }
 }
 
@@ -130,7 +105,7 @@ mod tests {
     fn a_hash_survives_text_and_json() {
         let hash = Hash::of(b"hermod");
         assert_eq!(hash.to_string().parse(), Ok(hash));
-        assert_eq!(hash.to_string().len(), HASH_DIGITS);
+        assert_eq!(hash.to_string().len(), 32);
         assert_eq!(serde_json::from_str::<Hash>(&serde_json::to_string(&hash).unwrap()).unwrap(), hash);
         let digits = "0123456789abcdef".repeat(2);
         assert_eq!(digits.parse::<Hash>().map(|hash| hash.to_string()), Ok(digits));
@@ -151,9 +126,7 @@ mod tests {
 
     #[test]
     fn what_is_no_hash_says_what_was_expected() {
-        for text in
-            ["", "0af", &"g".repeat(HASH_DIGITS), &"é".repeat(HASH_DIGITS / 2), &"0".repeat(HASH_DIGITS + 1)]
-        {
+        for text in ["", "0af", &"g".repeat(32), &"é".repeat(16), &"0".repeat(33)] {
             let expected = format!("`{text}` is not a hash: expected 32 hexadecimal digits");
             assert_eq!(text.parse::<Hash>(), Err(expected));
         }

@@ -213,15 +213,6 @@ impl<T: FromStr<Err: fmt::Display>> de::Visitor<'_> for TextVisitor<T> {
     }
 }
 
-/// Deserializes a value from its text.
-fn from_text<'de, D, T>(from: D) -> Result<T, D::Error>
-where
-    D: Deserializer<'de>,
-    T: FromStr<Err: fmt::Display>,
-{
-    from.deserialize_str(TextVisitor(PhantomData))
-}
-
 macro_rules! serde_as_text {
     ($($name:ident),*) => {$(
         impl Serialize for $name {
@@ -232,7 +223,7 @@ macro_rules! serde_as_text {
 
         impl<'de> Deserialize<'de> for $name {
             fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-                from_text(from)
+                from.deserialize_str(TextVisitor(PhantomData))
             }
         }
     )*};

@@ -58,7 +58,7 @@ pub use disk_space::{ByteSize, LowDiskSpace};
 pub use durable::Durable;
 pub use event::{EventBody, EventStream, Lifecycle, RunStatus, SessionEvent};
 pub use failure::{Deadline, Failure, FailureClass, RequestFate};
-pub use hash::{ContentHash, ContentHasher, Hash, Hasher};
+pub use hash::{ContentHash, ContentHasher, Digest, Hash, Hasher};
 pub use ids::{AccountId, Attempt, AttemptId, BootId, CallId, IdError, Incarnation, RunId, Seq, SessionId};
 pub use imported_history::{ImportedCall, ImportedHistory, ImportedRound, ImportedStep};
 pub use inbox::InboxMessage;
@@ -81,7 +81,9 @@ pub use run::{Limits, ModelRef, ModelRefError, RunCounts, RunRow, RunSpec, RunSt
 pub use time::{SessionTime, Timestamp, optional_rfc3339_time, rfc3339, rfc3339_time};
 pub use todo::{TodoChanged, TodoItem, TodoList, TodoStatus};
 pub use token_density::{ListedLimits, ModelLimits, ModelRow, TokenDensity, estimate_tokens};
-pub use tool::{Artifact, Boot, CallEnd, CallStatus, EffectClass, Intent, MAX_RESULT_BYTES, ToolSpec};
+pub use tool::{
+    Artifact, BadArguments, Boot, CallEnd, CallStatus, EffectClass, Intent, MAX_RESULT_BYTES, ToolSpec,
+};
 pub use usage_anomaly::{UsageAnomaly, UsageAnomalyKind};
 pub use wait::{DiskFull, RunWait, WaitKind};
 

@@ -2,12 +2,27 @@
 //! the cost of a call by its prices.
 
 use serde::{Deserialize, Serialize};
+use strum::{EnumString, IntoStaticStr};
 
 use super::{ListedLimits, TokenDensity, Usage};
 
 /// The level of thinking requested of a model.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    Serialize,
+    Deserialize,
+    IntoStaticStr,
+    EnumString,
+)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum ThinkingLevel {
     /// No thinking, for models that allow it.
     Off,
@@ -26,19 +41,8 @@ impl ThinkingLevel {
     pub const ALL: [Self; 5] = [Self::Off, Self::Minimal, Self::Low, Self::Medium, Self::High];
 
     /// The level's name.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Off => "off",
-            Self::Minimal => "minimal",
-            Self::Low => "low",
-            Self::Medium => "medium",
-            Self::High => "high",
-        }
-    }
-
-    /// The level of this name.
-    pub fn of_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|level| level.name() == name)
+    pub fn name(self) -> &'static str {
+        self.into()
     }
 }
 
@@ -82,8 +86,9 @@ impl From<ThinkingLevels> for Vec<ThinkingLevel> {
 }
 
 /// The request parameter that controls a model's thinking.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, IntoStaticStr, EnumString)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum ThinkingStyle {
     /// The model has no control; the level is left out of requests.
     None,
@@ -100,18 +105,8 @@ impl ThinkingStyle {
     pub const ALL: [Self; 4] = [Self::None, Self::Effort, Self::Budget, Self::Adaptive];
 
     /// The style's name.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::None => "none",
-            Self::Effort => "effort",
-            Self::Budget => "budget",
-            Self::Adaptive => "adaptive",
-        }
-    }
-
-    /// The style of this name.
-    pub fn of_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|style| style.name() == name)
+    pub fn name(self) -> &'static str {
+        self.into()
     }
 }
 

@@ -3,12 +3,14 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
+use strum::IntoStaticStr;
 
 use super::{BudgetRefusal, ContextBreakdown, Failure, ModelRef, UnansweredModel};
 
 /// The outcome of a run. Every accepted run, or leg of one, ends with exactly one.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, IntoStaticStr, strum::Display)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum Outcome {
     /// The run ended with a non-empty answer and without open work.
     Completed,
@@ -28,22 +30,8 @@ pub enum Outcome {
 
 impl Outcome {
     /// The outcome's name, as in records and on the command line.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Completed => "completed",
-            Self::Failed => "failed",
-            Self::Stopped => "stopped",
-            Self::TimedOut => "timed_out",
-            Self::BudgetExhausted => "budget_exhausted",
-            Self::LoopDetected => "loop_detected",
-            Self::Refused => "refused",
-        }
-    }
-}
-
-impl fmt::Display for Outcome {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
+    pub fn name(self) -> &'static str {
+        self.into()
     }
 }
 

@@ -104,6 +104,32 @@ impl CallEnd {
     }
 }
 
+/// A rejection of a call's arguments.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{error}")]
+pub struct BadArguments {
+    /// The field, as a path such as `edits[2].old`; `None` for the arguments as a whole.
+    pub field: Option<String>,
+    /// The error.
+    pub error: String,
+    /// The correction to make.
+    pub hint: String,
+}
+
+impl BadArguments {
+    /// A rejection because of `error` in `field`, with `hint` as the correction.
+    pub fn new(field: Option<&str>, error: impl Into<String>, hint: impl Into<String>) -> Self {
+        Self { field: field.map(Into::into), error: error.into(), hint: hint.into() }
+    }
+}
+
+impl From<BadArguments> for CallEnd {
+    /// The end of a call with these arguments.
+    fn from(BadArguments { field, error, hint }: BadArguments) -> Self {
+        Self::error(CallStatus::Error, &error, field.as_deref(), &hint)
+    }
+}
+
 /// The planned effect of a call: what it touches, and whether it may be repeated.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Intent {

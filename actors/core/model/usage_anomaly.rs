@@ -3,12 +3,14 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
+use strum::IntoStaticStr;
 
 use super::Usage;
 
 /// Why a provider's reported usage cannot be true.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum UsageAnomalyKind {
     /// A count is negative, fractional, above 2^53, or not a number.
     InvalidCount,
@@ -24,14 +26,8 @@ pub enum UsageAnomalyKind {
 
 impl UsageAnomalyKind {
     /// The name, as in records.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::InvalidCount => "invalid_count",
-            Self::PartsBeyondWhole => "parts_beyond_whole",
-            Self::InputBeyondRequest => "input_beyond_request",
-            Self::NoInput => "no_input",
-            Self::OutputBeyondLimit => "output_beyond_limit",
-        }
+    pub fn name(self) -> &'static str {
+        self.into()
     }
 }
 

@@ -2,6 +2,7 @@
 //! Read-only; drives no action. `turn/wait_report.rs` finds the waits.
 
 use serde::{Deserialize, Serialize};
+use strum::IntoStaticStr;
 
 use super::{
     Attempt, CallId, Failure, ModelRef, Outcome, RunId, Timestamp, optional_rfc3339_time, rfc3339_time,
@@ -32,11 +33,13 @@ pub struct DiskFull {
 }
 
 /// The reason of a [`RunWait`].
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, IntoStaticStr)]
 #[serde(tag = "what", rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum WaitKind {
     /// No process runs the run. Its calls were interrupted, and their time limits do not apply.
     #[serde(rename = "process")]
+    #[strum(serialize = "process")]
     NoProcess,
     /// The end of the session's runs that were accepted earlier.
     Queue {
@@ -80,6 +83,7 @@ pub enum WaitKind {
     },
     /// The end of an earlier call of the same answer, whose access conflicts.
     #[serde(rename = "order")]
+    #[strum(serialize = "order")]
     Conflict {
         /// The call.
         call: CallId,
@@ -128,23 +132,8 @@ pub enum WaitKind {
 
 impl WaitKind {
     /// The name, as in JSON.
-    pub const fn name(&self) -> &'static str {
-        match self {
-            Self::NoProcess => "process",
-            Self::Queue { .. } => "queue",
-            Self::Model { .. } => "model",
-            Self::Retry { .. } => "retry",
-            Self::Reset { .. } => "reset",
-            Self::Lease { .. } => "lease",
-            Self::Permit { .. } => "permit",
-            Self::Conflict { .. } => "order",
-            Self::Tool { .. } => "tool",
-            Self::Children { .. } => "children",
-            Self::Person { .. } => "person",
-            Self::Stop => "stop",
-            Self::Disk { .. } => "disk",
-            Self::Limit { .. } => "limit",
-        }
+    pub fn name(&self) -> &'static str {
+        self.into()
     }
 
     /// The event at the end of the time limit; for a wait without one, why the wait ends nevertheless.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use serde::Serialize;
+use strum::IntoStaticStr;
 
 use crate::model::{Body, ModelAnswered, Outcome, Record};
 
@@ -16,8 +17,9 @@ pub struct FinalText {
 }
 
 /// How a run's last text came about.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum AnswerSource {
     /// The answer: the text of the model's last message.
     Final,
@@ -31,13 +33,8 @@ pub enum AnswerSource {
 
 impl AnswerSource {
     /// The name, as in JSON.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Final => "final",
-            Self::Joined => "joined",
-            Self::EarlierText => "earlier_text",
-            Self::Partial => "partial",
-        }
+    pub fn name(self) -> &'static str {
+        self.into()
     }
 }
 

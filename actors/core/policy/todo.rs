@@ -6,8 +6,7 @@ use std::{collections::BTreeSet, sync::Arc};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::delegation::ArgumentError;
-use crate::model::{MAX_RESULT_BYTES, TodoItem, TodoList, TodoStatus, ToolSpec};
+use crate::model::{BadArguments, MAX_RESULT_BYTES, TodoItem, TodoList, TodoStatus, ToolSpec};
 
 /// The name of the tool with which a model keeps its list of things to do.
 pub const TODO: &str = "todo";
@@ -81,9 +80,9 @@ pub fn tool_spec() -> ToolSpec {
 }
 
 /// Parses and checks the arguments, as far as that is possible without the list.
-pub fn parse_todo(arguments: &Value) -> Result<TodoRequest, ArgumentError> {
+pub fn parse_todo(arguments: &Value) -> Result<TodoRequest, BadArguments> {
     let TodoArguments { todos, merge } = TodoArguments::deserialize(arguments).map_err(|error| {
-        argument_error(None, error.to_string(), "send `todos` and `merge`, or nothing to see the list")
+        BadArguments::new(None, error.to_string(), "send `todos` and `merge`, or nothing to see the list")
     })?;
     let Some(todos) = todos else { return Ok(TodoRequest::Read) };
     check_count(todos.len())?;
@@ -92,26 +91,30 @@ pub fn parse_todo(arguments: &Value) -> Result<TodoRequest, ArgumentError> {
     let mut ids = BTreeSet::new();
     if let Some((n, change)) = changes.iter().enumerate().find(|(_, change)| !ids.insert(&change.id)) {
         let error = format!("the id `{}` is there twice", change.id);
-        return Err(argument_error(Some(format!("todos[{n}].id")), error, "give each item an id of its own"));
+        return Err(BadArguments::new(
+            Some(&format!("todos[{n}].id")),
+            error,
+            "give each item an id of its own",
+        ));
     }
     Ok(if merge.unwrap_or(false) { TodoRequest::Merge(changes) } else { TodoRequest::Replace(changes) })
 }
 
-fn parse_change(n: usize, item: &Value) -> Result<TodoEdit, ArgumentError> {
+fn parse_change(n: usize, item: &Value) -> Result<TodoEdit, BadArguments> {
     let change = TodoEdit::deserialize(item).map_err(|error| {
-        argument_error(Some(format!("todos[{n}]")), error.to_string(), "send {id, content, status}")
+        BadArguments::new(Some(&format!("todos[{n}]")), error.to_string(), "send {id, content, status}")
     })?;
     let texts =
         [("id", Some(&change.id), MAX_ID_CHARS), ("content", change.content.as_ref(), MAX_ITEM_CHARS)];
     for (name, text, longest) in texts {
         let Some(text) = text else { continue };
-        let (field, length) = (Some(format!("todos[{n}].{name}")), text.chars().count());
+        let (field, length) = (format!("todos[{n}].{name}"), text.chars().count());
         if text.trim().is_empty() {
-            return Err(argument_error(field, "it is empty".into(), "say what it is"));
+            return Err(BadArguments::new(Some(&field), "it is empty", "say what it is"));
         }
         if length > longest {
             let error = format!("it has {length} characters, over the limit of {longest}");
-            return Err(argument_error(field, error, "say it shorter"));
+            return Err(BadArguments::new(Some(&field), error, "say it shorter"));
         }
     }
     Ok(change)
@@ -119,7 +122,7 @@ fn parse_change(n: usize, item: &Value) -> Result<TodoEdit, ArgumentError> {
 
 impl TodoRequest {
     /// The list after this call, or the error.
-    pub fn apply(self, list: &Arc<TodoList>) -> Result<Arc<TodoList>, ArgumentError> {
+    pub fn apply(self, list: &Arc<TodoList>) -> Result<Arc<TodoList>, BadArguments> {
         let (mut items, changes) = match self {
             Self::Read => return Ok(Arc::clone(list)),
             Self::Replace(changes) => (Vec::new(), changes),
@@ -136,11 +139,8 @@ impl TodoRequest {
         let bytes = list_json(&list).len();
         if bytes > MAX_RESULT_BYTES {
             let error = format!("the list would have {bytes} bytes, over the limit of {MAX_RESULT_BYTES}");
-            return Err(argument_error(
-                Some("todos".into()),
-                error,
-                "say it shorter, or leave out what is done",
-            ));
+            let hint = "say it shorter, or leave out what is done";
+            return Err(BadArguments::new(Some("todos"), error, hint));
         }
         Ok(Arc::new(list))
     }
@@ -155,22 +155,23 @@ impl TodoEdit {
     }
 
     /// The edit as a new item; `n` is its index in the call.
-    fn into_item(self, n: usize) -> Result<TodoItem, ArgumentError> {
+    fn into_item(self, n: usize) -> Result<TodoItem, BadArguments> {
         let Self { id, content, status } = self;
         let Some(content) = content else {
             let error = format!("the item `{id}` is new and has none");
-            return Err(argument_error(Some(format!("todos[{n}].content")), error, "say what is to be done"));
+            let field = format!("todos[{n}].content");
+            return Err(BadArguments::new(Some(&field), error, "say what is to be done"));
         };
         Ok(TodoItem { id, content, status: status.unwrap_or_default() })
     }
 }
 
-fn check_count(items: usize) -> Result<(), ArgumentError> {
+fn check_count(items: usize) -> Result<(), BadArguments> {
     if items <= MAX_ITEMS {
         return Ok(());
     }
     let error = format!("{items} items are over the limit of {MAX_ITEMS}");
-    Err(argument_error(Some("todos".into()), error, "join items, or leave out what is done"))
+    Err(BadArguments::new(Some("todos"), error, "join items, or leave out what is done"))
 }
 
 /// The result for the model: `{todos, summary}`.
@@ -200,10 +201,6 @@ pub(crate) fn format_list(list: &TodoList) -> Option<String> {
     };
     let lines: Vec<_> = list.0.iter().map(line).collect();
     (!lines.is_empty()).then(|| lines.join("\n"))
-}
-
-fn argument_error(field: Option<String>, error: String, hint: &str) -> ArgumentError {
-    ArgumentError { field, error, hint: hint.into() }
 }
 
 #[cfg(test)]

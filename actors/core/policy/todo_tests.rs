@@ -2,7 +2,7 @@
 
 use super::*;
 
-fn applied(calls: &[Value]) -> Result<Arc<TodoList>, ArgumentError> {
+fn applied(calls: &[Value]) -> Result<Arc<TodoList>, BadArguments> {
     calls.iter().try_fold(Arc::default(), |list, arguments| parse_todo(arguments)?.apply(&list))
 }
 

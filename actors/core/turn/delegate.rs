@@ -10,7 +10,7 @@ use std::sync::Arc;
 use crate::{
     journal::{Append, InboxItem, IndexRow, SpawnedSession},
     model::{
-        Amounts, Body, CallEnd, CallId, CallStarted, CallStatus, ChildEnded, Dimension, Hash, Hasher,
+        Amounts, BadArguments, Body, CallEnd, CallId, CallStarted, ChildEnded, Dimension, Hash, Hasher,
         InboxMessage, Incarnation, NewAccount, ParentRef, Record, RunAccepted, RunCounts, RunId, RunRow,
         RunState, SessionId, SessionOpened, SessionRow, StopReason, SubagentRef, Timestamp,
     },
@@ -70,23 +70,25 @@ impl DecisionBuilder {
             match self.admitted_tasks(call) {
                 Ok(_) if self.refused_dimension().is_some() => return,
                 Ok(request) => self.start_subagents(call, &request),
-                Err(end) => self.end_call(call.attempt(0), end),
+                Err(bad) => {
+                    let error = format!("not delegated: {}", bad.error);
+                    self.end_call(call.attempt(0), BadArguments { error, ..bad }.into());
+                }
             }
         }
     }
 
-    /// The tasks of a delegating call, if it is admitted; the error is the call's result for the model.
-    fn admitted_tasks(&self, call: CallId) -> Result<DelegationRequest, CallEnd> {
+    /// The tasks of a delegating call, if it is admitted; the error is for the model.
+    fn admitted_tasks(&self, call: CallId) -> Result<DelegationRequest, BadArguments> {
         let Some(run) = self.run() else {
-            return Err(not_delegated("the run has ended", None, "nothing to do"));
+            return Err(BadArguments::new(None, "the run has ended", "nothing to do"));
         };
         let arguments = parse_arguments(run.arguments(call))
-            .map_err(|error| not_delegated(&error.to_string(), None, "send JSON"))?;
-        let request = parse_delegation(&arguments, &run.spec)
-            .map_err(|bad| not_delegated(&bad.error, bad.field.as_deref(), &bad.hint))?;
+            .map_err(|error| BadArguments::new(None, error.to_string(), "send JSON"))?;
+        let request = parse_delegation(&arguments, &run.spec)?;
         let delegation = run.spec.delegation.filter(|delegation| delegation.depth < delegation.max_depth);
         let Some(delegation) = delegation else {
-            return Err(not_delegated("you are as deep as subagents may be", None, "do it yourself"));
+            return Err(BadArguments::new(None, "you are as deep as subagents may be", "do it yourself"));
         };
         let (live, more) = (run.subagents.live().count(), request.tasks.len());
         let max_children = usize::try_from(delegation.max_children).unwrap_or(usize::MAX);
@@ -99,18 +101,18 @@ impl DecisionBuilder {
             } else {
                 "wait for the results of those that live"
             };
-            return Err(not_delegated(&error, Some("tasks"), hint));
+            return Err(BadArguments::new(Some("tasks"), error, hint));
         }
         if let Some(refusal) = self.refused_reservation.as_ref().map(|refused| &refused.refusal)
             && refusal.dimension == Dimension::Children
         {
             let hint = "do it yourself, or give it away when other subagents of this tree have ended";
-            return Err(not_delegated(&refusal.to_string(), None, hint));
+            return Err(BadArguments::new(None, refusal.to_string(), hint));
         }
         let failed = request.tasks.iter().filter_map(|task| run.subagents.failure_of(task.signature()));
         if let Some(failed) = failed.into_iter().find(|failed| failed.count >= MAX_EQUAL_FAILURES) {
             let error = format!("this task has ended as {} {} times", failed.outcome, failed.count);
-            return Err(not_delegated(&error, None, "change the task, or do it yourself"));
+            return Err(BadArguments::new(None, error, "change the task, or do it yourself"));
         }
         Ok(request)
     }
@@ -214,10 +216,6 @@ pub(super) fn stop_message(child: SubagentRef) -> (SessionId, InboxItem) {
 /// The reservation for one live subagent.
 pub(super) const ONE_CHILD: Amounts =
     Amounts { iterations: None, tokens: None, usd: None, tool_calls: None, children: Some(1) };
-
-fn not_delegated(error: &str, field: Option<&str>, hint: &str) -> CallEnd {
-    CallEnd::error(CallStatus::Error, &format!("not delegated: {error}"), field, hint)
-}
 
 /// A ULID derived from the time and these parts: the core has no randomness.
 pub(super) fn derived_id(at: Timestamp, parts: &[&[u8]]) -> u128 {

@@ -104,7 +104,7 @@ impl From<String> for RehearsalScript {
 
 fn level_parser() -> impl TypedValueParser<Value = ThinkingLevel> {
     PossibleValuesParser::new(ThinkingLevel::ALL.map(ThinkingLevel::name))
-        .try_map(|name| ThinkingLevel::of_name(&name).ok_or("there is no such level"))
+        .try_map(|name| name.parse::<ThinkingLevel>())
 }
 
 /// The value of `--durability`; see [`redb::Durability`].

@@ -10,5 +10,5 @@ pub use report::{SubagentReport, max_answer_bytes, removed_subagent_end};
 pub use spec::DELEGATE_TASK;
 pub use spec::tool_spec;
 pub(crate) use subagent::{subagent_input, subagent_spec};
-pub use task::{ArgumentError, parse_delegation};
+pub use task::parse_delegation;
 pub(crate) use task::{DelegatedTask, DelegationRequest};

@@ -1,4 +1,4 @@
-//! The name of `delegate_task`, and its definition for the model. The tool itself is in `delegate_tool.rs`.
+//! The name of `delegate_task`, and its definition for the model. The tool itself is in `builtin_tools.rs`.
 
 use serde_json::json;
 

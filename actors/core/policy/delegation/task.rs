@@ -1,10 +1,9 @@
-//! Parses the arguments of `delegate_task` into tasks, or names the error for the model. The type of the error serves
-//! `todo` too.
+//! Parses the arguments of `delegate_task` into tasks, or names the error for the model.
 
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::model::{Amounts, Hash, Hasher, ModelRef, RunSpec};
+use crate::model::{Amounts, BadArguments, Hash, Hasher, ModelRef, RunSpec};
 
 /// Nano-dollars in a dollar.
 const NANO_PER_USD: f64 = 1e9;
@@ -16,17 +15,6 @@ pub struct DelegationRequest {
     pub tasks: Vec<DelegatedTask>,
     /// Whether the parent continues without waiting for the results.
     pub background: bool,
-}
-
-/// An error in the arguments of a call, for the model.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ArgumentError {
-    /// The field, as a path such as `tasks[1].goal`; `None` for the arguments as a whole.
-    pub field: Option<String>,
-    /// The error.
-    pub error: String,
-    /// How to correct it.
-    pub hint: String,
 }
 
 /// A task for a subagent.
@@ -90,54 +78,45 @@ struct BudgetArguments {
 }
 
 /// Parses the call of a run with the spec `parent`, or returns why it is not acceptable.
-pub fn parse_delegation(arguments: &Value, parent: &RunSpec) -> Result<DelegationRequest, ArgumentError> {
+pub fn parse_delegation(arguments: &Value, parent: &RunSpec) -> Result<DelegationRequest, BadArguments> {
     let arguments: DelegationArguments = DelegationArguments::deserialize(arguments).map_err(|error| {
-        argument_error(None, error.to_string(), "send `goal` and `context`, or `tasks` with several")
+        BadArguments::new(None, error.to_string(), "send `goal` and `context`, or `tasks` with several")
     })?;
     let DelegationArguments { goal, context, tools, budget, model, tasks, background } = arguments;
+    let refuse = |field, error: &str, hint: &str| Err(BadArguments::new(Some(field), error, hint));
     let ones = match (goal, tasks) {
         (Some(goal), None) => vec![TaskArguments { goal, context, tools, budget, model }],
         (None, Some(tasks)) if context.or(model).is_none() && tools.is_none() && budget.is_none() => tasks,
         (None, Some(_)) => {
             let hint = "put `context`, `tools`, `budget` and `model` into each of the tasks";
-            return Err(argument_error(
-                Some("tasks"),
-                "beside `tasks` only `background` can be said".into(),
-                hint,
-            ));
+            return refuse("tasks", "beside `tasks` only `background` can be said", hint);
         }
         (Some(_), Some(_)) => {
-            return Err(argument_error(
-                Some("tasks"),
-                "`goal` and `tasks` are both there".into(),
-                "send one of them",
-            ));
+            return refuse("tasks", "`goal` and `tasks` are both there", "send one of them");
         }
-        (None, None) => {
-            return Err(argument_error(Some("goal"), "there is no task".into(), "say what is to be done"));
-        }
+        (None, None) => return refuse("goal", "there is no task", "say what is to be done"),
     };
     if ones.is_empty() {
-        return Err(argument_error(Some("tasks"), "there is no task in it".into(), "say what is to be done"));
+        return refuse("tasks", "there is no task in it", "say what is to be done");
     }
     let is_batch = ones.len() > 1;
     let tasks = ones.into_iter().enumerate().map(|(n, one)| {
         parse_task(one, parent).map_err(|error| match error.field {
-            Some(field) if is_batch => ArgumentError { field: Some(format!("tasks[{n}].{field}")), ..error },
+            Some(field) if is_batch => BadArguments { field: Some(format!("tasks[{n}].{field}")), ..error },
             Some(_) | None => error,
         })
     });
     Ok(DelegationRequest { tasks: tasks.collect::<Result<_, _>>()?, background })
 }
 
-fn parse_task(one: TaskArguments, parent: &RunSpec) -> Result<DelegatedTask, ArgumentError> {
+fn parse_task(one: TaskArguments, parent: &RunSpec) -> Result<DelegatedTask, BadArguments> {
     if one.goal.trim().is_empty() {
-        return Err(argument_error(Some("goal"), "it is empty".into(), "say what is to be done"));
+        return Err(BadArguments::new(Some("goal"), "it is empty", "say what is to be done"));
     }
     let unknown = one.tools.iter().flatten().find(|tool| !parent.tools.contains(tool));
     if let Some(unknown) = unknown {
         let hint = format!("a subagent has no more than you: {}", parent.tools.join(", "));
-        return Err(argument_error(Some("tools"), format!("you have no tool `{unknown}`"), &hint));
+        return Err(BadArguments::new(Some("tools"), format!("you have no tool `{unknown}`"), hint));
     }
     let model = one.model.map(|text| find_model(&text, parent)).transpose()?;
     let budget = one.budget.unwrap_or_default();
@@ -151,9 +130,9 @@ fn parse_task(one: TaskArguments, parent: &RunSpec) -> Result<DelegatedTask, Arg
     };
     let limits = [amounts.iterations, amounts.tokens, amounts.usd, amounts.tool_calls, budget.wall_s];
     if limits.contains(&Some(0)) {
-        return Err(argument_error(
+        return Err(BadArguments::new(
             Some("budget"),
-            "a limit of 0 allows nothing".into(),
+            "a limit of 0 allows nothing",
             "leave it out, or allow more",
         ));
     }
@@ -167,29 +146,25 @@ fn parse_task(one: TaskArguments, parent: &RunSpec) -> Result<DelegatedTask, Arg
     })
 }
 
-fn find_model(text: &str, parent: &RunSpec) -> Result<ModelRef, ArgumentError> {
+fn find_model(text: &str, parent: &RunSpec) -> Result<ModelRef, BadArguments> {
     let known = parent.chain.iter().find(|model| model.to_string() == text);
     known.cloned().ok_or_else(|| {
         let names: Vec<String> = parent.chain.iter().map(ToString::to_string).collect();
         let hint = format!("leave it out, or take one of yours: {}", names.join(", "));
-        argument_error(Some("model"), format!("`{text}` is not in your chain"), &hint)
+        BadArguments::new(Some("model"), format!("`{text}` is not in your chain"), hint)
     })
 }
 
 /// Dollars to nano-dollars.
-fn to_nano_usd(usd: f64) -> Result<u64, ArgumentError> {
+fn to_nano_usd(usd: f64) -> Result<u64, BadArguments> {
     let nano_usd = (usd * NANO_PER_USD).round();
     // Every whole number below 2^53 is exact.
     if !(1.0..9e15).contains(&nano_usd) {
         let hint = "say dollars between 0.000000001 and 9000000";
-        return Err(argument_error(Some("budget.usd"), format!("{usd} is no amount of money"), hint));
+        return Err(BadArguments::new(Some("budget.usd"), format!("{usd} is no amount of money"), hint));
     }
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // within the range above
     Ok(nano_usd as u64)
-}
-
-fn argument_error(field: Option<&str>, error: String, hint: &str) -> ArgumentError {
-    ArgumentError { field: field.map(Into::into), error, hint: hint.into() }
 }
 
 #[cfg(test)]
