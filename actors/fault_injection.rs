@@ -54,30 +54,15 @@ impl ActorFault {
     }
 }
 
-/// The result of an injection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Injection {
-    /// The fault was sent to the actor.
-    Sent,
-    /// The actor was not there to receive it.
-    Absent,
-}
-
 /// Makes an actor fail; panics if the fault cannot be sent. Resolves when the fault is sent, which may be before the
 /// actor fails.
 pub async fn inject(runtime: &Runtime, kind: ActorKind, fault: ActorFault) {
-    let injection = try_inject(runtime, kind, fault).await;
-    assert_eq!(injection, Injection::Sent, "the actor that is to be struck is there");
+    assert!(inject_if_alive(runtime, kind, fault).await, "the actor that is to be struck is there");
 }
 
-/// Makes an actor fail if it is there to receive the fault; returns whether it was.
+/// Makes an actor fail if it is there to receive the fault; returns whether it was. A fault for a provider, or for a
+/// session that is not killed, goes through its supervisor: only the supervisor's presence is checked then.
 pub async fn inject_if_alive(runtime: &Runtime, kind: ActorKind, fault: ActorFault) -> bool {
-    try_inject(runtime, kind, fault).await == Injection::Sent
-}
-
-/// Sends a fault to an actor. A fault for a provider, or for a session that is not killed, goes through its supervisor:
-/// only the supervisor's presence is checked then.
-async fn try_inject(runtime: &Runtime, kind: ActorKind, fault: ActorFault) -> Injection {
     let (root, wiring) = runtime.parts_for_tests();
     match kind {
         ActorKind::Root => {
@@ -85,7 +70,7 @@ async fn try_inject(runtime: &Runtime, kind: ActorKind, fault: ActorFault) -> In
         }
         ActorKind::Persistence => {
             wiring.persistence.kill();
-            Injection::Sent
+            true
         }
         ActorKind::ProviderSupervisor => inject_into(fault, wiring.providers.actor(), |actor| {
             send(actor, ProvidersMsg::Inspect(fault.inspection()))
@@ -108,9 +93,9 @@ async fn try_inject(runtime: &Runtime, kind: ActorKind, fault: ActorFault) -> In
             inject_into(ActorFault::Panic, wiring.sessions.actor(), |actor| {
                 send(actor, SessionsMsg::Inspect(inspection))
             });
-            let Ok(Some(actor)) = actor.await else { return Injection::Absent };
+            let Ok(Some(actor)) = actor.await else { return false };
             actor.kill();
-            Injection::Sent
+            true
         }
         ActorKind::Session(session) => {
             let message = SessionsMsg::Deliver(session, None, SessionMsg::Inspect(fault.inspection()));
@@ -122,18 +107,18 @@ async fn try_inject(runtime: &Runtime, kind: ActorKind, fault: ActorFault) -> In
 fn inject_into<M: Message>(
     fault: ActorFault,
     actor: Option<ActorRef<M>>,
-    deliver: impl FnOnce(ActorRef<M>) -> Injection,
-) -> Injection {
-    let Some(actor) = actor else { return Injection::Absent };
+    deliver: impl FnOnce(ActorRef<M>) -> bool,
+) -> bool {
+    let Some(actor) = actor else { return false };
     match fault {
         ActorFault::Kill => {
             actor.kill();
-            Injection::Sent
+            true
         }
         ActorFault::Panic | ActorFault::Error => deliver(actor),
     }
 }
 
-fn send<M: Message>(actor: ActorRef<M>, message: M) -> Injection {
-    if actor.cast(message).is_ok() { Injection::Sent } else { Injection::Absent }
+fn send<M: Message>(actor: ActorRef<M>, message: M) -> bool {
+    actor.cast(message).is_ok()
 }

@@ -12,7 +12,7 @@ use std::{
 
 use tokio::sync::{mpsc, oneshot};
 
-use crate::model::{Attempt, Body, CallId, Durable, Record, RunId, Seq, SessionId, Timestamp};
+use crate::model::{AttemptId, Body, Durable, Record, RunId, Seq, SessionId, Timestamp};
 
 /// Events in a watcher's buffer.
 const MAX_BUFFERED_EVENTS: usize = 256;
@@ -29,8 +29,7 @@ pub(crate) enum HubEvent {
 /// A delta of one attempt of a call.
 #[derive(Debug, Clone)]
 pub(crate) struct HubDelta {
-    pub(crate) call: CallId,
-    pub(crate) attempt: Attempt,
+    pub(crate) id: AttemptId,
     pub(crate) body: DeltaBody,
 }
 

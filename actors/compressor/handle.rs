@@ -8,14 +8,15 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
 use super::{CompressorMsg, SummaryAdmission, SummaryJob};
 use crate::{
     model::{CallId, SessionId},
-    policy::{Candidate, SummaryReport, SummaryUrgency},
+    policy::{Candidate, SummaryUrgency},
+    reported_permit::ReportedPermit,
     supervisor::StableActorRef,
 };
 
 /// How sessions reach the Compressor.
 #[derive(Debug)]
 pub(crate) struct CompressorHandle {
-    pub(crate) actor: StableActorRef<CompressorMsg>,
+    pub(crate) actor: Arc<StableActorRef<CompressorMsg>>,
     /// One permit for each summary call in progress.
     permits: Arc<Semaphore>,
     /// Number of permits, at least 1.
@@ -23,21 +24,13 @@ pub(crate) struct CompressorHandle {
 }
 
 /// Permission for one summary call in progress; returned when dropped.
-#[derive(Debug)]
-pub(crate) struct SummaryPermit {
-    permit: Option<OwnedSemaphorePermit>,
-    compressor: Arc<CompressorHandle>,
-}
+pub(crate) type SummaryPermit = ReportedPermit<CompressorMsg>;
 
 impl CompressorHandle {
     /// A handle with this number of permits, at least one.
     pub(crate) fn new(max_concurrent: usize) -> Self {
         let max_concurrent = max_concurrent.clamp(1, Semaphore::MAX_PERMITS);
-        Self {
-            actor: StableActorRef::default(),
-            permits: Arc::new(Semaphore::new(max_concurrent)),
-            max_concurrent,
-        }
+        Self { actor: Arc::default(), permits: Arc::new(Semaphore::new(max_concurrent)), max_concurrent }
     }
 
     /// Waits until the Compressor admits the call; `None` if the runtime or the session ends first. A job that is lost
@@ -84,31 +77,5 @@ impl CompressorHandle {
     /// Number of calls in progress.
     pub(super) fn running(&self) -> usize {
         self.max_concurrent.saturating_sub(self.permits.available_permits())
-    }
-}
-
-impl SummaryPermit {
-    pub(super) const fn new(permit: OwnedSemaphorePermit, compressor: Arc<CompressorHandle>) -> Self {
-        Self { permit: Some(permit), compressor }
-    }
-
-    /// Returns the permit with the report of its attempt.
-    pub(crate) fn finish(mut self, report: Option<SummaryReport>) {
-        self.release(report);
-    }
-
-    /// Frees the permit, then notifies the Compressor, which looks for free permits.
-    fn release(&mut self, report: Option<SummaryReport>) {
-        if self.permit.take().is_some()
-            && self.compressor.actor.cast(CompressorMsg::Released(report)).is_err()
-        {
-            tracing::debug!("the runtime has ended before the end of a summary");
-        }
-    }
-}
-
-impl Drop for SummaryPermit {
-    fn drop(&mut self) {
-        self.release(None);
     }
 }

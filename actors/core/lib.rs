@@ -19,7 +19,7 @@
 //! use std::sync::Arc;
 //!
 //! use hermod_core::{
-//!     model::{Durable, Incarnation, RunId, RunSpec, SessionId, SessionOpened, SessionTime},
+//!     model::{Durable, Incarnation, RunAccepted, RunId, RunSpec, SessionId, SessionOpened, SessionTime},
 //!     turn::{DueAction, GrantRequest, Input, ReplayedSession},
 //! };
 //!
@@ -38,12 +38,9 @@
 //!
 //! // A run is submitted. Its model call needs a lease, and one is free.
 //! let model = "provider/model".parse()?;
+//! let spec = RunSpec::new(vec![model], "/workspace");
 //! let submitted = Input::Submitted {
-//!     run: RunId::from_bits(2),
-//!     input: "Hello.".into(),
-//!     images: Arc::default(),
-//!     history: Arc::default(),
-//!     spec: Arc::new(RunSpec::new(vec![model], "/workspace")),
+//!     accepted: Box::new(RunAccepted::new(RunId::from_bits(2), "Hello.", Arc::new(spec))),
 //!     key: None,
 //! };
 //! let decision = turn.decide(now, &[submitted], |request| match request {

@@ -1,14 +1,12 @@
 //! The functions that send writes to Persistence: one for each kind of write, with the type of its answer. Records of
 //! an acknowledged append are marked as durable here.
 
-use std::sync::Arc;
-
 use ractor::ActorRef;
 use tokio::sync::oneshot;
 
 use super::{AppendResult, OutcomeReply, PersistenceMsg, WriteResult};
 use crate::{
-    model::{Durable, Incarnation, Record, SessionId},
+    model::{Durable, Incarnation, SessionId},
     port::{Append, JournalError, OpenedSession, WriteOp, WriteOutcome},
 };
 
@@ -20,7 +18,7 @@ pub(crate) fn append_with(
     let records = append.records.clone();
     let appended = |outcome| {
         let WriteOutcome::Appended(_) = outcome else { return None };
-        Some(mark_all_durable(records))
+        Some(records.into_iter().map(Durable::mark_durable).collect())
     };
     PersistenceMsg::Write(WriteOp::Append(Box::new(append)), typed(appended, reply))
 }
@@ -32,8 +30,7 @@ pub(crate) fn append(
     writer: &ActorRef<PersistenceMsg>,
     append: Append,
 ) -> impl Future<Output = AppendResult> + Send + use<> {
-    let (sender, receiver) = oneshot::channel();
-    send(writer, append_with(append, forward_to(sender)), receiver)
+    send(writer, move |reply| append_with(append, reply))
 }
 
 /// Takes a session over: the store gives it a new incarnation and fences all earlier ones.
@@ -41,13 +38,8 @@ pub(crate) fn open(
     writer: &ActorRef<PersistenceMsg>,
     session: SessionId,
 ) -> impl Future<Output = WriteResult<OpenedSession>> + Send + use<> {
-    let opened = |outcome| {
-        let WriteOutcome::Opened(opened) = outcome else { return None };
-        Some(opened)
-    };
-    let (sender, receiver) = oneshot::channel();
-    let reply = typed(opened, forward_to(sender));
-    send(writer, PersistenceMsg::Write(WriteOp::Open(session), reply), receiver)
+    let opened = |outcome| if let WriteOutcome::Opened(opened) = outcome { Some(opened) } else { None };
+    send(writer, move |reply| PersistenceMsg::Write(WriteOp::Open(session), typed(opened, reply)))
 }
 
 /// Closes a session as this incarnation; false if its inbox has messages.
@@ -56,18 +48,10 @@ pub(crate) fn close(
     session: SessionId,
     incarnation: Incarnation,
 ) -> impl Future<Output = WriteResult<bool>> + Send + use<> {
-    let closed = |outcome| {
-        let WriteOutcome::Closed(is_closed) = outcome else { return None };
-        Some(is_closed)
-    };
-    let (sender, receiver) = oneshot::channel();
-    let reply = typed(closed, forward_to(sender));
-    send(writer, PersistenceMsg::Write(WriteOp::Close(session, incarnation), reply), receiver)
-}
-
-/// Records that are on disk.
-fn mark_all_durable(records: Vec<Arc<Record>>) -> Vec<Durable<Arc<Record>>> {
-    records.into_iter().map(Durable::mark_durable).collect()
+    let closed = |outcome| if let WriteOutcome::Closed(is_closed) = outcome { Some(is_closed) } else { None };
+    send(writer, move |reply| {
+        PersistenceMsg::Write(WriteOp::Close(session, incarnation), typed(closed, reply))
+    })
 }
 
 /// Passes the answer that `extract` takes from an outcome. An outcome of another write means a defective adapter.
@@ -87,21 +71,19 @@ fn typed<T>(
     })
 }
 
-fn forward_to<T: Send>(sender: oneshot::Sender<WriteResult<T>>) -> impl FnOnce(WriteResult<T>) + Send {
-    |result| {
+/// Sends a write, and awaits the result that its reply gets.
+fn send<T: Send + 'static, W: FnOnce(Box<dyn FnOnce(WriteResult<T>) + Send>) -> PersistenceMsg>(
+    writer: &ActorRef<PersistenceMsg>,
+    write: W,
+) -> impl Future<Output = WriteResult<T>> + Send + use<T, W> {
+    let (sender, result) = oneshot::channel();
+    let reply = Box::new(|result| {
         if sender.send(result).is_err() {
             tracing::debug!("the result of a write was dropped by its caller");
         }
-    }
-}
-
-fn send<T: Send>(
-    writer: &ActorRef<PersistenceMsg>,
-    write: PersistenceMsg,
-    result: oneshot::Receiver<WriteResult<T>>,
-) -> impl Future<Output = WriteResult<T>> + Send + use<T> {
+    });
     let unavailable = || JournalError::Unavailable("persistence is gone".into());
-    let sent = writer.cast(write);
+    let sent = writer.cast(write(reply));
     async move {
         sent.map_err(|_| unavailable())?;
         result.await.map_err(|_| unavailable())?

@@ -93,10 +93,8 @@ impl Gate {
     /// The reason why the model is not called.
     pub(super) fn unanswered(&self, model: &ModelRef, now: Timestamp) -> UnansweredModel {
         let state = self.state();
-        let until = match state.admissions.readiness(model.model(), now) {
-            Readiness::Until(until, _) => Some(until),
-            Readiness::Ready | Readiness::WarmingUp | Readiness::Probing => None,
-        };
+        let readiness = state.admissions.readiness(model.model(), now);
+        let until = if let Readiness::Until(until, _) = readiness { Some(until) } else { None };
         let unknown = || Failure::new(FailureClass::Overloaded, "it is not asked now");
         let failure = state.admissions.last_failure(model.model(), now).cloned().unwrap_or_else(unknown);
         UnansweredModel { model: model.clone(), reason: UnansweredReason::Skipped { until, failure } }
@@ -259,12 +257,9 @@ impl GateAdmission {
                 self.finish(AttemptEnd::Failed(failure), now);
                 let others =
                     self.gate.state().admissions.readiness_without(self.model.model(), now, Some(credential));
-                let is_of_account = failure_scope(&failure.class) == FailureScope::Account;
-                if is_of_account && others == Readiness::Ready {
-                    CredentialRecovery::Rotated
-                } else {
-                    CredentialRecovery::No
-                }
+                let is_rotated =
+                    failure_scope(&failure.class) == FailureScope::Account && others == Readiness::Ready;
+                if is_rotated { CredentialRecovery::Rotated } else { CredentialRecovery::No }
             }
         }
     }
@@ -305,7 +300,7 @@ impl FreeProbe {
     fn finish(&mut self, reached: Option<Result<(), Failure>>, now: Timestamp) {
         let Some(ticket) = self.ticket.take() else { return };
         let reached = reached.as_ref().map(|reached| reached.as_ref().copied());
-        self.gate.state().admissions.on_free_probe_end(ticket, (reached, now));
+        self.gate.state().admissions.on_free_probe_end(ticket, reached, now);
         self.gate.changed.notify_waiters();
     }
 }

@@ -157,26 +157,11 @@ impl Leases {
         links: &[(LinkAvailability, LinkVisit)],
         (until, now): (Timestamp, Timestamp),
     ) -> WaitHint {
-        let is_earliest = |(availability, _): &(LinkAvailability, LinkVisit)| {
-            policy::available_from(*availability) == Some(until)
-        };
-        let link =
-            links.iter().position(is_earliest).and_then(|at| Some((candidates.get(at)?, links.get(at)?.0)));
-        let reason = match link {
-            Some((link, LinkAvailability::BreakerOpen(_) | LinkAvailability::ClosedByProvider(_))) => {
-                self.gate(&link.model).map(|gate| gate.last_failure_class(&link.model, now))
-            }
-            Some((
-                _,
-                LinkAvailability::Available
-                | LinkAvailability::AtCapacity
-                | LinkAvailability::RateLimited(_)
-                | LinkAvailability::WarmingUp
-                | LinkAvailability::Probing
-                | LinkAvailability::NotConfigured,
-            ))
-            | None => None,
-        };
+        let mut links = candidates.iter().zip(links);
+        let link = links.find(|(_, (link, _))| policy::available_from(*link) == Some(until));
+        let closed = link.filter(|(_, (link, _))| !matches!(link, LinkAvailability::RateLimited(_)));
+        let reason =
+            closed.and_then(|(link, _)| Some(self.gate(&link.model)?.last_failure_class(&link.model, now)));
         WaitHint { until, reason: reason.unwrap_or("limits") }
     }
 

@@ -3,8 +3,8 @@
 
 use crate::{
     model::{ApprovalDecision, CallId, PendingApproval, RunRow, RunState},
-    runtime::{AfterCommand, RunError, Runtime, submit::MAX_TRIES},
-    session::{InputReply, SubmitError},
+    runtime::{AfterCommand, RunError, Runtime},
+    session::InputReply,
     turn::{Input, open_approvals},
 };
 
@@ -47,14 +47,10 @@ impl Runtime {
         then: AfterCommand,
     ) -> Result<RunRow, RunError> {
         let session = self.row(call.run).await?.session;
-        let reply = |reply| InputReply::Decide(reply, false);
-        for _ in 0..MAX_TRIES {
-            match self.send_command(session, Input::Approval { call, decision }, reply, then).await? {
-                Some((true, _)) => return self.row(call.run).await,
-                Some((false, _)) => return Err(RunError::NoPendingApproval(call)),
-                None => self.check_running()?,
-            }
+        let (input, reply) = (Input::Approval { call, decision }, |reply| InputReply::Decide(reply, false));
+        match self.repeat_command(session, input, reply, then).await? {
+            true => self.row(call.run).await,
+            false => Err(RunError::NoPendingApproval(call)),
         }
-        Err(RunError::NotAccepted(SubmitError::CrashLooping(session)))
     }
 }

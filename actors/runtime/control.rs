@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use crate::{
-    model::{RunId, RunState, SessionId, StopReason},
+    model::{MessageSteered, RunId, RunState, SessionId, StopReason},
     runtime::{AfterCommand, RunError, Runtime, submit::MAX_TRIES},
     session::{InputReply, SubmitError},
     supervisor::SessionsMsg,
@@ -42,16 +42,11 @@ impl Runtime {
             return Err(RunError::Ended(run));
         }
         let (session, next) = (row.session, RunId::from_bits(self.new_ulid()));
-        for _ in 0..MAX_TRIES {
-            // A repeat to a session that crashed meanwhile is recognized by its id, even if the run has ended.
-            let input = Input::Steer { run, text: Arc::clone(&text), next };
-            match self.send_command(session, input, InputReply::Steer, AfterCommand::Resume).await? {
-                Some((true, _)) => return Ok(SteerReceipt { run, session, next }),
-                Some((false, _)) => return Err(RunError::Ended(run)),
-                None => self.check_running()?,
-            }
-        }
-        Err(RunError::NotAccepted(SubmitError::CrashLooping(session)))
+        // A repeat to a session that crashed meanwhile is recognized by its id, even if the run has ended.
+        let input = Input::Steer(MessageSteered { run, text, followup_run: next });
+        let is_recorded =
+            self.repeat_command(session, input, InputReply::Steer, AfterCommand::Resume).await?;
+        if is_recorded { Ok(SteerReceipt { run, session, next }) } else { Err(RunError::Ended(run)) }
     }
 
     /// Ends a run as `failed(crash_loop)`, because the process crashes whenever its session is opened. The session is

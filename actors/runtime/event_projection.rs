@@ -9,8 +9,8 @@ use std::{
 use crate::{
     hub::{DeltaBody, HubDelta, byte_length},
     model::{
-        Attempt, Body, CallEnded, CallId, CallStarted, EventBody, Lifecycle, ModelAnswered, ModelFailed,
-        ModelStarted, ModelWaiting, Outcome, Record, RunAccepted, RunEnded, RunId, RunStatus,
+        Attempt, AttemptId, Body, CallEnded, CallId, CallStarted, EventBody, Lifecycle, ModelAnswered,
+        ModelFailed, ModelStarted, ModelWaiting, Outcome, Record, RunAccepted, RunEnded, RunId, RunStatus,
     },
 };
 
@@ -46,22 +46,31 @@ struct OpenToolCall {
 
 impl EventProjection {
     /// The events of the next record.
-    #[expect(clippy::wildcard_enum_match_arm, reason = "other kinds have no event")]
     pub(super) fn project(&mut self, record: &Record) -> Vec<RunEvent> {
+        let Some(run) = record.body.run() else { return Vec::new() };
+        let before = self.current;
+        let bodies = self.bodies(record);
+        let is_end = matches!(record.body, Body::RunEnded(_));
+        let next = self.current.filter(|next| is_end && before != Some(*next));
+        let start = next.map(|next| (next, EventBody::Lifecycle(Lifecycle::Start)));
+        bodies.into_iter().map(|body| (run, body)).chain(start).collect()
+    }
+
+    /// The events of the record's own run.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "other kinds have no event")]
+    fn bodies(&mut self, record: &Record) -> Vec<EventBody> {
         match &record.body {
             Body::RunAccepted(accepted) => self.on_run_accepted(accepted),
-            Body::RunStopping(stopping) => vec![(stopping.run, EventBody::Lifecycle(Lifecycle::Finishing))],
+            Body::RunStopping(_) => vec![EventBody::Lifecycle(Lifecycle::Finishing)],
             Body::RunEnded(ended) => self.on_run_ended(ended),
             Body::RunReopened(reopened) => {
                 self.current = Some(reopened.run);
-                vec![(reopened.run, EventBody::Lifecycle(Lifecycle::Start))]
+                vec![EventBody::Lifecycle(Lifecycle::Start)]
             }
             Body::ModelStarted(started) => self.on_model_started(started),
             Body::ModelAnswered(answered) => self.on_model_answered(answered),
             Body::ModelFailed(failed) => self.on_model_failed(failed),
-            Body::ModelWaiting(waiting) => {
-                vec![(waiting.call.run, EventBody::Status(waiting_status(waiting)))]
-            }
+            Body::ModelWaiting(waiting) => vec![EventBody::Status(waiting_status(waiting))],
             Body::CallAdmitted(admitted) => {
                 if let Some(open_call) = self.open_calls.get_mut(&admitted.call) {
                     open_call.tool = Arc::clone(&admitted.tool);
@@ -72,13 +81,11 @@ impl EventProjection {
             Body::CallEnded(ended) => self.on_call_ended(ended),
             Body::ApprovalRequested(request) => {
                 let (call, until) = (request.call, request.expires_at);
-                vec![(call.run, EventBody::Status(RunStatus::Parked { call, until }))]
+                vec![EventBody::Status(RunStatus::Parked { call, until })]
             }
-            Body::ApprovalAnswered(answered) => {
-                vec![(answered.call.run, EventBody::Status(RunStatus::Executing))]
-            }
-            Body::SummaryStarted(started) if self.streaming.is_none() && self.open_calls.is_empty() => {
-                vec![(started.started.call.run, EventBody::Status(RunStatus::Compacting))]
+            Body::ApprovalAnswered(_) => vec![EventBody::Status(RunStatus::Executing)],
+            Body::SummaryStarted(_) if self.streaming.is_none() && self.open_calls.is_empty() => {
+                vec![EventBody::Status(RunStatus::Compacting)]
             }
             _ => Vec::new(),
         }
@@ -86,7 +93,7 @@ impl EventProjection {
 
     /// The event of a delta; `None` if its attempt is not the current one, or if an earlier delta was missed.
     pub(super) fn project_delta(&mut self, delta: &HubDelta) -> Option<RunEvent> {
-        let HubDelta { call, attempt, body: piece } = delta;
+        let HubDelta { id: AttemptId { call, attempt }, body: piece } = delta;
         let (call, attempt) = (*call, *attempt);
         let is_wanted = self.is_waiting_for(call);
         let streaming = self.streaming.as_mut().filter(|live| (live.call, live.attempt) == (call, attempt));
@@ -128,7 +135,7 @@ impl EventProjection {
         self.current == Some(call.run) && self.streaming.is_none() && self.open_calls.is_empty()
     }
 
-    fn on_run_accepted(&mut self, accepted: &RunAccepted) -> Vec<RunEvent> {
+    fn on_run_accepted(&mut self, accepted: &RunAccepted) -> Vec<EventBody> {
         let run = accepted.run;
         let next = if self.current.is_some() {
             self.queue.push_back(run);
@@ -137,18 +144,18 @@ impl EventProjection {
             self.current = Some(run);
             EventBody::Lifecycle(Lifecycle::Start)
         };
-        vec![(run, EventBody::Status(RunStatus::Accepted)), (run, next)]
+        vec![EventBody::Status(RunStatus::Accepted), next]
     }
 
-    fn on_model_started(&mut self, started: &ModelStarted) -> Vec<RunEvent> {
+    fn on_model_started(&mut self, started: &ModelStarted) -> Vec<EventBody> {
         let (call, attempt) = (started.call, started.attempt);
         self.streaming = Some(StreamingAttempt { call, attempt, text: 0, reasoning: 0 });
         let retry = (attempt > 1).then_some(EventBody::Retry { call, attempt });
         let rest = [EventBody::Status(RunStatus::Thinking), EventBody::ThinkingStart { call, attempt }];
-        retry.into_iter().chain(rest).map(|body| (call.run, body)).collect()
+        retry.into_iter().chain(rest).collect()
     }
 
-    fn on_model_answered(&mut self, answered: &ModelAnswered) -> Vec<RunEvent> {
+    fn on_model_answered(&mut self, answered: &ModelAnswered) -> Vec<EventBody> {
         let (call, attempt) = (answered.call, answered.attempt);
         self.streaming = None;
         self.open_calls.clear();
@@ -158,7 +165,7 @@ impl EventProjection {
                 EventBody::Retry { call, attempt: attempt + 1 },
                 EventBody::IterationEnd { iteration: call.iteration },
             ]);
-            return events.into_iter().map(|body| (call.run, body)).collect();
+            return events;
         }
         for (request, n) in answered.message.calls.iter().zip(1..) {
             let call = CallId { n, ..call };
@@ -173,61 +180,51 @@ impl EventProjection {
             true => EventBody::IterationEnd { iteration: call.iteration },
             false => EventBody::Status(RunStatus::Executing),
         });
-        events.into_iter().map(|body| (call.run, body)).collect()
+        events
     }
 
-    fn on_model_failed(&mut self, failed: &ModelFailed) -> Vec<RunEvent> {
+    fn on_model_failed(&mut self, failed: &ModelFailed) -> Vec<EventBody> {
         let (call, attempt) = (failed.call, failed.attempt);
         self.streaming = None;
         let waiting = failed.retry_at.map(|at| {
             let (reason, until) = (failed.failure.class.name().into(), Some(at));
             EventBody::Status(RunStatus::Waiting { reason, until })
         });
-        let events = std::iter::once(EventBody::ThinkingEnd { call, attempt }).chain(waiting);
-        events.map(|body| (call.run, body)).collect()
+        std::iter::once(EventBody::ThinkingEnd { call, attempt }).chain(waiting).collect()
     }
 
-    fn on_call_started(&mut self, started: &CallStarted) -> Vec<RunEvent> {
+    fn on_call_started(&mut self, started: &CallStarted) -> Vec<EventBody> {
         let (call, attempt) = (started.call, started.attempt);
         let Some(open_call) = self.open_calls.get_mut(&call) else { return Vec::new() };
         open_call.attempt = attempt;
         let (tool, arguments) = (Arc::clone(&open_call.tool), Arc::clone(&open_call.arguments));
         let retry = (attempt > 1).then_some(EventBody::Retry { call, attempt });
-        let events = retry.into_iter().chain([EventBody::ToolStart { call, attempt, tool, arguments }]);
-        events.map(|body| (call.run, body)).collect()
+        retry.into_iter().chain([EventBody::ToolStart { call, attempt, tool, arguments }]).collect()
     }
 
-    fn on_call_ended(&mut self, ended: &CallEnded) -> Vec<RunEvent> {
+    fn on_call_ended(&mut self, ended: &CallEnded) -> Vec<EventBody> {
         let (call, attempt, status) = (ended.call, ended.attempt, ended.end.status);
         let Some(OpenToolCall { tool, .. }) = self.open_calls.remove(&call) else { return Vec::new() };
         let iteration =
             self.open_calls.is_empty().then_some(EventBody::IterationEnd { iteration: call.iteration });
-        let events = std::iter::once(EventBody::ToolEnd { call, attempt, tool, status }).chain(iteration);
-        events.map(|body| (call.run, body)).collect()
+        std::iter::once(EventBody::ToolEnd { call, attempt, tool, status }).chain(iteration).collect()
     }
 
-    fn on_run_ended(&mut self, ended: &RunEnded) -> Vec<RunEvent> {
-        let run = ended.run;
+    fn on_run_ended(&mut self, ended: &RunEnded) -> Vec<EventBody> {
         let mut events = Vec::new();
-        let is_current = self.current == Some(run);
-        if is_current {
+        self.queue.retain(|queued| *queued != ended.run);
+        if self.current == Some(ended.run) {
             // A run whose session was force-failed may have an open model call.
-            let open = self
-                .streaming
-                .take()
-                .map(|StreamingAttempt { call, attempt, .. }| EventBody::ThinkingEnd { call, attempt });
-            events.extend(open.map(|body| (run, body)));
+            let open = self.streaming.take();
+            events.extend(
+                open.map(|StreamingAttempt { call, attempt, .. }| EventBody::ThinkingEnd { call, attempt }),
+            );
             self.open_calls.clear();
-        }
-        events.push((run, EventBody::Status(RunStatus::Ended(ended.ended.clone()))));
-        let is_completed = ended.ended.outcome == Outcome::Completed;
-        let stage = if is_completed { Lifecycle::End } else { Lifecycle::Error };
-        events.push((run, EventBody::Lifecycle(stage)));
-        self.queue.retain(|queued| *queued != run);
-        if is_current {
             self.current = self.queue.pop_front();
-            events.extend(self.current.map(|next| (next, EventBody::Lifecycle(Lifecycle::Start))));
         }
+        events.push(EventBody::Status(RunStatus::Ended(ended.ended.clone())));
+        let is_completed = ended.ended.outcome == Outcome::Completed;
+        events.push(EventBody::Lifecycle(if is_completed { Lifecycle::End } else { Lifecycle::Error }));
         events
     }
 }

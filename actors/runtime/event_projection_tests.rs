@@ -214,7 +214,7 @@ fn what_is_not_durable_is_told_from_the_beginning_of_the_attempt_under_way() {
         projected(&mut projection, body);
     }
     let mut check = |attempt, piece, expect: Option<&str>| {
-        let projected = projection.project_delta(&HubDelta { call: MODEL, attempt, body: piece });
+        let projected = projection.project_delta(&HubDelta { id: MODEL.attempt(attempt), body: piece });
         assert_eq!(projected.as_ref().map(line).as_deref(), expect);
     };
     let text = |at, delta: &str| DeltaBody::Text { at, delta: delta.into() };
@@ -230,8 +230,7 @@ fn what_is_not_durable_is_told_from_the_beginning_of_the_attempt_under_way() {
     check(2, text(12, "on"), None);
     projected(&mut projection, failed(Some(9)));
     let waits = HubDelta {
-        call: MODEL,
-        attempt: 3,
+        id: MODEL.attempt(3),
         body: DeltaBody::Waiting { reason: "limits", until: Some(Timestamp(7)) },
     };
     let told_of_it = projection.project_delta(&waits).as_ref().map(line);
@@ -239,9 +238,9 @@ fn what_is_not_durable_is_told_from_the_beginning_of_the_attempt_under_way() {
     projected(&mut projection, asked(3));
     projected(&mut projection, answered(1));
     projected(&mut projection, started(1, 1));
-    let mut check = |call, attempt, expect: Option<&str>| {
+    let mut check = |call: CallId, attempt, expect: Option<&str>| {
         let piece = DeltaBody::Progress("half".into());
-        let projected = projection.project_delta(&HubDelta { call, attempt, body: piece });
+        let projected = projection.project_delta(&HubDelta { id: call.attempt(attempt), body: piece });
         assert_eq!(projected.as_ref().map(line).as_deref(), expect);
     };
     check(tool(1), 1, Some("tool.progress 1 half"));

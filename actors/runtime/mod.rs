@@ -29,7 +29,7 @@ use crate::{
     model::Outcome,
     model::{RunId, RunRow, RunState, Seq, SessionId, SessionRow, StopReason},
     port::{DiskSpaceGauge, ModelProvider, Tool},
-    session::{InputReply, SessionMsg},
+    session::{InputReply, SessionMsg, SubmitError},
     supervisor::{ProvidersMsg, Root, RootArguments, RootMsg, RuntimeEnd, RuntimeParts, SessionsMsg},
     tool_executor::ToolExecutorHandle,
     turn::Input,
@@ -275,6 +275,23 @@ impl Runtime {
         let answer = on_answer.await.ok();
         let is_done = then == AfterCommand::Resume || on_suspension.await.is_ok();
         Ok(answer.map(|answer| (answer, is_done)))
+    }
+
+    /// Sends a command like [`Self::send_command`], again if the session crashed before it answered.
+    async fn repeat_command<T>(
+        &self,
+        session: SessionId,
+        input: Input,
+        reply: impl Fn(RpcReplyPort<T>) -> InputReply,
+        then: AfterCommand,
+    ) -> Result<T, RunError> {
+        for _ in 0..submit::MAX_TRIES {
+            match self.send_command(session, input.clone(), &reply, then).await? {
+                Some((answer, _)) => return Ok(answer),
+                None => self.check_running()?,
+            }
+        }
+        Err(RunError::NotAccepted(SubmitError::CrashLooping(session)))
     }
 
     fn cast(&self, message: SessionsMsg) -> Result<(), RunError> {

@@ -6,7 +6,7 @@ use std::{sync::Arc, time::Duration};
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::{
-    model::{Dimension, ModelRow, RunId, RunSpec, SessionId, SessionRow},
+    model::{Dimension, ModelRow, RunAccepted, RunId, RunSpec, SessionId, SessionRow},
     runtime::{RunError, RunRequest, Runtime, SessionChoice, images, repeat::FirstTask},
     session::{AcceptedRun, InputReply, SessionMsg, SubmitError, SubmitReply},
     supervisor::{SessionSeed, SessionsMsg},
@@ -46,14 +46,9 @@ impl Runtime {
             tracing::info!(%run, %model, level, "the model cannot be told how much to think, so it is not told");
         }
         let images = images::describe_all(run, &request.images)?;
-        let input = Input::Submitted {
-            run,
-            input: Arc::clone(&request.input),
-            images,
-            history: Arc::new(repaired.past),
-            spec: Arc::clone(&spec),
-            key: request.idempotency_key.clone(),
-        };
+        let accepted = RunAccepted::new(run, Arc::clone(&request.input), Arc::clone(&spec));
+        let accepted = RunAccepted { images, history: Arc::new(repaired.past), ..accepted };
+        let input = Input::Submitted { accepted: Box::new(accepted), key: request.idempotency_key.clone() };
         self.submit_to_session(&request, (run, &spec), input, permit).await
     }
 

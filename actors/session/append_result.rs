@@ -90,13 +90,13 @@ impl SessionActorState {
     pub(super) fn reply_to(&self, inputs: Vec<QueuedInput>, at: Timestamp) {
         for QueuedInput { input, reply, grant: _ } in inputs {
             let is_dropped = match (input, reply) {
-                (Input::Submitted { run, .. }, Some(InputReply::Submit(caller))) => {
-                    caller.send(Ok(AcceptedRun { run, session: self.id, at }));
+                (Input::Submitted { accepted, .. }, Some(InputReply::Submit(caller))) => {
+                    caller.send(Ok(AcceptedRun { run: accepted.run, session: self.id, at }));
                     false
                 }
                 (_, Some(InputReply::Stop(reply))) => reply.send(()).is_err(),
-                (Input::Steer { next, .. }, Some(InputReply::Steer(reply))) => {
-                    reply.send(self.is_message_recorded(next)).is_err()
+                (Input::Steer(message), Some(InputReply::Steer(reply))) => {
+                    reply.send(self.is_message_recorded(message.followup_run)).is_err()
                 }
                 (_, Some(InputReply::Decide(reply, was_needed))) => reply.send(was_needed).is_err(),
                 (_, Some(InputReply::Raise(reply, result))) => reply.send(result).is_err(),
@@ -109,10 +109,7 @@ impl SessionActorState {
     }
 
     fn is_message_recorded(&self, next: RunId) -> bool {
-        match &self.phase {
-            StartPhase::Awake(turn) => turn.is_message_recorded(next),
-            StartPhase::Replayed(..) | StartPhase::Switching => false,
-        }
+        matches!(&self.phase, StartPhase::Awake(turn) if turn.is_message_recorded(next))
     }
 
     /// Rejects submissions that were refused. Other inputs of the same append are decided again without them.

@@ -30,11 +30,11 @@ use crate::{
     model::{CallId, LowDiskSpace, RunId, SessionId, Timestamp},
     persistence::AppendResult,
     port::SystemPromptError,
-    provider::Lease,
     supervisor::RuntimeParts,
-    tool_executor::{AdmittedCall, ToolPermit},
+    tool_executor::AdmittedCall,
     turn::{Input, RaiseError, ReplayedSession},
 };
+use shell::Grant;
 pub(crate) use shell::{InputReply, SessionActorState};
 
 pub(crate) use tasks::CallTasks;
@@ -94,12 +94,8 @@ pub(crate) enum SessionInternalMsg {
     Input(Input),
     /// The answer of a model call, with its admitted calls.
     Answered(Input, BTreeMap<CallId, AdmittedCall>),
-    /// The lease of a model call.
-    Leased(Input, Lease),
-    /// The lease of a summary call, with its admission.
-    SummaryLeased(Input, Box<summary_admission::SummaryLease>),
-    /// The permit of a tool call.
-    Permitted(Input, ToolPermit),
+    /// The lease or the permit of a call.
+    Granted(Input, Grant),
     /// The result of the append with this number.
     AppendDone(u64, AppendResult),
     /// The tasks that were ready have run: the waiting inputs are decided.

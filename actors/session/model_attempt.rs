@@ -49,7 +49,7 @@ pub(super) async fn run(
     }
     let begun_ms = wiring.clock.monotonic_ms();
     let observer = FirstDeltaObserver::new(publisher, &admission, &*wiring.clock);
-    let limit = watchdog::call_limit(&*endpoint, request.deadlines.call_ms);
+    let limit = watchdog::call_limit(endpoint.longest_call(), request.deadlines.call_ms);
     let answer = watchdog::run_model(endpoint.call(*request, &observer), limit, cancel).await;
     match &answer {
         Ok(_) => tracing::debug!("answered"),

@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use crate::{
-    compressor::SummaryPermit,
+    compressor::{CompressorMsg, SummaryPermit},
     model::{AttemptId, CallId, Failure, Message, ModelAnswer, ModelStarted, RunSpec, ThinkingRequest},
     policy::{SummaryReport, SummaryResult},
     port::{EncodedHead, Encoder, MessageBuffer, ModelRequest, ToolChoice},
@@ -138,7 +138,8 @@ impl TaskSpawner {
                 CallPurpose::Summary(permit) => {
                     let ms = wiring.clock.monotonic_ms().saturating_sub(from_ms);
                     let result = answer.as_ref().map_err(|(failure, _)| failure);
-                    permit.finish(summary_report(&started, result, ms));
+                    let report = summary_report(&started, result, ms);
+                    drop(permit.with_report(CompressorMsg::Released(report)));
                     None
                 }
             };

@@ -153,14 +153,8 @@ impl SessionActorState {
                 self.keep_prepared(&input, admitted);
                 self.enqueue(input, None, None);
             }
-            SessionMsg::Inner(SessionInternalMsg::Leased(input, lease)) => {
-                self.enqueue(input, None, Some(Grant::Lease(lease)));
-            }
-            SessionMsg::Inner(SessionInternalMsg::SummaryLeased(input, lease)) => {
-                self.enqueue(input, None, Some(Grant::Summary(lease)));
-            }
-            SessionMsg::Inner(SessionInternalMsg::Permitted(input, permit)) => {
-                self.enqueue(input, None, Some(Grant::Permit(permit)));
+            SessionMsg::Inner(SessionInternalMsg::Granted(input, grant)) => {
+                self.enqueue(input, None, Some(grant));
             }
             SessionMsg::InboxReady => self.on_inbox_ready(),
             SessionMsg::Inner(SessionInternalMsg::InboxRead(inputs)) => self.on_inbox_read(inputs),
@@ -247,10 +241,8 @@ impl SessionActorState {
     /// What limits a subagent's answer in its parent's view: the window in bytes, and the number of subagents of each
     /// call.
     pub(super) fn result_share_basis(&self) -> (Option<u64>, Vec<(CallId, usize)>) {
-        match &self.phase {
-            StartPhase::Awake(turn) => (turn.window_bytes(), turn.subagent_counts()),
-            StartPhase::Replayed(..) | StartPhase::Switching => (None, Vec::new()),
-        }
+        let StartPhase::Awake(turn) = &self.phase else { return (None, Vec::new()) };
+        (turn.window_bytes(), turn.subagent_counts())
     }
 
     /// Whether all runs have ended and nothing is pending.

@@ -8,7 +8,7 @@ use std::sync::{
 
 use crate::{
     hub::{DeltaBody, Hub, HubDelta, HubEvent, byte_length},
-    model::{Attempt, AttemptId, CallId, RateInfo, SessionId},
+    model::{AttemptId, RateInfo, SessionId},
     port::{Clock, DeltaSink},
     provider::GateAdmission,
 };
@@ -17,22 +17,21 @@ use crate::{
 pub(super) struct StreamPublisher {
     hub: Arc<Hub>,
     session: SessionId,
-    call: CallId,
-    attempt: Attempt,
+    id: AttemptId,
     /// Bytes of earlier deltas; counted even without watchers, because one may subscribe later.
     text: AtomicU64,
     reasoning: AtomicU64,
 }
 
 impl StreamPublisher {
-    pub(super) fn new(hub: &Arc<Hub>, session: SessionId, AttemptId { call, attempt }: AttemptId) -> Self {
+    pub(super) fn new(hub: &Arc<Hub>, session: SessionId, id: AttemptId) -> Self {
         let (text, reasoning) = (AtomicU64::new(0), AtomicU64::new(0));
-        Self { hub: Arc::clone(hub), session, call, attempt, text, reasoning }
+        Self { hub: Arc::clone(hub), session, id, text, reasoning }
     }
 
     pub(super) fn publish(&self, piece: impl FnOnce() -> DeltaBody) {
         if self.hub.is_watched() {
-            let delta = HubDelta { call: self.call, attempt: self.attempt, body: piece() };
+            let delta = HubDelta { id: self.id, body: piece() };
             self.hub.publish(self.session, &HubEvent::Delta(delta));
         }
     }

@@ -11,6 +11,7 @@ use crate::{
     provider::Lease,
     session::{
         SessionInternalMsg, lease_wait,
+        shell::Grant,
         stream_publisher::StreamPublisher,
         tasks::{InFlightTask, TaskSpawner, send},
     },
@@ -51,7 +52,7 @@ impl TaskSpawner {
                 Ok(lease) => {
                     let model = lease.admission.model().clone();
                     let lease = Box::new(SummaryLease { lease, permit });
-                    SessionInternalMsg::SummaryLeased(Input::Leased { id, model }, lease)
+                    SessionInternalMsg::Granted(Input::Leased { id, model }, Grant::Summary(lease))
                 }
                 Err(skipped) => SessionInternalMsg::Input(Input::NoLease { id, skipped }),
             };

@@ -17,8 +17,8 @@ impl TaskDeadlines for RuntimeParts {
     /// Reading the images, the call itself, and renewing a refused credential.
     fn model(&self, model: &ModelRef, spec: &RunSpec) -> u64 {
         let limit_ms = spec.profile_of(model).deadlines.call_ms;
-        let call =
-            self.leases.endpoint(model).map_or(Duration::ZERO, |endpoint| call_limit(&*endpoint, limit_ms));
+        let endpoint = self.leases.endpoint(model);
+        let call = endpoint.map_or(Duration::ZERO, |endpoint| call_limit(endpoint.longest_call(), limit_ms));
         ms(ARTIFACT_LIMIT + call + RENEW_TIMEOUT)
     }
 

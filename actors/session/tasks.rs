@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     model::{AttemptId, Failure, FailureClass, SessionId, SessionTime, ToolClass},
     policy::SummaryUrgency,
-    session::{SessionInternalMsg, SessionMsg, lease_wait, stream_publisher::StreamPublisher},
+    session::{SessionInternalMsg, SessionMsg, lease_wait, shell::Grant, stream_publisher::StreamPublisher},
     supervisor::RuntimeParts,
     turn::{DueAction, FailoverOptions, Input, Turn},
 };
@@ -177,12 +177,9 @@ impl TaskSpawner {
 
     /// Reports that an attempt of a model call failed because it was not sent to any provider.
     pub(crate) fn fail_unsent(&self, id: AttemptId, why: &str) -> InFlightTask {
-        let failure = Failure::new(FailureClass::NotSent, why);
-        let failover = FailoverOptions::default();
-        send(
-            &self.session,
-            SessionInternalMsg::Input(Input::ModelFailed { id, failure: Box::new(failure), failover }),
-        );
+        let failure = Box::new(Failure::new(FailureClass::NotSent, why));
+        let failed = Input::ModelFailed { id, failure, failover: FailoverOptions::default() };
+        send(&self.session, SessionInternalMsg::Input(failed));
         InFlightTask::Call(CancellationToken::new())
     }
 
@@ -210,15 +207,15 @@ impl TaskSpawner {
             let _panic_guard = panic_guard;
             let message = if id.call.is_model_call() {
                 match lease_wait::wait_for_lease(&wiring, &candidates, &publisher, None).await {
-                    Ok(lease) => SessionInternalMsg::Leased(
-                        Input::Leased { id, model: lease.admission.model().clone() },
-                        lease,
-                    ),
+                    Ok(lease) => {
+                        let model = lease.admission.model().clone();
+                        SessionInternalMsg::Granted(Input::Leased { id, model }, Grant::Lease(lease))
+                    }
                     Err(skipped) => SessionInternalMsg::Input(Input::NoLease { id, skipped }),
                 }
             } else {
                 match wiring.executor.permit(id.call.run, class, false).await {
-                    Some(permit) => SessionInternalMsg::Permitted(Input::Permitted(id), permit),
+                    Some(permit) => SessionInternalMsg::Granted(Input::Permitted(id), Grant::Permit(permit)),
                     None => return,
                 }
             };

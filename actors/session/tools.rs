@@ -10,7 +10,7 @@ use tracing::Instrument;
 
 use crate::{
     hub::DeltaBody,
-    model::{Attempt, AttemptId, CallEnd, CallId, CallStatus, RunId, RunSpec, ToolClass},
+    model::{AttemptId, CallEnd, CallId, CallStatus, RunId, RunSpec, ToolClass},
     port::{ArtifactName, AttachOutcome, AttemptArtifacts, Boot, Invocation, PreparedCall, ProgressReporter},
     session::{
         SessionInternalMsg,
@@ -19,7 +19,7 @@ use crate::{
         tasks::{InFlightTask, LostGuard, TaskSpawner, send},
         watchdog,
     },
-    tool_executor::{AdmittedCall, RegisteredTool, ToolExecutorHandle, ToolPermit},
+    tool_executor::{AdmittedCall, RegisteredTool, ToolExecutorHandle, ToolExecutorMsg, ToolPermit},
     turn::{DelegationMode, Input, Turn},
 };
 
@@ -86,11 +86,11 @@ impl TaskSpawner {
             return InFlightTask::Call(cancel);
         };
         let span = call_task.span.clone();
-        let permit = permit.begin(Arc::clone(&call_task.name));
+        let permit = permit.with_report(ToolExecutorMsg::Lost(Arc::clone(&call_task.name)));
         let task = async move {
             let result = AssertUnwindSafe(call_task.execute()).catch_unwind().await;
             let outcome = if let Ok(end) = result {
-                permit.finish();
+                drop(permit.with_report(ToolExecutorMsg::Ended(Arc::clone(&call_task.name))));
                 AttachOutcome::Ended(end)
             } else {
                 // After a panic the work that it began may continue without it.
@@ -132,16 +132,9 @@ impl TaskSpawner {
     }
 
     /// A delegating call ends with the results of its subagents, or at once if they run in the background.
-    pub(super) fn delegate(
-        &self,
-        AttemptId { call, attempt }: AttemptId,
-        mode: DelegationMode,
-    ) -> InFlightTask {
+    pub(super) fn delegate(&self, id: AttemptId, mode: DelegationMode) -> InFlightTask {
         if let DelegationMode::Background(end) = mode {
-            send(
-                &self.session,
-                SessionInternalMsg::Input(Input::ToolEnded { id: AttemptId { call, attempt }, end }),
-            );
+            send(&self.session, SessionInternalMsg::Input(Input::ToolEnded { id, end }));
         }
         InFlightTask::Call(CancellationToken::new())
     }
@@ -150,9 +143,10 @@ impl TaskSpawner {
         &self,
         turn: &Turn,
         tools: &mut CallTools,
-        AttemptId { call, attempt }: AttemptId,
+        id: AttemptId,
         cancel: CancellationToken,
     ) -> Option<ToolCallTask> {
+        let AttemptId { call, attempt } = id;
         let (name, text, spec) = turn.tool_call(call)?;
         let artifact_name = ArtifactName { session: self.id, call, attempt };
         let executor = Arc::clone(&self.wiring.executor);
@@ -166,7 +160,7 @@ impl TaskSpawner {
             now: self.wiring.clock.at(),
             artifacts,
             cancel,
-            progress: self.progress_reporter(call, attempt),
+            progress: self.progress_reporter(id),
         };
         let span = tracing::info_span!(
             "tool_call",
@@ -179,9 +173,9 @@ impl TaskSpawner {
         let tool = executor.tools().get(&name).cloned();
         let admitted = tools.take_prepared(call);
         let prepared = tool.as_ref().zip(admitted).and_then(|(tool, admitted)| admitted.prepared_by(tool));
-        tools.in_use.extend(tool.clone().map(|tool| (AttemptId { call, attempt }, tool)));
+        tools.in_use.extend(tool.clone().map(|tool| (id, tool)));
         Some(ToolCallTask {
-            id: AttemptId { call, attempt },
+            id,
             name,
             tool,
             prepared,
@@ -193,8 +187,8 @@ impl TaskSpawner {
         })
     }
 
-    fn progress_reporter(&self, call: CallId, attempt: Attempt) -> ProgressReporter {
-        let publisher = StreamPublisher::new(&self.wiring.hub, self.id, AttemptId { call, attempt });
+    fn progress_reporter(&self, id: AttemptId) -> ProgressReporter {
+        let publisher = StreamPublisher::new(&self.wiring.hub, self.id, id);
         ProgressReporter::new(move |note| publisher.publish(|| DeltaBody::Progress(note.into())))
     }
 }
@@ -237,19 +231,17 @@ impl ToolCallTask {
 
     /// The input for the session.
     async fn into_input(self, outcome: AttachOutcome) -> Input {
-        let AttemptId { call, attempt } = self.id;
+        let id = self.id;
         match outcome {
             // The tool does not know whether the call took effect.
-            AttachOutcome::Ended(end) if end.status == CallStatus::InDoubt => {
-                Input::Lost(AttemptId { call, attempt })
-            }
+            AttachOutcome::Ended(end) if end.status == CallStatus::InDoubt => Input::Lost(id),
             AttachOutcome::Ended(end) => {
                 let end = fit_for_view(end, &self.invocation.artifacts, &self.invocation.cancel).await;
                 tracing::debug!(status = ?end.status, "ended");
-                Input::ToolEnded { id: AttemptId { call, attempt }, end }
+                Input::ToolEnded { id, end }
             }
-            AttachOutcome::NeverStarted => Input::NeverStarted(AttemptId { call, attempt }),
-            AttachOutcome::Unknown => Input::Lost(AttemptId { call, attempt }),
+            AttachOutcome::NeverStarted => Input::NeverStarted(id),
+            AttachOutcome::Unknown => Input::Lost(id),
         }
     }
 }

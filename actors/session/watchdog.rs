@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     active_deadline::ActiveDeadline,
     model::{Artifact, CallEnd, CallStatus, Deadline, Failure, FailureClass, ModelAnswer},
-    port::{ArtifactError, AttachOutcome, Boot, Invocation, ModelProvider, PreparedCall},
+    port::{ArtifactError, AttachOutcome, Boot, Invocation, PreparedCall},
 };
 
 /// Added to the time limit of a whole call, which the adapter itself should enforce.
@@ -24,13 +24,15 @@ pub(super) const ARTIFACT_LIMIT: Duration = Duration::from_mins(1);
 /// Time for a tool to end after its cancellation. Its contract allows 2.1 s.
 pub(super) const STOP_LIMIT: Duration = Duration::from_secs(3);
 
-/// The limit of one attempt of a model call.
-pub(super) fn call_limit(endpoint: &dyn ModelProvider, own_ms: Option<u64>) -> Duration {
-    with_slack(endpoint.longest_call(), own_ms)
+/// The limit of one attempt of a model call: the model's own, or the provider's usual one.
+pub(super) fn call_limit(usual: Duration, own_ms: Option<u64>) -> Duration {
+    own_ms.map_or(usual, Duration::from_millis).saturating_add(CALL_SLACK)
 }
 
-fn with_slack(usual: Duration, own_ms: Option<u64>) -> Duration {
-    own_ms.map_or(usual, Duration::from_millis).saturating_add(CALL_SLACK)
+/// Resolves [`STOP_LIMIT`] after the cancellation.
+async fn stop_limit_over(cancel: &CancellationToken) {
+    cancel.cancelled().await;
+    ActiveDeadline::after(STOP_LIMIT).over().await;
 }
 
 /// Awaits an attempt of a model call until it is cancelled or overdue.
@@ -39,16 +41,9 @@ pub(super) async fn run_model(
     limit: Duration,
     cancel: &CancellationToken,
 ) -> Result<ModelAnswer, Failure> {
-    let mut deadline = ActiveDeadline::after(limit);
-    tokio::select! {
-        biased;
-        () = cancel.cancelled() => Err(Failure::new(FailureClass::Cancelled, "stopped")),
-        answer = call => answer,
-        () = deadline.over() => {
-            let class = FailureClass::Timeout { which: Deadline::Call };
-            Err(Failure::new(class, format!("the provider did not end the call within {} s", limit.as_secs_f64())))
-        }
-    }
+    let late = format!("the provider did not end the call within {} s", limit.as_secs_f64());
+    let late = || Failure::new(FailureClass::Timeout { which: Deadline::Call }, late);
+    bounded(call, limit, cancel, late).await
 }
 
 /// Awaits the images of a request, unless that takes too long or the call is cancelled.
@@ -56,15 +51,25 @@ pub(super) async fn read_images<T>(
     reading: impl Future<Output = Result<T, Failure>>,
     cancel: &CancellationToken,
 ) -> Result<T, Failure> {
-    let mut deadline = ActiveDeadline::after(ARTIFACT_LIMIT);
+    let seconds = ARTIFACT_LIMIT.as_secs();
+    let late =
+        || Failure::new(FailureClass::NotSent, format!("the pictures were not read within {seconds} s"));
+    bounded(reading, ARTIFACT_LIMIT, cancel, late).await
+}
+
+/// Awaits a part of a model call until it is cancelled, or `late`.
+async fn bounded<T>(
+    work: impl Future<Output = Result<T, Failure>>,
+    limit: Duration,
+    cancel: &CancellationToken,
+    late: impl FnOnce() -> Failure,
+) -> Result<T, Failure> {
+    let mut deadline = ActiveDeadline::after(limit);
     tokio::select! {
         biased;
         () = cancel.cancelled() => Err(Failure::new(FailureClass::Cancelled, "stopped")),
-        read = reading => read,
-        () = deadline.over() => {
-            let seconds = ARTIFACT_LIMIT.as_secs();
-            Err(Failure::new(FailureClass::NotSent, format!("the pictures were not read within {seconds} s")))
-        }
+        done = work => done,
+        () = deadline.over() => Err(late()),
     }
 }
 
@@ -73,16 +78,12 @@ pub(super) async fn write_artifact(
     keeping: impl Future<Output = Result<Artifact, ArtifactError>>,
     cancel: &CancellationToken,
 ) -> Result<Artifact, ArtifactError> {
-    let stopped = async {
-        cancel.cancelled().await;
-        ActiveDeadline::after(STOP_LIMIT).over().await;
-    };
     let late = || Err(ArtifactError::Unavailable("the disk does not answer".to_owned()));
     let mut deadline = ActiveDeadline::after(ARTIFACT_LIMIT);
     tokio::select! {
         biased;
         kept = keeping => kept,
-        () = stopped => late(),
+        () = stop_limit_over(cancel) => late(),
         () = deadline.over() => late(),
     }
 }
@@ -110,15 +111,11 @@ pub(super) async fn attach(call: PreparedCall, invocation: Invocation, boot: Boo
 pub(super) async fn run_tool(call: PreparedCall, invocation: Invocation) -> CallEnd {
     let limit = call.limit.unwrap_or(TOOL_LIMIT);
     let cancel = invocation.cancel.clone();
-    let stopped = async {
-        cancel.cancelled().await;
-        ActiveDeadline::after(STOP_LIMIT).over().await;
-    };
     let mut deadline = ActiveDeadline::after(limit);
     tokio::select! {
         biased;
         end = call.work.run(invocation) => end,
-        () = stopped => {
+        () = stop_limit_over(&cancel) => {
             let error = "stopped; it did not end by itself when it was told to, and was dropped";
             CallEnd::error(CallStatus::Stopped, error, None, "look at what is there before you repeat anything")
         }
@@ -253,11 +250,11 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_call_may_take_as_long_as_is_configured() {
-        check(with_slack(Duration::from_mins(30), None), 1_829, true).await;
-        check(with_slack(Duration::from_mins(30), None), 1_831, false).await;
-        check(with_slack(Duration::from_hours(2), None), 7_229, true).await;
-        check(with_slack(Duration::from_mins(30), Some(7_200_000)), 7_229, true).await;
-        check(with_slack(Duration::from_mins(30), Some(60_000)), 91, false).await;
-        assert_eq!(with_slack(Duration::MAX, None), Duration::MAX);
+        check(call_limit(Duration::from_mins(30), None), 1_829, true).await;
+        check(call_limit(Duration::from_mins(30), None), 1_831, false).await;
+        check(call_limit(Duration::from_hours(2), None), 7_229, true).await;
+        check(call_limit(Duration::from_mins(30), Some(7_200_000)), 7_229, true).await;
+        check(call_limit(Duration::from_mins(30), Some(60_000)), 91, false).await;
+        assert_eq!(call_limit(Duration::MAX, None), Duration::MAX);
     }
 }

@@ -79,15 +79,7 @@ pub(super) enum AfterForceFail {
 impl EntryPhase {
     /// The actor of a live session.
     pub(super) const fn actor(&self) -> Option<&ActorRef<SessionMsg>> {
-        match self {
-            Self::Live(actor) | Self::Passivating(actor, _) => Some(actor),
-            Self::Opening(_)
-            | Self::Ending(..)
-            | Self::ForceFailing(..)
-            | Self::Closing(_)
-            | Self::Idle
-            | Self::Quarantined(_) => None,
-        }
+        if let Self::Live(actor) | Self::Passivating(actor, _) = self { Some(actor) } else { None }
     }
 
     /// Takes the waiting messages.

@@ -26,7 +26,7 @@ mod stable_ref;
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use ractor::ActorRef;
+use ractor::{ActorId, ActorProcessingErr, ActorRef, SupervisionEvent};
 use tokio::sync::{Semaphore, oneshot, watch};
 
 use crate::{
@@ -102,6 +102,17 @@ pub(crate) struct RuntimeParts {
     pub(crate) boot: BootId,
     /// How long an idle session keeps its actor.
     pub(crate) idle: Duration,
+}
+
+/// The actor that has ended, with its error; `None` for other events.
+fn actor_end(event: SupervisionEvent) -> Option<(ActorId, ActorProcessingErr)> {
+    match event {
+        SupervisionEvent::ActorFailed(cell, error) => Some((cell.get_id(), error)),
+        SupervisionEvent::ActorTerminated(cell, _, why) => {
+            Some((cell.get_id(), why.unwrap_or_else(|| "it stopped".into()).into()))
+        }
+        SupervisionEvent::ActorStarted(_) | SupervisionEvent::ProcessGroupChanged(_) => None,
+    }
 }
 
 /// A reference to Persistence, which is never restarted, for writes only.

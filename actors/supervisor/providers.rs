@@ -7,10 +7,10 @@ use ractor::{Actor, ActorId, ActorProcessingErr, ActorRef, SupervisionEvent};
 
 use crate::{
     inspect::Inspect,
-    policy::{RestartDecision, RestartHistory, RestartIntensity},
+    policy::{RestartHistory, RestartIntensity},
     port::Clock,
     provider::{Gate, Leases, ProviderActor, ProviderMsg},
-    supervisor::ChildStatus,
+    supervisor::{ChildStatus, actor_end},
 };
 
 /// Restart intensity of a provider's actor; beyond it the runtime continues without its statistics.
@@ -85,15 +85,9 @@ impl Actor for ProviderSupervisor {
         event: SupervisionEvent,
         state: &mut ProviderSupervisorState,
     ) -> Result<(), ActorProcessingErr> {
-        let (id, error) = match event {
-            SupervisionEvent::ActorFailed(cell, error) => (cell.get_id(), error.to_string()),
-            SupervisionEvent::ActorTerminated(cell, _, why) => {
-                (cell.get_id(), why.unwrap_or_else(|| "it stopped".into()))
-            }
-            SupervisionEvent::ActorStarted(_) | SupervisionEvent::ProcessGroupChanged(_) => return Ok(()),
-        };
-        if let Some(name) = state.name_of(id)
-            && state.may_restart(&name, &error)
+        if let Some((id, error)) = actor_end(event)
+            && let Some(name) = state.name_of(id)
+            && state.may_restart(&name, &error.to_string())
         {
             state.start(&me, &name).await;
         }
@@ -131,17 +125,14 @@ impl ProviderSupervisorState {
         let now_ms = self.clock.monotonic_ms();
         let Some(child) = self.children.get_mut(name) else { return false };
         child.actor = None;
-        match child.restart_history.count(now_ms, PROVIDER_RESTARTS) {
-            RestartDecision::Restart => {
-                tracing::warn!(provider = name, error, "provider actor died, starting it again");
-                child.restarts += 1;
-                true
-            }
-            RestartDecision::GiveUp => {
-                tracing::error!(provider = name, error, "provider actor keeps dying, given up");
-                false
-            }
+        let may_restart = child.restart_history.may_restart(now_ms, PROVIDER_RESTARTS);
+        if may_restart {
+            tracing::warn!(provider = name, error, "provider actor died, starting it again");
+            child.restarts += 1;
+        } else {
+            tracing::error!(provider = name, error, "provider actor keeps dying, given up");
         }
+        may_restart
     }
 
     /// Starts a child; a failed start counts as a crash.

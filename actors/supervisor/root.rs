@@ -11,13 +11,13 @@ use crate::{
     handlers::HandlerWatch,
     inspect::Inspect,
     persistence::{CommitMonitor, PersistenceActor},
-    policy::{RestartDecision, RestartHistory, RestartIntensity},
+    policy::{RestartHistory, RestartIntensity},
     port::{JournalError, ReadError},
     provider::Leases,
     runtime::RuntimeDependencies,
     supervisor::{
         ChildStatus, DirectoryCheckpoint, ProviderSupervisor, RootArguments, RuntimeEnd, RuntimeParts,
-        SessionSupervisor, StableActorRef,
+        SessionSupervisor, StableActorRef, actor_end,
     },
     tool_executor::ToolExecutorActor,
 };
@@ -170,14 +170,9 @@ impl Actor for Root {
         event: SupervisionEvent,
         state: &mut RootState,
     ) -> Result<(), ActorProcessingErr> {
-        let (id, error) = match event {
-            SupervisionEvent::ActorFailed(cell, error) => (cell.get_id(), error),
-            SupervisionEvent::ActorTerminated(cell, _, why) => {
-                (cell.get_id(), why.unwrap_or_else(|| "it stopped".into()).into())
-            }
-            SupervisionEvent::ActorStarted(_) | SupervisionEvent::ProcessGroupChanged(_) => return Ok(()),
-        };
-        if let Err(reason) = state.on_child_end(&me, id, error).await {
+        if let Some((id, error)) = actor_end(event)
+            && let Err(reason) = state.on_child_end(&me, id, error).await
+        {
             tracing::error!(%reason, "the runtime ends");
             state.publish_end(reason);
             me.stop(None);
@@ -213,7 +208,7 @@ impl RootState {
         let Some(child) = self.children.iter_mut().find(|child| child.id == id) else { return Ok(()) };
         let (name, mut error) = (child.kind.into(), error.to_string());
         loop {
-            if child.restart_history.count(clock.monotonic_ms(), CHILD_RESTARTS) == RestartDecision::GiveUp {
+            if !child.restart_history.may_restart(clock.monotonic_ms(), CHILD_RESTARTS) {
                 return Err(RuntimeEnd::Actor { name, error });
             }
             tracing::warn!(name, error, "a part of the runtime died, starting it again");

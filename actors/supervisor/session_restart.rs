@@ -7,7 +7,7 @@ use ractor::{ActorId, ActorProcessingErr, RpcReplyPort};
 
 use crate::{
     model::{Incarnation, OutcomeCause, RunId, SessionId},
-    policy::{RestartDecision, RestartIntensity},
+    policy::RestartIntensity,
     port::JournalError,
     session::SubmitError,
     supervisor::{
@@ -42,10 +42,8 @@ impl Directory {
         }
         entry.crash_count += 1;
         entry.last_crash = Some(error.to_string());
-        let next = match entry.restart_history.count(now_ms, SESSION_RESTARTS) {
-            RestartDecision::Restart => AfterTasksEnd::Revive,
-            RestartDecision::GiveUp => AfterTasksEnd::ForceFail,
-        };
+        let may_restart = entry.restart_history.may_restart(now_ms, SESSION_RESTARTS);
+        let next = if may_restart { AfterTasksEnd::Revive } else { AfterTasksEnd::ForceFail };
         tracing::warn!(%session, %error, ?next, "session actor died");
         self.end_tasks(session, next);
     }

@@ -74,10 +74,7 @@ impl<M: Message> StableActorRef<M> {
     /// The running actor.
     #[cfg(feature = "testkit")]
     pub(crate) fn actor(&self) -> Option<ActorRef<M>> {
-        match &*self.lock() {
-            RefTarget::Running(actor) => Some(actor.clone()),
-            RefTarget::Restarting(_) | RefTarget::Closed => None,
-        }
+        if let RefTarget::Running(actor) = &*self.lock() { Some(actor.clone()) } else { None }
     }
 
     /// Ignores poisoning: each update is one assignment.

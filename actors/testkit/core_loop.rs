@@ -7,8 +7,8 @@ use serde_json::json;
 use crate::calls;
 use hermod_core::{
     model::{
-        AttemptId, CallEnd, CallId, Durable, EffectClass, Hash, Incarnation, ModelRef, Record, RunId,
-        SessionId, SessionOpened, SessionTime, Timestamp,
+        AttemptId, CallEnd, CallId, Durable, EffectClass, Hash, Incarnation, ModelRef, Record, RunAccepted,
+        RunId, SessionId, SessionOpened, SessionTime, Timestamp,
     },
     turn::{
         CallAdmission, DecisionBuilder, DueAction, GrantRequest, Input, RenderCursor, ReplayedSession, Turn,
@@ -39,14 +39,8 @@ impl CoreLoop {
         let prompt = "You are a test.".into();
         let opened =
             Input::Opened(SessionOpened { key: "key".into(), prompt, incarnation, boot: "boot-1".into() });
-        let submitted = Input::Submitted {
-            run: RunId::from_bits(1 << 100),
-            input: "Tick.".into(),
-            images: Arc::default(),
-            history: Arc::default(),
-            spec: Arc::new(spec),
-            key: None,
-        };
+        let accepted = RunAccepted::new(RunId::from_bits(1 << 100), "Tick.", Arc::new(spec));
+        let submitted = Input::Submitted { accepted: Box::new(accepted), key: None };
         let replayed = ReplayedSession::empty(SessionId::from_bits(1 << 101));
         let mut draft = replayed.start_decision(now, &opened);
         draft.apply_input(&submitted);

@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::sync::{Semaphore, oneshot};
 
 use super::{
     PermitJob, ToolExecutorMsg,
@@ -19,13 +19,14 @@ use super::{
 use crate::{
     model::{AttemptId, RunId, ToolClass},
     port::{Artifacts, Tool},
+    reported_permit::ReportedPermit,
     supervisor::StableActorRef,
 };
 
 /// How sessions reach the ToolExecutor, its permits and its tools.
 #[derive(Debug)]
 pub(crate) struct ToolExecutorHandle {
-    pub(crate) actor: StableActorRef<ToolExecutorMsg>,
+    pub(crate) actor: Arc<StableActorRef<ToolExecutorMsg>>,
     /// The store of whole outputs.
     pub(crate) artifacts: Arc<dyn Artifacts>,
     files: ClassPermits,
@@ -55,13 +56,7 @@ struct Tools {
 }
 
 /// Permission for one call in progress; returned when dropped.
-#[derive(Debug)]
-pub(crate) struct ToolPermit {
-    permit: Option<OwnedSemaphorePermit>,
-    executor: Arc<ToolExecutorHandle>,
-    /// The tool of the call that was begun with the permit.
-    tool: Option<Arc<str>>,
-}
+pub(crate) type ToolPermit = ReportedPermit<ToolExecutorMsg>;
 
 impl ToolExecutorHandle {
     /// A handle with `calls` permits of each class, at least one; or why the tools are refused.
@@ -74,7 +69,7 @@ impl ToolExecutorHandle {
         let permits =
             || ClassPermits { free: Arc::new(Semaphore::new(max_concurrent)), waiting: AtomicUsize::new(0) };
         let handle = Arc::new(Self {
-            actor: StableActorRef::default(),
+            actor: Arc::default(),
             artifacts,
             files: permits(),
             processes: permits(),
@@ -137,7 +132,7 @@ impl ToolExecutorHandle {
     }
 
     /// A permit if one is free and no call waits for it.
-    pub(crate) fn try_permit(self: &Arc<Self>, class: ToolClass) -> Option<ToolPermit> {
+    pub(crate) fn try_permit(&self, class: ToolClass) -> Option<ToolPermit> {
         let is_queued = self.permits(class).waiting.load(Ordering::Relaxed) > 0;
         if is_queued { None } else { self.free_permit(class) }
     }
@@ -155,9 +150,9 @@ impl ToolExecutorHandle {
         }
     }
 
-    pub(super) fn free_permit(self: &Arc<Self>, class: ToolClass) -> Option<ToolPermit> {
+    pub(super) fn free_permit(&self, class: ToolClass) -> Option<ToolPermit> {
         let permit = Arc::clone(&self.permits(class).free).try_acquire_owned().ok()?;
-        Some(ToolPermit { permit: Some(permit), executor: Arc::clone(self), tool: None })
+        Some(ReportedPermit::new(permit, Arc::clone(&self.actor), ToolExecutorMsg::Returned))
     }
 
     /// The limit of an attempt in progress, if its tool has a limit of its own.
@@ -187,37 +182,6 @@ impl ToolExecutorHandle {
             ToolClass::Files => &self.files,
             ToolClass::Processes => &self.processes,
         }
-    }
-}
-
-impl ToolPermit {
-    /// The permit of a call of this tool, which begins now. Unless [`ToolPermit::finish`] is called, the call counts as
-    /// lost.
-    pub(crate) fn begin(mut self, tool: Arc<str>) -> Self {
-        self.tool = Some(tool);
-        self
-    }
-
-    /// Returns the permit: the call has ended.
-    pub(crate) fn finish(mut self) {
-        let tool = self.tool.take();
-        self.release(tool.map(ToolExecutorMsg::Ended));
-    }
-
-    /// Frees the permit, then notifies the actor, which looks for free permits.
-    fn release(&mut self, report: Option<ToolExecutorMsg>) {
-        if self.permit.take().is_some()
-            && self.executor.actor.cast(report.unwrap_or(ToolExecutorMsg::Returned)).is_err()
-        {
-            tracing::debug!("the runtime has ended before the end of a call");
-        }
-    }
-}
-
-impl Drop for ToolPermit {
-    fn drop(&mut self) {
-        let tool = self.tool.take();
-        self.release(tool.map(ToolExecutorMsg::Lost));
     }
 }
 

@@ -232,7 +232,7 @@ pub enum FinishReason {
 
 /// A flaw of a whole answer. Flaws are counted by kind; `turn/answer_recovery.rs` decides what follows, and what
 /// happens beyond the limits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Flaw {
     /// Every call names a tool that does not exist.

@@ -318,7 +318,8 @@ impl Admissions {
     pub fn on_free_probe_end(
         &mut self,
         ticket: FreeProbeTicket,
-        (reached, now): (Option<Result<(), &Failure>>, Timestamp),
+        reached: Option<Result<(), &Failure>>,
+        now: Timestamp,
     ) {
         let is_telling = |reached: &Result<(), &Failure>| match reached {
             Ok(()) => true,

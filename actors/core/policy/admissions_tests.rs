@@ -190,7 +190,7 @@ fn check_free_probe(class: &FailureClass, end: Option<Result<(), FailureClass>>,
     let probe = admissions.begin_free_probe(Timestamp(29_000)).expect("it is due");
     let failure = end.clone().and_then(Result::err).map(|class| Failure::new(class, "x"));
     let reached = end.as_ref().map(|_| failure.as_ref().map_or(Ok(()), Err));
-    admissions.on_free_probe_end(probe, (reached, Timestamp(29_500)));
+    admissions.on_free_probe_end(probe, reached, Timestamp(29_500));
     let ready = admissions.readiness("a", Timestamp(at * 1_000));
     assert_eq!(ready, expect, "{class:?}, probe {end:?}, at {at} s");
 }

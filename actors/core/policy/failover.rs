@@ -69,10 +69,9 @@ impl LinkChoice {
     /// The same choice for a call that waits until `deadline`: [`Self::Unavailable`] if no link is ready before.
     #[must_use]
     pub fn before_deadline(self, deadline: Option<Timestamp>) -> Self {
-        match self {
-            Self::Wait(Some(until)) if deadline.is_some_and(|deadline| until > deadline) => Self::Unavailable,
-            Self::Lease(_) | Self::Queue(_) | Self::Wait(_) | Self::Unavailable => self,
-        }
+        let is_late =
+            matches!(self, Self::Wait(Some(until)) if deadline.is_some_and(|deadline| until > deadline));
+        if is_late { Self::Unavailable } else { self }
     }
 }
 
@@ -83,22 +82,21 @@ impl LinkChoice {
 /// - Otherwise the call waits, if a probe is in flight or a breaker is open.
 /// - Otherwise no link is available.
 pub fn choose_link(links: &[(LinkAvailability, LinkVisit)]) -> LinkChoice {
-    if let Some(link) = links.iter().position(|(availability, _)| availability.is_up()) {
-        return match links[link].0 {
-            LinkAvailability::AtCapacity => LinkChoice::Queue(link),
-            LinkAvailability::RateLimited(until) => LinkChoice::Wait(Some(until)),
-            LinkAvailability::WarmingUp => LinkChoice::Wait(None),
-            LinkAvailability::Available
-            | LinkAvailability::Probing
-            | LinkAvailability::BreakerOpen(_)
-            | LinkAvailability::ClosedByProvider(_)
-            | LinkAvailability::NotConfigured => LinkChoice::Lease(link),
-        };
-    }
-    if let Some(link) =
-        links.iter().position(|link| matches!(link, (LinkAvailability::BreakerOpen(_), LinkVisit::Return)))
+    let choice_of_up = |(link, (availability, _)): (usize, &(LinkAvailability, LinkVisit))| match availability
     {
-        return LinkChoice::Lease(link);
+        LinkAvailability::Available => Some(LinkChoice::Lease(link)),
+        LinkAvailability::AtCapacity => Some(LinkChoice::Queue(link)),
+        LinkAvailability::RateLimited(until) => Some(LinkChoice::Wait(Some(*until))),
+        LinkAvailability::WarmingUp => Some(LinkChoice::Wait(None)),
+        LinkAvailability::Probing
+        | LinkAvailability::BreakerOpen(_)
+        | LinkAvailability::ClosedByProvider(_)
+        | LinkAvailability::NotConfigured => None,
+    };
+    let is_return = |link: &_| matches!(link, (LinkAvailability::BreakerOpen(_), LinkVisit::Return));
+    let returned = || links.iter().position(is_return).map(LinkChoice::Lease);
+    if let Some(choice) = links.iter().enumerate().find_map(choice_of_up).or_else(returned) {
+        return choice;
     }
     let may_open = |(availability, _): &(LinkAvailability, LinkVisit)| {
         matches!(availability, LinkAvailability::Probing | LinkAvailability::BreakerOpen(_))
@@ -111,16 +109,13 @@ pub fn choose_link(links: &[(LinkAvailability, LinkVisit)]) -> LinkChoice {
 
 /// The time from which a link may be called; `None` if it may be called now, or if no time is known.
 pub const fn available_from(availability: LinkAvailability) -> Option<Timestamp> {
-    match availability {
-        LinkAvailability::RateLimited(until)
-        | LinkAvailability::BreakerOpen(until)
-        | LinkAvailability::ClosedByProvider(until) => Some(until),
-        LinkAvailability::Available
-        | LinkAvailability::AtCapacity
-        | LinkAvailability::WarmingUp
-        | LinkAvailability::Probing
-        | LinkAvailability::NotConfigured => None,
+    if let LinkAvailability::RateLimited(until)
+    | LinkAvailability::BreakerOpen(until)
+    | LinkAvailability::ClosedByProvider(until) = availability
+    {
+        return Some(until);
     }
+    None
 }
 
 #[cfg(test)]

@@ -13,7 +13,6 @@ mod failure_scope;
 mod fair_queue;
 mod final_text;
 mod hidden_chars;
-mod housekeeping;
 mod limiter;
 mod permit_queue;
 mod restart_intensity;
@@ -25,22 +24,17 @@ mod tool_call_repair;
 
 pub use admissions::{AdmissionTicket, Admissions, AttemptEnd, BreakerReport, FreeProbeTicket};
 pub use bill::Bill;
-pub use billing::usage_anomaly;
 pub(crate) use billing::{Billing, spent_by_failure, with_validated_usage};
-pub use billing::{billing, validate_usage};
+pub use billing::{billing, usage_anomaly, validate_usage};
 pub use breaker::{CooldownSource, Readiness};
 pub use failover::{Candidate, LinkAvailability, LinkChoice, LinkVisit, available_from, choose_link};
 pub use failure_scope::{FailureScope, failure_scope};
 pub use fair_queue::FairQueue;
-pub use final_text::final_text;
-pub use final_text::{AnswerSource, FinalText};
-pub(crate) use housekeeping::is_housekeeping;
+pub use final_text::{AnswerSource, FinalText, final_text};
 pub use permit_queue::PermitQueue;
-pub use restart_intensity::{ConsecutiveCrashes, RestartDecision, RestartHistory, RestartIntensity};
+pub use restart_intensity::{ConsecutiveCrashes, RestartHistory, RestartIntensity};
 pub use retry::CredentialRecovery;
-pub(crate) use retry::{
-    AttemptHistory, FallbackAvailability, ProviderContact, RetryAlternatives, RetryDecision, is_transient,
-};
+pub(crate) use retry::{AttemptHistory, FallbackAvailability, RetryDecision, is_transient};
 pub use sanitize::SanitizedText;
 pub use summarizer_stats::{
     SummarizerStats, SummarizerStatus, SummaryReport, SummaryResult, SummaryUrgency, ViewGrowth,

@@ -16,24 +16,12 @@ pub struct RestartIntensity {
 #[derive(Debug, Default)]
 pub struct RestartHistory(VecDeque<u64>);
 
-/// The supervisor's reaction to a crash.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum RestartDecision {
-    /// Start the child again.
-    Restart,
-    /// Give the child up.
-    GiveUp,
-}
-
 impl RestartHistory {
-    /// Counts a crash at `now_ms` and returns the reaction to it.
-    pub fn count(&mut self, now_ms: u64, intensity: RestartIntensity) -> RestartDecision {
+    /// Counts a crash at `now_ms`. Returns true if the child may be started again, false if it is given up.
+    pub fn may_restart(&mut self, now_ms: u64, intensity: RestartIntensity) -> bool {
         self.0.push_back(now_ms);
         self.0.retain(|crash_ms| now_ms.saturating_sub(*crash_ms) <= intensity.period_ms);
-        match self.0.len() >= intensity.crashes_to_give_up {
-            true => RestartDecision::GiveUp,
-            false => RestartDecision::Restart,
-        }
+        self.0.len() < intensity.crashes_to_give_up
     }
 }
 
@@ -63,15 +51,15 @@ mod tests {
     #[test]
     fn only_deaths_within_the_window_count() {
         let intensity = RestartIntensity { crashes_to_give_up: 3, period_ms: 1_000 };
-        let check = |crashes: &[u64], expected: RestartDecision| {
+        let check = |crashes: &[u64], expected: bool| {
             let mut counted = RestartHistory::default();
-            let verdicts: Vec<_> = crashes.iter().map(|at| counted.count(*at, intensity)).collect();
+            let verdicts: Vec<_> = crashes.iter().map(|at| counted.may_restart(*at, intensity)).collect();
             assert_eq!(verdicts.last(), Some(&expected), "{crashes:?}");
         };
-        check(&[0], RestartDecision::Restart);
-        check(&[0, 10, 20], RestartDecision::GiveUp);
-        check(&[0, 10, 1_500], RestartDecision::Restart);
-        check(&[0, 1_500, 1_900, 2_400], RestartDecision::GiveUp);
+        check(&[0], true);
+        check(&[0, 10, 20], false);
+        check(&[0, 10, 1_500], true);
+        check(&[0, 1_500, 1_900, 2_400], false);
     }
 
     #[test]

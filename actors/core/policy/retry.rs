@@ -4,7 +4,7 @@
 use sha2::{Digest, Sha256};
 
 use crate::{
-    model::{Attempt, AttemptId, CallId, Failure, FailureClass, RetryAttempts, RetryPolicy, Timestamp},
+    model::{Attempt, AttemptId, Failure, FailureClass, RetryAttempts, RetryPolicy, Timestamp},
     policy::failure_scope::{FailureScope, failure_scope},
 };
 
@@ -17,19 +17,15 @@ pub(crate) struct AttemptHistory {
     pub(crate) elapsed_ms: u64,
     /// Milliseconds of waits for known resets.
     pub waited_ms: u64,
-    /// Whether an earlier model call of the run was answered.
-    pub(crate) contact: ProviderContact,
+    /// Whether an earlier model call of the run was answered. If none was, an unreachable endpoint is likely configured
+    /// wrongly.
+    pub(crate) was_answered: bool,
     /// The current time.
     pub at: Timestamp,
-}
-
-/// Whether an earlier model call of a run was answered.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ProviderContact {
-    /// An earlier call was answered.
-    Made,
-    /// No call was answered so far: an unreachable endpoint is likely configured wrongly.
-    None,
+    /// Another link of the chain that can take the call.
+    pub fallback: FallbackAvailability,
+    /// Whether the same link can be called at once with another credential.
+    pub recovery: CredentialRecovery,
 }
 
 /// Whether the call could use another model.
@@ -69,15 +65,6 @@ pub(crate) enum RetryDecision {
 /// How often a call that requested too much output is retried with less.
 const MAX_LOWERED_TRIES: u32 = 3;
 
-/// What can take a call instead of the failed attempt.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct RetryAlternatives {
-    /// Another link of the chain.
-    pub fallback: FallbackAvailability,
-    /// The same link with another credential.
-    pub recovery: CredentialRecovery,
-}
-
 /// Most credentials that one call tries one after the other.
 const MAX_ROTATIONS: u32 = 32;
 
@@ -88,9 +75,9 @@ impl RetryPolicy {
         id: AttemptId,
         failure: &Failure,
         history: AttemptHistory,
-        RetryAlternatives { fallback, recovery }: RetryAlternatives,
     ) -> RetryDecision {
         let class = &failure.class;
+        let AttemptHistory { fallback, recovery, .. } = history;
         // A crash of this process tells nothing about the provider. Other rules end runs that keep crashing their
         // process.
         if *class == FailureClass::Interrupted {
@@ -107,27 +94,18 @@ impl RetryPolicy {
         {
             return RetryDecision::RetryAfterMs(0);
         }
-        let pause = match fallback {
-            FallbackAvailability::Available => {
-                self.pause_with_fallback(class, history, self.backoff(id, history.failures_of_class))
-            }
+        let backoff = self.backoff(id, history.failures_of_class);
+        let mut pause = match fallback {
+            FallbackAvailability::Available => self.pause_with_fallback(class, history, backoff),
             FallbackAvailability::AvailableFrom(_) | FallbackAvailability::Unavailable => {
-                self.pause_without_fallback(class, history, self.backoff(id, history.failures_of_class))
+                self.pause_without_fallback(class, history, backoff)
             }
         };
-        let pause = match (pause, fallback) {
-            (Some(ms), FallbackAvailability::AvailableFrom(until))
-                if class.reset_in(history.at).is_some() =>
-            {
-                Some(ms.min(until.ms_since(history.at)))
-            }
-            (
-                pause,
-                FallbackAvailability::Available
-                | FallbackAvailability::AvailableFrom(_)
-                | FallbackAvailability::Unavailable,
-            ) => pause,
-        };
+        if let FallbackAvailability::AvailableFrom(until) = fallback
+            && class.reset_in(history.at).is_some()
+        {
+            pause = pause.map(|ms| ms.min(until.ms_since(history.at)));
+        }
         match (pause, class) {
             (Some(_), FailureClass::Lost | FailureClass::NotSent) => RetryDecision::RetryAfterMs(0),
             (Some(ms), _) => RetryDecision::RetryAfterMs(ms),
@@ -143,18 +121,13 @@ impl RetryPolicy {
         backoff: u64,
     ) -> Option<u64> {
         let reset = class.reset_in(history.at);
-        let is_worth_waiting = match (failure_scope(class), class) {
-            (FailureScope::Account, FailureClass::RateLimited { .. }) => {
-                reset.is_some_and(|ms| ms <= self.short_wait_ms)
+        let is_worth_waiting = match failure_scope(class) {
+            FailureScope::Endpoint | FailureScope::ModelTransient | FailureScope::Local => true,
+            FailureScope::Account => {
+                let is_short = reset.is_some_and(|ms| ms <= self.short_wait_ms);
+                matches!(class, FailureClass::RateLimited { .. }) && is_short
             }
-            (FailureScope::Endpoint | FailureScope::ModelTransient | FailureScope::Local, _) => true,
-            (
-                FailureScope::Cancelled
-                | FailureScope::Request
-                | FailureScope::ModelPersistent
-                | FailureScope::Account,
-                _,
-            ) => false,
+            FailureScope::Cancelled | FailureScope::Request | FailureScope::ModelPersistent => false,
         };
         let pause = backoff.max(reset.unwrap_or(0));
         let fits = history.failures_of_class < max_attempts(&self.fallback_after, class)
@@ -173,10 +146,8 @@ impl RetryPolicy {
             let pause = backoff.max(ms);
             return self.may_wait(history.waited_ms, pause).then_some(pause);
         }
-        let attempts = match history.contact {
-            ProviderContact::None if failure_scope(class) == FailureScope::Endpoint => &self.fallback_after,
-            ProviderContact::None | ProviderContact::Made => &self.attempts,
-        };
+        let is_misconfigured = !history.was_answered && failure_scope(class) == FailureScope::Endpoint;
+        let attempts = if is_misconfigured { &self.fallback_after } else { &self.attempts };
         let fits = history.failures_of_class < max_attempts(attempts, class)
             && history.elapsed_ms.saturating_add(backoff) <= self.deadline_ms;
         fits.then_some(backoff)
@@ -194,8 +165,7 @@ impl RetryPolicy {
         class: &FailureClass,
         history: AttemptHistory,
     ) -> Option<u64> {
-        let AttemptId { attempt, .. } = id;
-        let pause = self.backoff(id, attempt);
+        let pause = self.backoff(id, id.attempt);
         let fits = match class.reset_is_known() {
             true => self.may_wait(history.waited_ms, pause),
             false => history.elapsed_ms.saturating_add(pause) <= self.deadline_ms,
@@ -205,12 +175,11 @@ impl RetryPolicy {
 
     /// The pause after the `failures`th failure. Half of it is jitter from a hash of the call: a replay draws the same.
     fn backoff(&self, id: AttemptId, failures: u32) -> u64 {
-        let AttemptId { call, attempt } = id;
         let doubled = self
             .initial_pause_ms
             .saturating_mul(1_u64 << failures.saturating_sub(1).min(20))
             .min(self.max_pause_ms);
-        doubled / 2 + doubled / 2 * jitter(call, attempt) / 256
+        doubled / 2 + doubled / 2 * jitter(id) / 256
     }
 }
 
@@ -252,7 +221,7 @@ const fn may_fall_back(class: &FailureClass) -> bool {
 }
 
 /// Deterministic jitter, 0..=255.
-fn jitter(call: CallId, attempt: Attempt) -> u64 {
+fn jitter(AttemptId { call, attempt }: AttemptId) -> u64 {
     let mut hasher = Sha256::new();
     hasher.update(call.run.bits().to_le_bytes());
     hasher.update(call.iteration.to_le_bytes());
@@ -263,7 +232,7 @@ fn jitter(call: CallId, attempt: Attempt) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{Deadline, RunId};
+    use crate::model::{CallId, Deadline, RunId};
 
     const CALL: CallId = CallId { run: RunId::from_bits(5), iteration: 1, n: 0 };
     const NOW: Timestamp = Timestamp(1_000_000);
@@ -273,8 +242,10 @@ mod tests {
             failures_of_class: times,
             elapsed_ms: 0,
             waited_ms: 0,
-            contact: ProviderContact::Made,
+            was_answered: true,
             at: NOW,
+            fallback: FallbackAvailability::Available,
+            recovery: CredentialRecovery::No,
         }
     }
 
@@ -283,8 +254,7 @@ mod tests {
         RetryPolicy::default().decide_retry(
             AttemptId { call: CALL, attempt: past.failures_of_class },
             &failure,
-            past,
-            RetryAlternatives { fallback, recovery: CredentialRecovery::No },
+            AttemptHistory { fallback, ..past },
         )
     }
 
@@ -341,15 +311,15 @@ mod tests {
             (FailureClass::Timeout { which: Deadline::FirstEvent }, 100, 100),
             (FailureClass::Server, 100, 100),
         ] {
-            for (contact, expect) in [(ProviderContact::None, first), (ProviderContact::Made, later)] {
-                let past = |times| AttemptHistory { contact, ..past(times) };
+            for (was_answered, expect) in [(false, first), (true, later)] {
+                let past = |times| AttemptHistory { was_answered, ..past(times) };
                 let again = |times| {
                     matches!(
                         after(class.clone(), past(times), FallbackAvailability::Unavailable),
                         RetryDecision::RetryAfterMs(_)
                     )
                 };
-                assert_eq!((1..200).find(|times| !again(*times)), Some(expect), "{class:?}, {contact:?}");
+                assert_eq!((1..200).find(|times| !again(*times)), Some(expect), "{class:?}, {was_answered}");
             }
         }
     }
@@ -413,8 +383,7 @@ mod tests {
             RetryPolicy::default().decide_retry(
                 AttemptId { call: CALL, attempt: times },
                 &auth,
-                past(times),
-                RetryAlternatives { fallback: FallbackAvailability::Available, recovery },
+                AttemptHistory { recovery, ..past(times) },
             )
         };
         assert_eq!(with(1, CredentialRecovery::Renewed), RetryDecision::RetryAfterMs(0));
@@ -432,15 +401,10 @@ mod tests {
         let attempts = RetryAttempts { server: 1, network: 5, ..RetryAttempts::default() };
         let policy = RetryPolicy { attempts, ..RetryPolicy::default() };
         let tried_again = |class, times| {
-            let alone = RetryAlternatives {
-                fallback: FallbackAvailability::Unavailable,
-                recovery: CredentialRecovery::No,
-            };
             let after = policy.decide_retry(
                 AttemptId { call: CALL, attempt: times },
                 &Failure::new(class, "x"),
-                past(times),
-                alone,
+                AttemptHistory { fallback: FallbackAvailability::Unavailable, ..past(times) },
             );
             matches!(after, RetryDecision::RetryAfterMs(_))
         };

@@ -14,19 +14,11 @@ pub struct SanitizedText {
     pub controls: usize,
     /// How many invalid sequences became `�`.
     pub invalid: usize,
-    rule: JoinerRule,
+    /// Whether no hidden character stays, so that texts that look alike are equal. Otherwise those stay that belong to
+    /// the character before them: joiners in emoji and in scripts that need them.
+    is_strict: bool,
     /// The last character that was appended.
     last: Option<char>,
-}
-
-/// Which hidden characters stay in the text.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-enum JoinerRule {
-    /// Those that belong to the character before them: joiners in emoji and in scripts that need them.
-    #[default]
-    Prose,
-    /// None: texts that look alike are equal.
-    Strict,
 }
 
 impl SanitizedText {
@@ -47,14 +39,14 @@ impl SanitizedText {
         if !text.contains(is_hidden) {
             return text.into();
         }
-        let mut visible = Self { rule: JoinerRule::Strict, ..Self::default() };
+        let mut visible = Self { is_strict: true, ..Self::default() };
         visible.push(text.as_bytes());
         visible.text.into()
     }
 
     /// A name or a path as one line without any hidden character.
     pub fn name(name: &[u8]) -> String {
-        let mut visible = Self { rule: JoinerRule::Strict, ..Self::default() };
+        let mut visible = Self { is_strict: true, ..Self::default() };
         visible.push(name);
         visible.text.replace('\n', "␊").replace('\t', "␉")
     }
@@ -97,7 +89,7 @@ impl SanitizedText {
             c if !is_hidden(c) => self.text.push(c),
             '\u{0}'..='\u{1f}' => self.push_symbol(char::from_u32(0x2400 + u32::from(c))),
             '\u{7f}' => self.push_symbol(Some('␡')),
-            c if self.rule == JoinerRule::Prose && last.is_some_and(|last| belongs_to(c, last)) => {
+            c if !self.is_strict && last.is_some_and(|last| belongs_to(c, last)) => {
                 self.text.push(c);
             }
             c => {

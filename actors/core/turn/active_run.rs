@@ -178,18 +178,12 @@ impl ActiveRun {
 
     /// The present model call; `None` once it is answered.
     pub(super) const fn model_call_state(&self) -> Option<&ModelCallState> {
-        match &self.state {
-            LoopState::CallingModel(call) => Some(call),
-            LoopState::RunningTools(_) | LoopState::Answered(_) => None,
-        }
+        if let LoopState::CallingModel(call) = &self.state { Some(call) } else { None }
     }
 
     /// The present answer, while not all of its calls have ended.
     const fn step(&self) -> Option<&ActiveStep> {
-        match &self.state {
-            LoopState::RunningTools(step) => Some(step),
-            LoopState::CallingModel(_) | LoopState::Answered(_) => None,
-        }
+        if let LoopState::RunningTools(step) = &self.state { Some(step) } else { None }
     }
 
     /// The id of the present iteration's model call.
@@ -198,16 +192,9 @@ impl ActiveRun {
     }
 
     /// Number of iterations. The present one counts once its model call was started; the grace call never counts.
-    pub(super) const fn iterations(&self) -> u32 {
-        let begun = match &self.state {
-            LoopState::CallingModel(_) | LoopState::Answered(_) if self.budget.exhausted.is_some() => {
-                self.iteration - 1
-            }
-            LoopState::CallingModel(ModelCallState { since: None, .. }) => self.iteration - 1,
-            LoopState::CallingModel(_) | LoopState::RunningTools(_) | LoopState::Answered(_) => {
-                self.iteration
-            }
-        };
+    pub(super) fn iterations(&self) -> u32 {
+        let is_unstarted = self.model_call_state().is_some_and(|call| call.since.is_none());
+        let begun = self.iteration - u32::from(is_unstarted || self.is_in_grace());
         begun.saturating_sub(self.budget.skipped_numbers)
     }
 

@@ -35,7 +35,7 @@ impl DecisionBuilder {
             view_seq: self.turn.last,
             request_hash: self.turn.request_hash(),
             bytes: estimates::request_bytes(run, &self.turn) as u64,
-            images: self.turn.history.images() as u64,
+            images: self.turn.history.images as u64,
             max_tokens: estimate.max_tokens,
             prefix: self.turn.prefix_change(model),
             reserved: estimate.reserved,

@@ -4,14 +4,13 @@
 //!
 //! Invariant: the recovery state follows from the run's records, so a crash does not restart the recovery.
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use crate::{
     model::{
         AssistantMessage, FinishReason, Flaw, ModelAnswer, ModelAnswered, ModelRef, ModelStarted, Outcome,
         OutcomeCause, OutcomeDetail, RUNTIME_TEXT_PREFIX, RunSpec,
     },
-    policy::is_housekeeping,
     turn::input::{CallAdmission, CallRejection},
 };
 
@@ -32,6 +31,10 @@ const MAX_EMPTY: u32 = 3;
 
 /// Most characters of the reasoning that a prompt quotes, from its end.
 const MAX_REASONING_CHARS: usize = 8_000;
+
+/// Tools that serve the model's own bookkeeping and do no work on the task itself. Text beside their calls may well be
+/// the final answer.
+const HOUSEKEEPING: [&str; 4] = ["memory", "session_search", "skill_manage", "todo"];
 
 const NUDGE: &str = "[From the runtime, not from the user: your calls have returned, and your last answer was empty. Go on \
                      with the task: make the next call, or give your answer.]";
@@ -77,17 +80,11 @@ pub(super) struct AnswerRecovery {
     housekeeping_text: Option<Arc<str>>,
 }
 
-/// Flawed answers by flaw, since the last answer without a flaw.
-#[derive(Debug, Clone, Copy, Default)]
+/// Flawed answers since the last answer without a flaw.
+#[derive(Debug, Clone, Default)]
 struct FlawStreaks {
-    unknown: u32,
-    malformed: u32,
-    truncated: u32,
-    parts: u32,
-    nudges: u32,
-    thoughts: u32,
-    /// Empty answers of the present link alone.
-    empty: u32,
+    /// Number of answers by flaw; of the flaw `Empty` only those of the present link.
+    counts: BTreeMap<Flaw, u32>,
     /// First link for the rest of the run: the earlier links gave no usable answer.
     link: usize,
 }
@@ -133,13 +130,13 @@ impl AnswerRecovery {
                 }
                 Some(_) | None => AnswerVerdict::ends(Outcome::Refused),
             },
-            FinishReason::Length if has_calls && streaks.truncated < MAX_TRUNCATED => {
+            FinishReason::Length if has_calls && streaks.of(Flaw::Truncated) < MAX_TRUNCATED => {
                 AnswerVerdict::flawed(Flaw::Truncated)
             }
             FinishReason::Length if !has_calls && is_blank(&answer.message.text) => {
                 AnswerVerdict::fails(OutcomeCause::ReasoningOnly { max_tokens: started.max_tokens })
             }
-            FinishReason::Length if !has_calls && streaks.parts < MAX_CONTINUATIONS => {
+            FinishReason::Length if !has_calls && streaks.of(Flaw::Partial) < MAX_CONTINUATIONS => {
                 AnswerVerdict::flawed(Flaw::Partial)
             }
             FinishReason::Length => AnswerVerdict::fails(OutcomeCause::Truncated),
@@ -157,13 +154,13 @@ impl AnswerRecovery {
         if earlier.is_some() && parts.is_none() {
             return AnswerVerdict::ends(Outcome::Completed);
         }
-        if *is_after_tool && parts.is_none() && streaks.nudges < MAX_NUDGES {
+        if *is_after_tool && parts.is_none() && streaks.of(Flaw::EmptyAfterTool) < MAX_NUDGES {
             return AnswerVerdict::flawed(Flaw::EmptyAfterTool);
         }
-        if !is_blank(reasoning) && streaks.thoughts < MAX_REASONING_ONLY {
+        if !is_blank(reasoning) && streaks.of(Flaw::ReasoningOnly) < MAX_REASONING_ONLY {
             return AnswerVerdict::flawed(Flaw::ReasoningOnly);
         }
-        if streaks.empty < MAX_EMPTY {
+        if streaks.of(Flaw::Empty) < MAX_EMPTY {
             return AnswerVerdict::flawed(Flaw::Empty);
         }
         match next_link {
@@ -177,32 +174,29 @@ impl FlawStreaks {
     /// Classifies an answer with calls. After `MAX_MALFORMED` repeats malformed arguments are accepted as they are.
     fn classify_calls(&self, admissions: &[CallAdmission]) -> AnswerVerdict {
         let has = |fault: CallRejection| move |plan: &CallAdmission| matches!(plan, CallAdmission::Reject { rejection: f, .. } if *f == fault);
-        if self.malformed < MAX_MALFORMED && admissions.iter().any(has(CallRejection::Malformed)) {
+        if self.of(Flaw::Malformed) < MAX_MALFORMED && admissions.iter().any(has(CallRejection::Malformed)) {
             return AnswerVerdict::flawed(Flaw::Malformed);
         }
         if !admissions.iter().all(has(CallRejection::UnknownTool)) {
             return AnswerVerdict::default();
         }
-        let too_often = self.unknown + 1 >= MAX_UNKNOWN_TOOLS;
+        let too_often = self.of(Flaw::UnknownTools) + 1 >= MAX_UNKNOWN_TOOLS;
         let ended = too_often.then(|| OutcomeDetail::with_cause(Outcome::Failed, OutcomeCause::UnknownTool));
         AnswerVerdict { ended, ..AnswerVerdict::flawed(Flaw::UnknownTools) }
     }
 
+    fn of(&self, flaw: Flaw) -> u32 {
+        self.counts.get(&flaw).copied().unwrap_or(0)
+    }
+
     fn count(&mut self, flaw: Option<Flaw>, fallback: Option<usize>) {
         match flaw {
-            None => *self = Self { link: self.link, ..Self::default() },
-            Some(Flaw::UnknownTools) => self.unknown += 1,
-            Some(Flaw::Malformed) => self.malformed += 1,
-            Some(Flaw::Truncated) => self.truncated += 1,
-            Some(Flaw::Partial) => self.parts += 1,
-            Some(Flaw::EmptyAfterTool) => self.nudges += 1,
-            Some(Flaw::ReasoningOnly) => self.thoughts += 1,
-            Some(Flaw::Empty) => self.empty += 1,
-            Some(Flaw::Refused) => {}
+            None => self.counts.clear(),
+            Some(flaw) => *self.counts.entry(flaw).or_default() += 1,
         }
         if let Some(link) = fallback {
             self.link = link;
-            self.empty = 0;
+            self.counts.remove(&Flaw::Empty);
         }
     }
 }
@@ -236,7 +230,7 @@ impl AnswerRecovery {
     /// Notes that the calls of an answer have their results.
     pub(super) fn on_tool_results<'a>(&mut self, text: &str, mut tools: impl Iterator<Item = &'a str>) {
         self.is_after_tool = true;
-        if !tools.all(is_housekeeping) {
+        if !tools.all(|tool| HOUSEKEEPING.contains(&tool)) {
             self.housekeeping_text = None;
         } else if !is_blank(text) {
             self.housekeeping_text = Some(text.into());
@@ -244,8 +238,8 @@ impl AnswerRecovery {
     }
 
     /// Truncated answers since the last answer without a flaw.
-    pub(super) const fn truncated_answers(&self) -> u32 {
-        self.streaks.truncated + self.streaks.parts
+    pub(super) fn truncated_answers(&self) -> u32 {
+        self.streaks.of(Flaw::Truncated) + self.streaks.of(Flaw::Partial)
     }
 
     /// The first link of the next call.

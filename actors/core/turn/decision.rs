@@ -8,7 +8,7 @@ use crate::{
     journal::{Append, IndexRow},
     model::{
         AttemptId, Body, BudgetRefusal, CallId, CallLost, CallStarted, Dimension, Record, RetryReason,
-        RunAccepted, RunRow, Seq, SessionTime, SubagentRef,
+        RunRow, Seq, SessionTime, SubagentRef,
     },
     mutants::{Mutant, mutant_enabled},
     policy::Candidate,
@@ -51,8 +51,13 @@ impl DecisionBuilder {
             Input::Opened(opened) => self.record(Body::SessionOpened(opened.clone())),
             Input::Revived(revived) => self.revive(revived),
             // A repeated submission: the session crashed before it could answer.
-            Input::Submitted { run, .. } if self.turn.accepted.contains(run) => {}
-            Input::Submitted { .. } => self.on_submission(input),
+            Input::Submitted { accepted, .. } if self.turn.accepted.contains(&accepted.run) => {}
+            Input::Submitted { accepted, key } => {
+                if let Some(key) = key {
+                    self.append.key = Some((Arc::clone(key), accepted.run));
+                }
+                self.record(Body::RunAccepted(accepted.clone()));
+            }
             Input::Leased { id, model } => self.start_model_call(*id, model),
             Input::NoLease { id, skipped } => self.on_no_lease(*id, skipped),
             Input::Permitted(id) => self.start_tool_call(*id),
@@ -69,7 +74,7 @@ impl DecisionBuilder {
             Input::NeverStarted(id) => self.on_tool_never_started(*id),
             Input::Approval { call, decision } => self.on_approval(*call, *decision),
             Input::Stop { run, reason } => self.stop(*run, *reason),
-            Input::Steer { run, text, next } => self.steer(*run, text, *next),
+            Input::Steer(message) => self.steer(message),
             Input::Raise { run, by } => self.raise(*run, by),
             Input::ChildEnded(ended) => self.on_subagent_end(ended),
             Input::FromInbox { row, input } => {
@@ -85,21 +90,6 @@ impl DecisionBuilder {
         self.compact_if_needed();
     }
 
-    fn on_submission(&mut self, input: &Input) {
-        let Input::Submitted { run, input, images, history, spec, key } = input else { return };
-        if let Some(key) = key {
-            self.append.key = Some((Arc::clone(key), *run));
-        }
-        self.record(Body::RunAccepted(Box::new(RunAccepted {
-            run: *run,
-            input: Arc::clone(input),
-            images: Arc::clone(images),
-            history: Arc::clone(history),
-            spec: Arc::clone(spec),
-            parent: None,
-        })));
-    }
-
     fn on_budget_refusal(&mut self, refusal: &BudgetRefusal) {
         let run = self.run().map(|run| run.id);
         self.refused_reservation = Some(RefusedReservation { refusal: refusal.clone(), run });
@@ -107,8 +97,9 @@ impl DecisionBuilder {
 
     /// Whether the input submits a run with an imported history to a session that has already accepted a run.
     pub fn has_history_conflict(&self, input: &Input) -> bool {
-        let Input::Submitted { run, history, .. } = input else { return false };
-        !history.is_empty() && !self.turn.accepted.is_empty() && !self.turn.accepted.contains(run)
+        let Input::Submitted { accepted, .. } = input else { return false };
+        let known = &self.turn.accepted;
+        !accepted.history.is_empty() && !known.is_empty() && !known.contains(&accepted.run)
     }
 
     /// The leases and permits with which the draft could continue at once.

@@ -150,7 +150,7 @@ impl DecisionBuilder {
         let key: Arc<str> = format!("task:{run}").into();
         let opened = SessionOpened {
             key: Arc::clone(&key),
-            prompt: Arc::clone(&self.turn.header.prompt),
+            prompt: Arc::clone(&self.turn.prompt),
             incarnation: Incarnation::default(),
             boot: self.turn.boot.to_string(),
         };

@@ -132,7 +132,7 @@ impl DecisionBuilder {
     fn started_attempt(&self, call: CallId) -> u32 {
         match self.call(call).map(|call| &call.state) {
             Some(ToolCallState::Started(started, _)) => started.attempt,
-            Some(ToolCallState::Parked(doubtful)) => doubtful.attempt,
+            Some(ToolCallState::Parked(doubtful)) => doubtful.request.attempt,
             Some(_) | None => 0,
         }
     }

@@ -12,7 +12,7 @@ use crate::{
         RunId, RunReopened, SessionTime,
     },
     turn::{
-        SessionHeader, Turn,
+        Turn,
         active_run::{ActiveRun, LoopState, QueuedRun},
         compaction::replacement_text,
         compaction_state::ViewSize,
@@ -34,7 +34,7 @@ impl Turn {
         self.apply_to_run(&record.body, now);
         match &record.body {
             Body::SessionOpened(opened) => {
-                self.header = Arc::new(SessionHeader { prompt: Arc::clone(&opened.prompt) });
+                self.prompt = Arc::clone(&opened.prompt);
                 self.incarnation = opened.incarnation;
                 self.boot = opened.boot.as_str().into();
             }

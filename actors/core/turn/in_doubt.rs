@@ -119,7 +119,7 @@ impl DecisionBuilder {
             ApprovalDecision::Allow => {
                 let by = DecisionSource::Person;
                 self.record(Body::ApprovalAnswered(ApprovalAnswered { call, decision, by }));
-                self.record_loss(call.attempt(doubtful.attempt), RetryReason::InDoubt);
+                self.record_loss(call.attempt(doubtful.request.attempt), RetryReason::InDoubt);
             }
             ApprovalDecision::Deny => self.end_in_doubt(&doubtful, Some(DecisionSource::Person)),
         }
@@ -142,7 +142,7 @@ impl DecisionBuilder {
             self.record(Body::ApprovalAnswered(ApprovalAnswered { call, decision, by }));
         }
         let end = self.in_doubt_end(call, doubtful.started_at, by);
-        self.end_call(call.attempt(doubtful.attempt), end);
+        self.end_call(call.attempt(doubtful.request.attempt), end);
     }
 
     /// The result that the model reads for a call in doubt that is not repeated.

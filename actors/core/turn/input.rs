@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use crate::{
     model::{
-        ApprovalDecision, AttemptId, BudgetRefusal, CallEnd, CallId, ChildEnded, Failure, Hash, Image,
-        ImportedHistory, Intent, LimitIncrease, ModelAnswer, ModelRef, ModelStarted, RunId, RunSpec,
+        ApprovalDecision, AttemptId, BudgetRefusal, CallEnd, CallId, ChildEnded, Failure, Hash, Intent,
+        LimitIncrease, MessageSteered, ModelAnswer, ModelRef, ModelStarted, RunAccepted, RunId,
         SessionOpened, SessionRevived, StopReason, Timestamp, ToolClass, UnansweredModel,
     },
     policy::{CredentialRecovery, LinkAvailability},
@@ -22,16 +22,9 @@ pub enum Input {
     Revived(SessionRevived),
     /// A run is submitted.
     Submitted {
-        /// The run's id.
-        run: RunId,
-        /// The user message.
-        input: Arc<str>,
-        /// The user's images, stored as artifacts.
-        images: Arc<[Image]>,
-        /// A conversation from outside that precedes the message; only in a session that has not accepted a run.
-        history: Arc<ImportedHistory>,
-        /// The run's settings.
-        spec: Arc<RunSpec>,
+        /// The record that accepts the run; it has no parent. It has a history only in a session that has not accepted
+        /// a run.
+        accepted: Box<RunAccepted>,
         /// The caller's idempotency key.
         key: Option<Arc<str>>,
     },
@@ -95,15 +88,7 @@ pub enum Input {
         reason: StopReason,
     },
     /// A steering message for a run.
-    Steer {
-        /// The run.
-        run: RunId,
-        /// The message.
-        text: Arc<str>,
-        /// Identifies the message. Becomes the id of a follow-up run if the run ends before a model has read the
-        /// message.
-        next: RunId,
-    },
+    Steer(MessageSteered),
     /// A request to raise the limits of a run; a run that has used them up is resumed.
     Raise {
         /// The run.

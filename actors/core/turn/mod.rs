@@ -54,8 +54,7 @@ pub use queries::DelegationMode;
 pub use recovery::{CrashPoint, ReplayedSession};
 pub use reopen::RaiseError;
 pub use summary::{PROMPT as SUMMARY_PROMPT, SummaryRequest, summary_defect};
-pub use wait_report::TaskDeadlines;
-pub use wait_report::WaitTracker;
+pub use wait_report::{TaskDeadlines, WaitTracker};
 
 use crate::{
     journal::Append,
@@ -71,7 +70,8 @@ use crate::{
 #[derive(Debug, Clone)]
 pub struct Turn {
     session: SessionId,
-    header: Arc<SessionHeader>,
+    /// The system prompt, without the run's own system message.
+    prompt: Arc<str>,
     incarnation: Incarnation,
     boot: Arc<str>,
     last: Seq,
@@ -100,12 +100,6 @@ pub struct Turn {
     reopenable: Option<Box<active_run::ActiveRun>>,
 }
 
-/// The constant part of a session.
-#[derive(Debug)]
-struct SessionHeader {
-    prompt: Arc<str>,
-}
-
 impl Turn {
     /// The recorded hashes of this session's artifacts.
     pub fn artifact_hashes(&self) -> ArtifactHashes {
@@ -117,7 +111,7 @@ impl Turn {
         let nothing: Arc<str> = "".into();
         Self {
             session,
-            header: Arc::new(SessionHeader { prompt: Arc::clone(&nothing) }),
+            prompt: Arc::clone(&nothing),
             incarnation: Incarnation::default(),
             boot: nothing,
             last: 0,
@@ -247,7 +241,7 @@ impl Turn {
 
     /// Counts changes of content that was rendered before: each makes earlier renderings invalid.
     pub const fn generation(&self) -> u32 {
-        self.history.generation()
+        self.history.generation
     }
 
     /// The record that started the model call under way.

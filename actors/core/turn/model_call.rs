@@ -155,18 +155,12 @@ impl ModelCallState {
 
     /// The started attempt.
     pub(super) const fn started(&self) -> Option<&Arc<ModelStarted>> {
-        match &self.state {
-            AttemptState::Started(started) => Some(started),
-            AttemptState::Wanted(_) => None,
-        }
+        if let AttemptState::Started(started) = &self.state { Some(started) } else { None }
     }
 
     /// The pause before the next attempt.
     pub(super) const fn pause(&self) -> Option<RetryPause> {
-        match &self.state {
-            AttemptState::Wanted(pause) => *pause,
-            AttemptState::Started(_) => None,
-        }
+        if let AttemptState::Wanted(pause) = &self.state { *pause } else { None }
     }
 
     /// Accounts for the pause that ends and returns its milliseconds that do not count for the limits.

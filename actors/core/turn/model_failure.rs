@@ -10,8 +10,8 @@ use crate::{
         OutcomeDetail, RunSpec, Timestamp, UnansweredModel, UnansweredReason,
     },
     policy::{
-        AttemptHistory, FallbackAvailability, LinkAvailability, ProviderContact, RetryAlternatives,
-        RetryDecision, available_from, with_validated_usage,
+        AttemptHistory, FallbackAvailability, LinkAvailability, RetryDecision, available_from,
+        with_validated_usage,
     },
     turn::{
         FailoverOptions, active_run::ActiveRun, decision::DecisionBuilder, estimates,
@@ -48,12 +48,13 @@ impl DecisionBuilder {
             failures_of_class: state.failure_count(&model, &failure.class) + 1,
             elapsed_ms: state.since.map_or(0, |since| self.now.active_ms.saturating_sub(since)),
             waited_ms: state.waited_ms,
-            contact: if id.call.iteration > 1 { ProviderContact::Made } else { ProviderContact::None },
+            was_answered: id.call.iteration > 1,
             at: self.now.at,
+            fallback,
+            recovery: failover.recovery,
         };
-        let alternatives = RetryAlternatives { fallback, recovery: failover.recovery };
         let retry = &spec.limits.retry;
-        let decision = retry.decide_retry(id, failure, history, alternatives);
+        let decision = retry.decide_retry(id, failure, history);
         let next = next_link(&others, |link| state.has_tried(&spec.chain[link]), &failover.links);
         let (retry_at, fallback) = match decision {
             RetryDecision::RetryAfterMs(ms) => (Some(self.now.at.plus_ms(ms)), None),

@@ -22,14 +22,14 @@ impl Turn {
     pub fn system_prompt(&self) -> String {
         let system = self.current().and_then(|(_, spec)| spec.system.as_deref());
         match system {
-            Some(system) => format!("{}\n\n{system}", self.header.prompt),
-            None => self.header.prompt.to_string(),
+            Some(system) => format!("{}\n\n{system}", self.prompt),
+            None => self.prompt.to_string(),
         }
     }
 
     /// The bytes of the system prompt of a run.
     pub(super) fn system_bytes(&self, run: &ActiveRun) -> usize {
-        self.header.prompt.len() + run.spec.system.as_deref().map_or(0, str::len)
+        self.prompt.len() + run.spec.system.as_deref().map_or(0, str::len)
     }
 
     /// Why a request to `model` would begin with another prefix than the last one; `None` if with the same.
@@ -78,6 +78,6 @@ impl Turn {
         let transient_bytes = self
             .transient_prompt()
             .map_or(0, |transient| transient.prompt.len() + transient.partial.as_deref().map_or(0, partial));
-        self.history.bytes() + transient_bytes
+        self.history.bytes + transient_bytes
     }
 }

@@ -71,15 +71,16 @@ pub(super) fn delimited(message: &MessageSteered) -> String {
 
 impl DecisionBuilder {
     /// Records a message to a run, unless the run has ended or is being stopped.
-    pub(super) fn steer(&mut self, run: RunId, text: &Arc<str>, next: RunId) {
-        if self.turn.is_message_recorded(next) {
+    pub(super) fn steer(&mut self, message: &MessageSteered) {
+        let MessageSteered { run, followup_run, .. } = *message;
+        if self.turn.is_message_recorded(followup_run) {
             return;
         }
         let current = self.run().is_some_and(|current| current.id == run && current.planned_end.is_none());
         if !current && self.turn.queue.iter().all(|queued| queued.accepted.run != run) {
             return;
         }
-        self.record(Body::MessageSteered(MessageSteered { run, text: Arc::clone(text), followup_run: next }));
+        self.record(Body::MessageSteered(message.clone()));
         self.skip_for_messages();
     }
 

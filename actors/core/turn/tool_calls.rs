@@ -57,7 +57,6 @@ pub(super) enum ToolCallState {
 #[derive(Debug)]
 pub(super) struct InDoubtCall {
     pub(super) request: ApprovalRequested,
-    pub(super) attempt: Attempt,
     /// Start of the attempt that is in doubt.
     pub(super) started_at: Timestamp,
     /// Time of the approval request.
@@ -72,14 +71,7 @@ impl ActiveToolCall {
 
     /// The record of the attempt that is under way.
     pub(super) const fn started(&self) -> Option<&Arc<CallStarted>> {
-        match &self.state {
-            ToolCallState::Started(started, _) => Some(started),
-            ToolCallState::Proposed
-            | ToolCallState::Admitted(_)
-            | ToolCallState::Parked(_)
-            | ToolCallState::SameAs(_)
-            | ToolCallState::Ended(_) => None,
-        }
+        if let ToolCallState::Started(started, _) = &self.state { Some(started) } else { None }
     }
 
     /// Whether no attempt is under way, but one may start.
@@ -174,7 +166,6 @@ impl ActiveStep {
                 let ToolCallState::Started(_, started_at) = call.state else { return };
                 call.state = ToolCallState::Parked(Arc::new(InDoubtCall {
                     request: request.clone(),
-                    attempt: request.attempt,
                     started_at,
                     requested_at: now.at,
                 }));

@@ -7,8 +7,7 @@ mod subagent;
 mod task;
 
 pub use report::{SubagentReport, max_answer_bytes, removed_subagent_end};
-pub use spec::DELEGATE_TASK;
-pub use spec::tool_spec;
+pub use spec::{DELEGATE_TASK, tool_spec};
 pub(crate) use subagent::{subagent_input, subagent_spec};
 pub use task::parse_delegation;
 pub(crate) use task::{DelegatedTask, DelegationRequest};

@@ -279,7 +279,7 @@ impl Turn {
 
     fn pressure_text(&self, run: &ActiveRun) -> Option<String> {
         let limits = self.context_budget(run)?;
-        let size = estimates::head_bytes(run, self) + self.history.bytes();
+        let size = estimates::head_bytes(run, self) + self.history.bytes;
         let percent = size.saturating_mul(100) / limits.trigger.max(1);
         let urgent = match percent {
             0..70 => return None,

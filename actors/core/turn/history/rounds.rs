@@ -21,13 +21,14 @@ pub(crate) struct History {
     pub(in crate::turn) start: HistoryPosition,
     /// The first user message of the conversation, once its round is removed.
     pub(super) first: Option<Arc<str>>,
-    pub(super) bytes: usize,
+    /// Bytes that the model reads, without the overhead of the wire format; an image counts as `IMAGE_BYTES`.
+    pub(in crate::turn) bytes: usize,
     /// Number of images.
-    pub(super) images: usize,
+    pub(in crate::turn) images: usize,
     /// One running hash over all counted content: a hash for each message would cost more.
     pub(super) hasher: Hasher,
-    /// Counts changes of content that was rendered before.
-    pub(super) generation: u32,
+    /// Counts changes of content that was rendered before: each makes earlier renderings invalid.
+    pub(in crate::turn) generation: u32,
 }
 
 /// A user message, the steps that followed, and the end, which is absent while a run works on the round.
@@ -174,21 +175,6 @@ impl History {
         if let Some(round) = self.rounds.back_mut() {
             round.end = Some(message);
         }
-    }
-
-    /// Bytes that the model reads, without the overhead of the wire format; an image counts as `IMAGE_BYTES`.
-    pub(crate) const fn bytes(&self) -> usize {
-        self.bytes
-    }
-
-    /// Number of images in the view.
-    pub(crate) const fn images(&self) -> usize {
-        self.images
-    }
-
-    /// Counts changes of content that was rendered before: each makes earlier renderings invalid.
-    pub(crate) const fn generation(&self) -> u32 {
-        self.generation
     }
 
     /// The hash of all content.

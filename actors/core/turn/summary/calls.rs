@@ -10,7 +10,7 @@ use crate::{
         ModelProfile, ModelRef, ModelStarted, SummaryAnswered, SummaryDefect, SummaryStarted, TokenDensity,
         UnansweredModel,
     },
-    policy::{validate_usage, with_validated_usage},
+    policy::{FailureScope, failure_scope, validate_usage, with_validated_usage},
     turn::{
         Input, active_run::ActiveRun, compaction_state::CompactionNeed, decision::DecisionBuilder, estimates,
         model_failure::link_failure,
@@ -130,25 +130,22 @@ impl DecisionBuilder {
         let Some(started) = call.started() else { return };
         let model = &started.model;
         let failures = call.failure_count(model, &failure.class) + 1;
-        let retry_ms = match &failure.class {
-            FailureClass::Interrupted => Some(0),
-            FailureClass::Lost
-            | FailureClass::NotSent
-            | FailureClass::OutputCap { .. }
-            | FailureClass::ContextTooLong { .. } => (failures < MAX_LOCAL_TRIES).then_some(0),
-            FailureClass::Overloaded
-            | FailureClass::Server
-            | FailureClass::Timeout { .. }
-            | FailureClass::Network
-            | FailureClass::IncompleteStream => (failures < MAX_MODEL_TRIES).then_some(RETRY_DELAY_MS),
-            FailureClass::RateLimited { .. }
-            | FailureClass::NotAnApi
-            | FailureClass::Auth
-            | FailureClass::QuotaExhausted { .. }
-            | FailureClass::InvalidRequest
-            | FailureClass::ContentRefused
-            | FailureClass::ModelNotFound
-            | FailureClass::Cancelled => None,
+        let retry_ms = match (failure_scope(&failure.class), &failure.class) {
+            (_, FailureClass::Interrupted) => Some(0),
+            (FailureScope::Local, _)
+            | (_, FailureClass::OutputCap { .. } | FailureClass::ContextTooLong { .. }) => {
+                (failures < MAX_LOCAL_TRIES).then_some(0)
+            }
+            (FailureScope::Endpoint | FailureScope::ModelTransient, _) => {
+                (failures < MAX_MODEL_TRIES).then_some(RETRY_DELAY_MS)
+            }
+            (
+                FailureScope::Cancelled
+                | FailureScope::Request
+                | FailureScope::ModelPersistent
+                | FailureScope::Account,
+                _,
+            ) => None,
         };
         let chain = run.spec.compaction.as_deref().map_or(&[][..], |policy| &policy.chain);
         let next = call.remaining_links(chain).find(|(_, link)| *link != model).map(|(link, _)| link);

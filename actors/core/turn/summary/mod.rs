@@ -59,7 +59,7 @@ impl Turn {
     /// Whether the price of a summary by this model is known, if the call reads no more than the view.
     fn is_priced(&self, run: &ActiveRun, model: &ModelRef) -> bool {
         let max_tokens = self.context_budget(run).map_or(0, |limits| limits.summary_tokens);
-        let view = self.observations.density(&run.spec, model).tokens(self.history.bytes() as u64);
+        let view = self.observations.density(&run.spec, model).tokens(self.history.bytes as u64);
         let likely = view.min(self.chunk_tokens(run, model, max_tokens));
         run.spec.profile_of(model).price.is_some_and(|price| price.holds_for(likely))
     }

@@ -317,16 +317,7 @@ fn a_run_without_allowance_ends_at_once_and_without_a_call() {
     };
     let mut draft = driver.turn.start_decision(driver.now);
     draft.apply_input(&Input::BudgetRefused(refusal));
-    let (input, spec) = (accepted.input.clone(), accepted.spec.clone());
-    let history = accepted.history.clone();
-    draft.apply_input(&Input::Submitted {
-        run: run(1),
-        input,
-        images: std::sync::Arc::default(),
-        history,
-        spec,
-        key: None,
-    });
+    draft.apply_input(&Input::Submitted { accepted: accepted.clone(), key: None });
     assert_eq!(draft.grant_requests(), []);
     let kinds: Vec<_> = draft.finish().records.iter().map(|record| record.body.kind().name()).collect();
     assert_eq!(kinds, ["run.accepted", "run.ended"]);

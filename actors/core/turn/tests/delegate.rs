@@ -10,8 +10,8 @@ use crate::{
     model::{
         AccountId, Amounts, AssistantMessage, AttemptId, Body, BudgetRefusal, CallStatus, ChildEnded,
         Delegation, Dimension, EffectClass, FailureClass, FinishReason, Hash, InboxMessage, LimitIncrease,
-        Limits, NewAccount, Outcome, OutcomeDetail, ParentRef, RunSpec, SessionId, SessionRevived,
-        StopReason, SubagentRef, ToolCall, Usage,
+        Limits, NewAccount, Outcome, OutcomeDetail, ParentRef, RunAccepted, RunSpec, SessionId,
+        SessionRevived, StopReason, SubagentRef, ToolCall, Usage,
     },
     policy::delegation::DELEGATE_TASK,
     turn::{CallAdmission, DelegationMode, DueAction, Input, RenderCursor},
@@ -34,14 +34,8 @@ fn asked(delegation: Delegation, limits: Limits) -> Driver {
         "limits": limits, "delegation": delegation,
     }))
     .unwrap();
-    driver.feed(&Input::Submitted {
-        run: run(1),
-        input: "task 1".into(),
-        images: Arc::default(),
-        history: Arc::default(),
-        spec: Arc::new(spec),
-        key: None,
-    });
+    let accepted = RunAccepted::new(run(1), "task 1", Arc::new(spec));
+    driver.feed(&Input::Submitted { accepted: Box::new(accepted), key: None });
     driver.lease(model(1, 1), 1);
     driver
 }

@@ -21,9 +21,8 @@ fn check(max_tokens: u64, max_output: Option<u64>, tokens: Option<u64>, expect: 
         limits: Limits { budget, max_tokens, ..Limits::default() },
         ..spec()
     };
-    let (images, history) = (Arc::default(), Arc::new(ImportedHistory::default()));
-    let input = "go".into();
-    driver.feed(&Input::Submitted { run: run(1), input, images, history, spec: Arc::new(spec), key: None });
+    let accepted = RunAccepted::new(run(1), "go", Arc::new(spec));
+    driver.feed(&Input::Submitted { accepted: Box::new(accepted), key: None });
     driver.lease(model(1, 1), 1);
     let started = driver.records.iter().find_map(|record| {
         let Body::ModelStarted(started) = &record.body else { return None };
@@ -51,10 +50,9 @@ pub(super) fn priced(prices: &[Price], usd: Option<u64>, schema_bytes: u64) -> D
         },
         ..spec()
     };
-    let (images, history) = (Arc::default(), Arc::new(ImportedHistory::default()));
     // 4,000 bytes, besides the driver's prompt: 1,000 tokens and a quarter.
-    let input = "go, ".repeat(1_000).into();
-    driver.feed(&Input::Submitted { run: run(1), input, images, history, spec: Arc::new(spec), key: None });
+    let accepted = RunAccepted::new(run(1), "go, ".repeat(1_000), Arc::new(spec));
+    driver.feed(&Input::Submitted { accepted: Box::new(accepted), key: None });
     driver
 }
 

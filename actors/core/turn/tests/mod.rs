@@ -25,8 +25,9 @@ use std::sync::Arc;
 use crate::{
     model::{
         AssistantMessage, AttemptId, Body, CallId, Durable, EffectClass, Failure, FailureClass, FinishReason,
-        Hash, ImportedHistory, InDoubtPolicy, Incarnation, Limits, Message, ModelAnswer, Record, RunId,
-        RunSpec, SessionId, SessionOpened, SessionRevived, SessionTime, Timestamp, ToolCall, Usage,
+        Hash, ImportedHistory, InDoubtPolicy, Incarnation, Limits, Message, MessageSteered, ModelAnswer,
+        Record, RunAccepted, RunId, RunSpec, SessionId, SessionOpened, SessionRevived, SessionTime,
+        Timestamp, ToolCall, Usage,
     },
     turn::{CallAdmission, DueAction, FailoverOptions, Input, RenderCursor, ReplayedSession, Turn},
 };
@@ -101,10 +102,9 @@ impl Driver {
             in_doubt: self.in_doubt,
             ..RunSpec::new(chain, "/w")
         };
-        let input = format!("task {n}").as_str().into();
-        let (spec, history) = (Arc::new(spec), Arc::new(history));
-        let submitted =
-            Input::Submitted { run: run(n), input, images: Arc::default(), history, spec, key: None };
+        let accepted = RunAccepted::new(run(n), format!("task {n}"), Arc::new(spec));
+        let accepted = Box::new(RunAccepted { history: Arc::new(history), ..accepted });
+        let submitted = Input::Submitted { accepted, key: None };
         match self.turn.start_decision(self.now).has_history_conflict(&submitted) {
             true => Vec::new(),
             false => self.feed(&submitted),
@@ -119,14 +119,14 @@ impl Driver {
         });
         let mut spec = last.unwrap_or_else(limits::spec);
         change(&mut spec);
-        let (images, history, spec) = (Arc::default(), Arc::default(), Arc::new(spec));
-        self.feed(&Input::Submitted { run: run(n), input: input.into(), images, history, spec, key: None });
+        let accepted = Box::new(RunAccepted::new(run(n), input, Arc::new(spec)));
+        self.feed(&Input::Submitted { accepted, key: None });
     }
 
     /// Sends the `id`th steering message to run `n`.
     pub(super) fn steer(&mut self, n: u128, id: u128) -> Vec<&'static str> {
         let text = said(id).into();
-        self.feed(&Input::Steer { run: run(n), text, next: run(id) })
+        self.feed(&Input::Steer(MessageSteered { run: run(n), text, followup_run: run(id) }))
     }
 
     /// The process crashes, and the next one revives the session from its records.

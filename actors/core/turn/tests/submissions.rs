@@ -2,7 +2,7 @@
 
 use super::{Driver, check, model, run};
 use crate::{
-    model::{AttemptId, Body, ImportedHistory, Limits, Message},
+    model::{AttemptId, Body, ImportedHistory, Limits, Message, RunAccepted},
     turn::{DueAction, Input, RenderCursor},
 };
 
@@ -13,11 +13,7 @@ fn a_key_is_kept_beside_submissions_without_one() {
     other.submit(1, Limits::default());
     let Some(Body::RunAccepted(accepted)) = other.records.last().map(|record| &record.body) else { panic!() };
     let submitted = |n, key: Option<&str>| Input::Submitted {
-        run: run(n),
-        input: accepted.input.clone(),
-        images: accepted.images.clone(),
-        history: accepted.history.clone(),
-        spec: accepted.spec.clone(),
+        accepted: Box::new(RunAccepted { run: run(n), ..RunAccepted::clone(accepted) }),
         key: key.map(Into::into),
     };
     let mut draft = driver.turn.start_decision(driver.now);

@@ -156,19 +156,15 @@ impl World {
             true => (self.some_run(chance), true),
             false => (RunId::from_bits(u128::from(chance.next())), false),
         };
-        let input = if is_repeated { "again".into() } else { format!("task {n}").as_str().into() };
-        let submitted = Input::Submitted {
-            run,
-            input,
-            images: Arc::default(),
-            history: Arc::new(if n == 0 || chance.one_in(8) {
-                nature::past(chance)
-            } else {
-                crate::model::ImportedHistory::default()
-            }),
-            spec: Arc::new(nature::spec(chance)),
-            key: None,
-        };
+        let input = if is_repeated { "again".to_owned() } else { format!("task {n}") };
+        let history = Arc::new(if n == 0 || chance.one_in(8) {
+            nature::past(chance)
+        } else {
+            crate::model::ImportedHistory::default()
+        });
+        let accepted = crate::model::RunAccepted::new(run, input, Arc::new(nature::spec(chance)));
+        let accepted = Box::new(crate::model::RunAccepted { history, ..accepted });
+        let submitted = Input::Submitted { accepted, key: None };
         self.hear(submitted, chance)
     }
 
@@ -182,7 +178,8 @@ impl World {
         let current = self.turn.current().map(|(run, _)| run);
         let run = current.filter(|_| !chance.one_in(4)).unwrap_or_else(|| self.some_run(chance));
         let n = chance.next();
-        let steer = Input::Steer { run, text: view::text(n).into(), next: view::next(n) };
+        let (text, followup_run) = (view::text(n).into(), view::next(n));
+        let steer = Input::Steer(crate::model::MessageSteered { run, text, followup_run });
         self.hear(steer.clone(), chance)?;
         if chance.one_in(4) { self.hear(steer, chance) } else { Ok(()) }
     }
