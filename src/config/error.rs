@@ -1,6 +1,10 @@
 //! Errors of the configuration; and the redaction of values that may be secrets, also for `hermod config show`.
 
-use std::{fmt, path::PathBuf, sync::Arc};
+use std::{
+    fmt::{self, Display},
+    path::Path,
+    sync::Arc,
+};
 
 use serde_json::Value;
 
@@ -16,139 +20,60 @@ const MAX_VALUE_CHARS: usize = 80;
 
 /// One error in the configuration. It never contains a possible secret.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum SettingError {
-    /// A file cannot be read.
-    #[error("{}: {reason}; make it a readable text file, or point HERMOD_CONFIG to another one", path.display())]
-    Unreadable {
-        /// Path of the file.
-        path: PathBuf,
-        /// The reason, mostly the system's error.
-        reason: String,
-    },
-    /// A file is not valid TOML.
-    #[error("{}:{line}:{column}: this is no TOML: {reason}", path.display())]
-    NotToml {
-        /// Path of the file.
-        path: Arc<std::path::Path>,
-        /// Line, counted from 1.
-        line: usize,
-        /// Column in characters, counted from 1.
-        column: usize,
-        /// The parser's message.
-        reason: String,
-    },
-    /// A key is unknown.
-    #[error("{origin}: there is no key `{key}`; {}", did_you_mean(nearest.as_deref()))]
-    UnknownKey {
-        /// The dotted key.
-        key: String,
-        /// Origin of the key.
-        origin: SettingOrigin,
-        /// The most similar known key.
-        nearest: Option<String>,
-    },
-    /// A variable is unknown.
-    #[error("{name}: there is no such variable; {}", did_you_mean(nearest.as_deref()))]
-    UnknownVariable {
-        /// Name of the variable.
-        name: String,
-        /// The most similar known variable.
-        nearest: Option<String>,
-    },
-    /// A section has a value instead of keys.
-    #[error("{origin}: `{key}` is a section; write `[{key}]` and its keys below it")]
-    Section {
-        /// Key of the section.
-        key: String,
-        /// Origin of the value.
-        origin: SettingOrigin,
-    },
-    /// A provider's name is invalid.
-    #[error(
-        "{origin}: `{name}` is no name for a provider; use lower-case letters, digits, `-` and single `_`"
-    )]
-    ProviderName {
-        /// The invalid name.
-        name: String,
-        /// Origin of the name.
-        origin: SettingOrigin,
-    },
-    /// A model's name is invalid.
-    #[error("{origin}: `{name}` is no name of a model; write the name itself, or how names begin and `*`")]
-    ModelName {
-        /// The invalid name.
-        name: String,
-        /// Origin of the name.
-        origin: SettingOrigin,
-    },
-    /// A variable sets a model's key. Variables cannot, since their names cannot hold a model's name.
-    #[error(
-        "{name}: what is known of a model cannot be set in the environment; write a section [models.\"NAME\"] into the file"
-    )]
-    ModelVariable {
-        /// Name of the variable.
-        name: String,
-    },
-    /// A value is invalid.
-    #[error("{origin}: {key}{}: {reason}", equals(shown.as_deref()))]
-    Value {
-        /// The dotted key.
-        key: String,
-        /// The redacted value; `None` if it may be a secret.
-        shown: Option<String>,
-        /// Origin of the value.
-        origin: SettingOrigin,
-        /// What is wrong with the value, and the remedy.
-        reason: String,
-    },
+#[error("{message}")]
+pub struct SettingError {
+    /// The origin, by which errors are sorted.
+    pub origin: SettingOrigin,
+    /// The place, the problem and the remedy.
+    pub message: String,
 }
 
 impl SettingError {
-    /// The origin of the error, by which errors are sorted.
-    pub fn origin(&self) -> SettingOrigin {
-        match self {
-            Self::Unreadable { path, .. } => SettingOrigin::File { path: path.as_path().into(), line: 0 },
-            Self::NotToml { path, line, .. } => SettingOrigin::File { path: Arc::clone(path), line: *line },
-            Self::UnknownVariable { name, .. } | Self::ModelVariable { name } => {
-                SettingOrigin::Variable(name.as_str().into())
-            }
-            Self::UnknownKey { origin, .. }
-            | Self::Section { origin, .. }
-            | Self::ProviderName { origin, .. }
-            | Self::ModelName { origin, .. }
-            | Self::Value { origin, .. } => origin.clone(),
-        }
+    /// The error of what stands at `origin`.
+    pub(super) fn new(origin: SettingOrigin, problem: impl Display) -> Self {
+        Self { message: format!("{origin}: {problem}"), origin }
+    }
+
+    /// The error of a file that cannot be read.
+    pub(super) fn unreadable(path: &Path, reason: impl Display) -> Self {
+        let remedy = "make it a readable text file, or point HERMOD_CONFIG to another one";
+        let message = format!("{}: {reason}; {remedy}", path.display());
+        Self { origin: SettingOrigin::File { path: path.into(), line: 0 }, message }
+    }
+
+    /// The error of a file with `text` that is not valid TOML. The parser's message contains none of the text, which
+    /// may contain a secret.
+    pub(super) fn not_toml(path: Arc<Path>, text: &str, error: &toml::de::Error) -> Self {
+        let before = error.span().and_then(|span| text.get(..span.start)).unwrap_or(text);
+        let line = before.matches('\n').count() + 1;
+        let column = before.rsplit('\n').next().unwrap_or(before).chars().count() + 1;
+        let message = format!("{}:{line}:{column}: this is no TOML: {}", path.display(), error.message());
+        Self { origin: SettingOrigin::File { path, line }, message }
+    }
+
+    /// The error of an unknown name; `nearest` is the most similar known one.
+    pub(super) fn unknown(origin: SettingOrigin, what: impl Display, nearest: Option<&str>) -> Self {
+        let hint = match nearest {
+            Some(nearest) => format!("did you mean `{nearest}`?"),
+            None => "`hermod config show --effective` lists all that there are".to_owned(),
+        };
+        Self::new(origin, format_args!("there is no {what}; {hint}"))
     }
 
     /// The error of a key that `section` lacks. Its origin is that of the section's first setting.
-    pub(super) fn missing(
-        section: &str,
-        field: &str,
-        settings: &SettingLayer,
-        reason: impl Into<String>,
-    ) -> Self {
+    pub(super) fn missing(section: &str, field: &str, settings: &SettingLayer, reason: impl Display) -> Self {
         let is_in_section = |key: &str| key == section || below(section, key).is_some();
         let first = settings.iter().find(|(key, _)| is_in_section(key));
         let origin = first.map_or(SettingOrigin::Default, |(_, setting)| setting.origin.clone());
-        Self::Value { key: format!("{section}.{field}"), shown: None, origin, reason: reason.into() }
+        Self::new(origin, format_args!("{section}.{field}: {reason}"))
     }
 
     /// The error of the value at `key`.
-    pub(super) fn value(key: &str, setting: &Setting, reason: impl Into<String>) -> Self {
-        let shown = redacted_toml(key, &setting.value);
-        Self::Value { key: key.to_owned(), shown, origin: setting.origin.clone(), reason: reason.into() }
+    pub(super) fn value(key: &str, setting: &Setting, reason: impl Display) -> Self {
+        let shown = redacted_toml(key, &setting.value).map(|value| format!(" = {value}"));
+        let shown = shown.unwrap_or_default();
+        Self::new(setting.origin.clone(), format_args!("{key}{shown}: {reason}"))
     }
-}
-
-fn did_you_mean(nearest: Option<&str>) -> String {
-    match nearest {
-        Some(nearest) => format!("did you mean `{nearest}`?"),
-        None => "`hermod config show --effective` lists all that there are".to_owned(),
-    }
-}
-
-fn equals(shown: Option<&str>) -> String {
-    shown.map_or_else(String::new, |shown| format!(" = {shown}"))
 }
 
 /// The redacted value as text, truncated; `None` if all of it may be secret.

@@ -48,7 +48,7 @@ impl UserFile {
         match (read_regular_text(&path, MAX_BYTES), self) {
             (Ok(text), _) => Ok(Some(ConfigFile { path, text })),
             (Err(error), Self::Default(_)) if error.kind() == ErrorKind::NotFound => Ok(None),
-            (Err(error), _) => Err(SettingError::Unreadable { path, reason: error.to_string() }),
+            (Err(error), _) => Err(SettingError::unreadable(&path, error)),
         }
     }
 }

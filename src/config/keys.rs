@@ -4,7 +4,7 @@
 
 use std::sync::LazyLock;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::layer::{SettingLayer, first_name};
 
@@ -14,24 +14,19 @@ static TEXT: Value = Value::String(String::new());
 pub(super) const PROVIDERS: &str = "providers";
 /// The section of the defaults for all providers.
 const PROVIDER_DEFAULTS: &str = "provider_defaults";
-/// Keys of a provider's section without a default, with text values.
-const PROVIDER_TEXTS: [&str; 11] = [
-    "api_mode",
-    "base_url",
-    "credential",
-    "model",
-    "oauth.client_id",
-    "oauth.client_secret",
-    "oauth.refresh_token",
-    "oauth.scope",
-    "oauth.token_url",
-    "pool",
-    "wire",
-];
-/// Keys of a provider's section without a default, with list values.
-const PROVIDER_LISTS: [&str; 1] = ["credentials"];
-/// Keys of a provider's section without a default, with number values.
-const PROVIDER_NUMBERS: [&str; 2] = ["requests_per_minute", "tokens_per_minute"];
+/// The keys of a provider's section without a default, each with a sample value for its type.
+static PROVIDER_FIELDS: LazyLock<Map<String, Value>> = LazyLock::new(|| {
+    let texts = ["api_mode", "base_url", "credential", "model", "pool", "wire"];
+    let oauth = ["client_id", "client_secret", "refresh_token", "scope", "token_url"];
+    let texts = texts.map(str::to_owned).into_iter().chain(oauth.map(|field| format!("{OAUTH}.{field}")));
+    let others = [
+        ("credentials", Value::Array(Vec::new())),
+        ("requests_per_minute", 0.into()),
+        ("tokens_per_minute", 0.into()),
+    ];
+    let others = others.map(|(field, sample)| (field.to_owned(), sample));
+    texts.map(|field| (field, TEXT.clone())).chain(others).collect()
+});
 /// The subsection of a provider's section.
 const OAUTH: &str = "oauth";
 /// The section of the models, by name.
@@ -77,10 +72,8 @@ pub(super) enum KeyKind<'a> {
     Setting(&'a Value),
     /// A section that always exists.
     Section,
-    /// The section of a provider.
-    Provider,
-    /// The section of a model.
-    Model,
+    /// The section of a provider or a model.
+    Named,
     /// An unknown key.
     Unknown,
 }
@@ -91,7 +84,7 @@ pub(super) fn kind<'a>(defaults: &'a SettingLayer, key: &str) -> KeyKind<'a> {
         return KeyKind::Setting(&default.value);
     }
     match model(key) {
-        Some((_, None)) => return KeyKind::Model,
+        Some((_, None)) => return KeyKind::Named,
         Some((_, Some("price"))) => return KeyKind::Section,
         // The type is checked with the value: no variable can set such a key.
         Some((_, Some(field))) if MODEL_FIELDS.contains(&field) => return KeyKind::Setting(&TEXT),
@@ -99,9 +92,9 @@ pub(super) fn kind<'a>(defaults: &'a SettingLayer, key: &str) -> KeyKind<'a> {
         None => {}
     }
     match provider(key) {
-        Some((_, None)) => KeyKind::Provider,
+        Some((_, None)) => KeyKind::Named,
         Some((_, Some(OAUTH))) => KeyKind::Section,
-        Some((_, Some(field))) if let Some(value) = provider_value(field) => KeyKind::Setting(value),
+        Some((_, Some(field))) if let Some(value) = PROVIDER_FIELDS.get(field) => KeyKind::Setting(value),
         Some((_, Some(field))) => match defaults.get(&format!("{PROVIDER_DEFAULTS}.{field}")) {
             Some(default) => KeyKind::Setting(&default.value),
             None => KeyKind::Unknown,
@@ -110,19 +103,6 @@ pub(super) fn kind<'a>(defaults: &'a SettingLayer, key: &str) -> KeyKind<'a> {
         None if defaults.keys().any(|known| below(key, known).is_some()) => KeyKind::Section,
         None => KeyKind::Unknown,
     }
-}
-
-/// A value of the type of a provider's key without a default.
-fn provider_value(field: &str) -> Option<&'static Value> {
-    static LIST: Value = Value::Array(Vec::new());
-    static NUMBER: LazyLock<Value> = LazyLock::new(|| 0.into());
-    if PROVIDER_TEXTS.contains(&field) {
-        return Some(&TEXT);
-    }
-    if PROVIDER_LISTS.contains(&field) {
-        return Some(&LIST);
-    }
-    PROVIDER_NUMBERS.contains(&field).then(|| &*NUMBER)
 }
 
 /// The provider's name and the key within its section.
@@ -157,8 +137,7 @@ pub(super) fn nearest(defaults: &SettingLayer, key: &str) -> Option<String> {
             return Some(format!("{PROVIDERS}.{provider}.credential"));
         }
         let shared = defaults.keys().filter_map(|known| below(PROVIDER_DEFAULTS, known));
-        let provider_fields = PROVIDER_TEXTS.into_iter().chain(PROVIDER_LISTS).chain(PROVIDER_NUMBERS);
-        let fields = provider_fields.chain(shared);
+        let fields = PROVIDER_FIELDS.keys().map(String::as_str).chain(shared);
         candidates.extend(fields.map(|field| format!("{PROVIDERS}.{provider}.{field}")));
     }
     if let Some((model, Some(_))) = model(key) {

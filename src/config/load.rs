@@ -1,12 +1,16 @@
 //! Merges defaults, files and variables into a checked [`Config`]; pure. The checks of keys, values and their
-//! combinations are here; `accounts.rs` and `auxiliary.rs` check their own sections.
+//! combinations are here; `auxiliary.rs` checks its own section.
 
-use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    path::{self, PathBuf},
+    sync::Arc,
+};
 
 use serde_path_to_error::{Path, Segment};
 
 use super::{
-    accounts, auxiliary,
+    auxiliary,
     error::{ConfigErrors, SettingError},
     keys::{self, KeyKind, MODELS, PROVIDERS},
     layer::{self, Setting, SettingLayer, SettingOrigin, quoted, to_object},
@@ -39,21 +43,21 @@ impl Config {
     pub fn load(files: &[ConfigFile], variables: &BTreeMap<String, String>) -> Result<Self, ConfigErrors> {
         let mut errors = Vec::new();
         let defaults = layer::parse(EMBEDDED, |_| SettingOrigin::Default).map_err(|error| {
-            let path = std::path::Path::new("config/hermod.toml").into();
-            ConfigErrors::from(not_toml(&path, EMBEDDED, &error))
+            let path = path::Path::new("config/hermod.toml").into();
+            SettingError::not_toml(path, EMBEDDED, &error)
         })?;
         let mut settings = defaults.clone();
         for file in files {
-            let path: Arc<std::path::Path> = file.path.as_path().into();
+            let path: Arc<path::Path> = file.path.as_path().into();
             let origin = |line| SettingOrigin::File { path: Arc::clone(&path), line };
             match layer::parse(&file.text, origin) {
                 Ok(layer) if layer.len() > MAX_SETTINGS => {
                     let reason =
                         format!("it has {} settings, and at most {MAX_SETTINGS} are read", layer.len());
-                    errors.push(SettingError::Unreadable { path: file.path.clone(), reason });
+                    errors.push(SettingError::unreadable(&path, reason));
                 }
                 Ok(layer) => settings.extend(check_keys(layer, &defaults, &mut errors)),
-                Err(error) => errors.push(not_toml(&path, &file.text, &error)),
+                Err(error) => errors.push(SettingError::not_toml(path, &file.text, &error)),
             }
         }
         let from_variables = read_variables(variables, &defaults, &settings, &mut errors);
@@ -61,7 +65,7 @@ impl Config {
         let config = deserialize_layer(settings, &defaults, &mut errors);
         if let (Some(config), true) = (&config, errors.is_empty()) {
             check_combinations(config, &mut errors);
-            accounts::check(config, &mut errors);
+            check_accounts(config, &mut errors);
             auxiliary::check(config, &mut errors);
         }
         match config {
@@ -70,24 +74,11 @@ impl Config {
                 Ok(Self { files, known_models: model_section::embedded()?, ..config })
             }
             Some(_) | None => {
-                errors.sort_by_key(SettingError::origin);
+                errors.sort_by(|a, b| a.origin.cmp(&b.origin));
                 Err(ConfigErrors(errors))
             }
         }
     }
-}
-
-/// The parser's message contains none of the text, which may contain a secret.
-fn not_toml(path: &Arc<std::path::Path>, text: &str, error: &toml::de::Error) -> SettingError {
-    let (line, column) = line_and_column(text, error.span().map_or(text.len(), |span| span.start));
-    SettingError::NotToml { path: Arc::clone(path), line, column, reason: error.message().to_owned() }
-}
-
-/// Line and column of a byte offset, both counted from 1.
-fn line_and_column(text: &str, offset: usize) -> (usize, usize) {
-    let before = text.get(..offset).unwrap_or(text);
-    let start = before.rfind('\n').map_or(0, |newline| newline + 1);
-    (before.matches('\n').count() + 1, before[start..].chars().count() + 1)
 }
 
 /// The settings with known keys; every other key is an error.
@@ -101,15 +92,16 @@ fn check_keys(layer: SettingLayer, defaults: &SettingLayer, errors: &mut Vec<Set
         let origin = setting.origin.clone();
         match keys::kind(defaults, &key) {
             KeyKind::Section if is_empty => {}
-            KeyKind::Setting(_) | KeyKind::Provider | KeyKind::Model if !has_name(&key, &origin, errors) => {}
+            KeyKind::Setting(_) | KeyKind::Named if !has_name(&key, &origin, errors) => {}
             KeyKind::Setting(_) => drop(valid.insert(key, setting)),
-            KeyKind::Provider | KeyKind::Model if is_empty => drop(valid.insert(key, setting)),
-            KeyKind::Section | KeyKind::Provider | KeyKind::Model => {
-                errors.push(SettingError::Section { key, origin });
+            KeyKind::Named if is_empty => drop(valid.insert(key, setting)),
+            KeyKind::Section | KeyKind::Named => {
+                let problem = format!("`{key}` is a section; write `[{key}]` and its keys below it");
+                errors.push(SettingError::new(origin, problem));
             }
             KeyKind::Unknown => {
                 let nearest = keys::nearest(defaults, &key);
-                errors.push(SettingError::UnknownKey { key, origin, nearest });
+                errors.push(SettingError::unknown(origin, format_args!("key `{key}`"), nearest.as_deref()));
             }
         }
     }
@@ -122,19 +114,16 @@ fn has_name(key: &str, origin: &SettingOrigin, errors: &mut Vec<SettingError>) -
     let model = keys::model(key).map(|(name, _)| name);
     let model = model.filter(|name| !keys::is_model_name(name.trim_matches('"')));
     let Some(name) = provider.or(model) else { return true };
-    let is_reported = errors.iter().any(|error| {
-        matches!(
-            error,
-            SettingError::ProviderName { name: reported, .. } | SettingError::ModelName { name: reported, .. }
-            if reported == name
-        )
-    });
-    if !is_reported {
-        let (name, origin) = (name.to_owned(), origin.clone());
-        errors.push(match provider {
-            Some(_) => SettingError::ProviderName { name, origin },
-            None => SettingError::ModelName { name, origin },
-        });
+    let problem = match provider {
+        Some(_) => {
+            format!("`{name}` is no name for a provider; use lower-case letters, digits, `-` and single `_`")
+        }
+        None => {
+            format!("`{name}` is no name of a model; write the name itself, or how names begin and `*`")
+        }
+    };
+    if !errors.iter().any(|error| error.message.ends_with(&problem)) {
+        errors.push(SettingError::new(origin.clone(), problem));
     }
     false
 }
@@ -186,11 +175,6 @@ fn check_combinations(config: &Config, errors: &mut Vec<SettingError>) {
     if config.tools.shell.timeout.0 > MAX_COMMAND_TIMEOUT {
         reject("tools.shell.timeout", "must not be longer than 1h");
     }
-    for (key, limit) in config.prompt.limits() {
-        if limit > MAX_PROMPT_LIMIT {
-            reject(key, &format!("must not be larger than {MAX_PROMPT_LIMIT}"));
-        }
-    }
     for (name, section) in &config.providers {
         if let (Some(wire), Some(api_mode)) = (section.wire, section.api_mode)
             && wire != api_mode
@@ -221,7 +205,31 @@ fn check_combinations(config: &Config, errors: &mut Vec<SettingError>) {
     }
 }
 
-/// Upper limit of the prompt's byte limits: a larger prompt helps no model.
-const MAX_PROMPT_LIMIT: u32 = 1_000_000;
 /// The limit in the schema of the tool `shell`.
 const MAX_COMMAND_TIMEOUT: std::time::Duration = std::time::Duration::from_hours(1);
+
+/// Reports conflicting credentials and incomplete `oauth` sections.
+fn check_accounts(config: &Config, errors: &mut Vec<SettingError>) {
+    for (name, section) in &config.providers {
+        let key = |field: &str| format!("{PROVIDERS}.{name}.{field}");
+        let setting = |field: &str| config.settings.get(&key(field));
+        if let (Some(_), Some(setting)) = (&section.credential, setting("credentials")) {
+            let reason = format!("{} is set too; put all into one of them", key("credential"));
+            errors.push(SettingError::value(&key("credentials"), setting, reason));
+        }
+        let Some(oauth) = &section.oauth else { continue };
+        let required = [
+            ("token_url", oauth.token_url.is_some(), "the URL where access tokens are given"),
+            ("client_id", oauth.client_id.is_some(), "the id under which this program is known there"),
+            (
+                "refresh_token",
+                oauth.refresh_token.is_some(),
+                "where the refresh token is, as env:NAME or file:PATH",
+            ),
+        ];
+        for (field, _, hint) in required.into_iter().filter(|(_, is_present, _)| !is_present) {
+            let reason = format!("it is missing; give {hint}");
+            errors.push(SettingError::missing(&key("oauth"), field, &config.settings, reason));
+        }
+    }
+}

@@ -1,7 +1,6 @@
 //! The configuration: the embedded defaults, overridden by the user's file, overridden by the environment.
 //! `sections.rs` has the type, `load.rs` merges and checks. Pure except for `file.rs`.
 
-mod accounts;
 mod auxiliary;
 mod error;
 mod file;
@@ -9,7 +8,6 @@ mod keys;
 mod layer;
 mod load;
 mod model_section;
-mod prompt;
 mod sections;
 mod values;
 mod variables;
@@ -22,16 +20,16 @@ pub use file::UserFile;
 pub use layer::{Setting, SettingLayer, SettingOrigin};
 pub use load::{ConfigFile, EMBEDDED};
 pub use model_section::{EMBEDDED_MODELS, ModelSection, PriceSection};
-pub use prompt::{PromptSection, SkillsSection};
 pub use sections::{
     AgentDefaultsSection, AgentSection, AgentsSection, AttemptsSection, BreakerSection, CompactionSection,
-    Config, DelegationSection, MemorySection, OauthSection, OllamaSection, ProviderDefaults, ProviderSection,
-    RetentionSection, RetrySection, SessionsSection, ShellSection, StoreSection, ToolsSection,
+    Config, DelegationSection, MemorySection, OauthSection, OllamaSection, PromptSection, ProviderDefaults,
+    ProviderSection, RetentionSection, RetrySection, SessionsSection, ShellSection, SkillsSection,
+    StoreSection, ToolsSection,
 };
 pub use values::{
     AbsolutePaths, BaseUrl, CacheTtlName, Flag, InDoubtActionName, ModelChain, NonEmptyText, OptionalAddress,
     OptionalByteSize, OptionalDuration, OptionalModelName, Percent, PoolStrategyName, PositiveCount,
-    PositiveDuration, RetentionPeriod, SecretRef, SecretRefs, StaticSecretRef, StoreDurability,
+    PositiveDuration, PromptBytes, RetentionPeriod, SecretRef, SecretRefs, StaticSecretRef, StoreDurability,
     ThinkingLevelName, ThinkingLevelNames, ThinkingStyleName, TokenPrice, WireName,
 };
 pub use vendors::{OLLAMA, VENDORS, Vendor, is_known, vendor_at};

@@ -78,12 +78,6 @@ pub(super) fn embedded() -> Result<BTreeMap<String, ModelSection>, ConfigErrors>
     }
     let table: Result<Table, _> = toml::from_str(EMBEDDED_MODELS);
     table.map(|table| table.models).map_err(|error| {
-        let path = Path::new("config/models.toml").into();
-        ConfigErrors::from(SettingError::NotToml {
-            path,
-            line: 0,
-            column: 0,
-            reason: error.message().to_owned(),
-        })
+        SettingError::not_toml(Path::new("config/models.toml").into(), EMBEDDED_MODELS, &error).into()
     })
 }

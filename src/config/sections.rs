@@ -10,12 +10,11 @@ use super::{
     keys,
     layer::{SettingLayer, SettingOrigin},
     model_section::ModelSection,
-    prompt::{PromptSection, SkillsSection},
     values::{
-        BaseUrl, CacheTtlName, Flag, InDoubtActionName, ModelChain, NonEmptyText, OptionalAddress,
-        OptionalByteSize, OptionalDuration, OptionalModelName, Percent, PoolStrategyName, PositiveCount,
-        PositiveDuration, RetentionPeriod, SecretRef, SecretRefs, StaticSecretRef, StoreDurability,
-        ThinkingLevelName, WireName,
+        AbsolutePaths, BaseUrl, CacheTtlName, Flag, InDoubtActionName, ModelChain, NonEmptyText,
+        OptionalAddress, OptionalByteSize, OptionalDuration, OptionalModelName, Percent, PoolStrategyName,
+        PositiveCount, PositiveDuration, PromptBytes, RetentionPeriod, SecretRef, SecretRefs,
+        StaticSecretRef, StoreDurability, ThinkingLevelName, WireName,
     },
 };
 use crate::provider::{CacheTtl, Deadlines};
@@ -293,6 +292,30 @@ pub struct AttemptsSection {
     pub cut: PositiveCount,
     /// The task of the call crashes.
     pub lost: PositiveCount,
+}
+
+/// The section `prompt`: size limits of its parts. `src/prompt` builds it.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PromptSection {
+    /// Bytes of the identity.
+    pub identity_bytes: PromptBytes,
+    /// Bytes of the guidance on tools.
+    pub guidance_bytes: PromptBytes,
+    /// Bytes of the list of skills.
+    pub skills_bytes: PromptBytes,
+    /// Bytes of one context file.
+    pub context_file_bytes: PromptBytes,
+    /// Bytes of all context files together.
+    pub context_bytes: PromptBytes,
+}
+
+/// The section `skills`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SkillsSection {
+    /// Folders with skills, besides those of the state directory and the workspace.
+    pub paths: AbsolutePaths,
 }
 
 /// The section `tools`.

@@ -18,6 +18,10 @@ use crate::{
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 pub struct PositiveCount(pub u32);
 
+/// A number of bytes from 1: the limit of a part of the prompt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PromptBytes(pub u32);
+
 /// A percentage from 10 to 90.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Percent(pub u8);
@@ -124,6 +128,8 @@ const TEXT_RULE: &str = "must be a text in quotes";
 const COUNT_RULE: &str = "must be a whole number from 1 to 4294967295, without quotes";
 const FLAG_RULE: &str = "must be true or false, without quotes";
 const DURATION_RULE: &str = "must be a duration longer than 0 in quotes, like \"500ms\", \"90s\" or \"10m\"";
+/// A larger prompt helps no model.
+const MAX_PROMPT_BYTES: u32 = 1_000_000;
 /// A longer duration is a mistake, and the clock may not be able to represent its end.
 const MAX_DURATION: Duration = Duration::from_hours(365 * 24);
 const FOREVER: &str = "forever";
@@ -185,6 +191,10 @@ impl Serialize for TokenPrice {
 
 deserialize_by! {
     PositiveCount: |value| count(value).map(Self);
+    PromptBytes: |value| match count(value)? {
+        limit @ ..=MAX_PROMPT_BYTES => Ok(Self(limit)),
+        _ => Err(format!("must not be larger than {MAX_PROMPT_BYTES}")),
+    };
     Percent: |value| match value.as_u64().and_then(|percent| u8::try_from(percent).ok()) {
         Some(percent @ 10..=90) => Ok(Self(percent)),
         Some(_) | None => Err("must be a whole number from 10 to 90, without quotes".to_owned()),

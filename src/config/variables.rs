@@ -26,20 +26,23 @@ pub(super) fn read_variables(
             continue;
         };
         let key = key_of(rest, file_settings);
+        let origin = SettingOrigin::Variable(name.as_str().into());
         if keys::model(&key).is_some() {
-            errors.push(SettingError::ModelVariable { name: name.clone() });
+            // Names of variables cannot hold a model's name.
+            let problem = "what is known of a model cannot be set in the environment; write a section \
+                           [models.\"NAME\"] into the file";
+            errors.push(SettingError::new(origin, problem));
             continue;
         }
         match keys::kind(defaults, &key) {
             KeyKind::Setting(default) if !text.trim().is_empty() => {
-                let origin = SettingOrigin::Variable(name.as_str().into());
                 layer.insert(key, Setting { value: parse_as_default(default, text.trim()), origin });
             }
             // An empty variable counts as unset.
             KeyKind::Setting(_) => {}
-            KeyKind::Section | KeyKind::Provider | KeyKind::Model | KeyKind::Unknown => {
+            KeyKind::Section | KeyKind::Named | KeyKind::Unknown => {
                 let nearest = keys::nearest_variable(defaults, name, &key);
-                errors.push(SettingError::UnknownVariable { name: name.clone(), nearest });
+                errors.push(SettingError::unknown(origin, "such variable", nearest.as_deref()));
             }
         }
     }
