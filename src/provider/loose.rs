@@ -110,14 +110,8 @@ impl<'de: 'a, 'a> Deserialize<'de> for LooseValue<'a> {
 }
 
 /// An object that vendors also send as null or omit. Any other type counts as absent.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct LooseObject<T>(pub(super) Option<T>);
-
-impl<T> Default for LooseObject<T> {
-    fn default() -> Self {
-        Self(None)
-    }
-}
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for LooseObject<T> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
@@ -126,14 +120,8 @@ impl<'de, T: Deserialize<'de>> Deserialize<'de> for LooseObject<T> {
 }
 
 /// A list that vendors also send as null or omit. Any other type counts as absent.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 pub(super) struct LooseList<T>(pub(super) Option<Vec<T>>);
-
-impl<T> Default for LooseList<T> {
-    fn default() -> Self {
-        Self(None)
-    }
-}
 
 impl<'de, T: Deserialize<'de>> Deserialize<'de> for LooseList<T> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {

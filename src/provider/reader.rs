@@ -5,7 +5,7 @@
 use std::{fmt::Debug, sync::Arc};
 
 use hermod_actors::{
-    model::{AnswerOrigin, Failure, FailureClass, ModelAnswer, OpaqueState, RequestFate},
+    model::{AnswerOrigin, Failure, FailureClass, FinishReason, ModelAnswer, OpaqueState, RequestFate},
     port::DeltaSink,
 };
 use serde::Deserialize;
@@ -27,32 +27,32 @@ const MAX_EXCERPT_CHARS: usize = 200;
 
 /// A decoder of one wire format for an answer that arrives in events.
 pub(super) trait AnswerDecoder: Debug + Clone + Default + Send + 'static {
-    /// Decodes the data of one event, never empty. An error ends the stream.
+    /// The JSON of an event.
+    type Event<'a>: Deserialize<'a>;
+    /// The JSON of a whole answer.
+    type Document<'a>: Deserialize<'a>;
+
+    /// Adds an event, whose text is `data`. An error ends the stream.
     fn push_event(
         &mut self,
+        event: Self::Event<'_>,
         data: &[u8],
         deltas: &dyn DeltaSink,
-    ) -> Result<DecodeProgress, AnswerDecodeError>;
+    ) -> Result<DecodeProgress, Failure>;
 
-    /// Decodes a whole answer of a server that does not stream. `Ok(false)` means that the document is no answer; the
+    /// Adds the whole answer of a server that does not stream. `Ok(false)` means that the document is no answer; the
     /// decoder is then unchanged.
-    fn push_document(&mut self, body: &[u8], deltas: &dyn DeltaSink) -> Result<bool, AnswerDecodeError>;
+    fn push_document(
+        &mut self,
+        document: Self::Document<'_>,
+        deltas: &dyn DeltaSink,
+    ) -> Result<bool, Failure>;
 
     /// True if the vendor has sent the finish reason, though the stream may continue.
     fn is_whole(&self) -> bool;
 
     /// The answer of `origin`, after an end that the vendor has marked in some way.
     fn finish(self, origin: Arc<AnswerOrigin>, deltas: &dyn DeltaSink) -> Result<ModelAnswer, Failure>;
-}
-
-/// Why an event or a document is no part of an answer.
-#[derive(Debug, thiserror::Error)]
-#[error(transparent)]
-pub(super) enum AnswerDecodeError {
-    /// It reports a failure.
-    Failure(#[from] Failure),
-    /// It is no JSON, or JSON of another shape.
-    Json(#[from] serde_json::Error),
 }
 
 /// Reads one response: an event stream, or one JSON object, which some servers send although a stream was requested.
@@ -197,10 +197,10 @@ impl<D: AnswerDecoder> EventReader<D> {
         let was_whole = self.decoder.is_whole();
         let progress = match data {
             b"[DONE]" => Ok(DecodeProgress::Done),
-            _ => self.decoder.push_event(data, deltas).map_err(|error| match error {
-                AnswerDecodeError::Failure(failure) => failure,
-                AnswerDecodeError::Json(error) => malformed_event(&error, data),
-            }),
+            _ => parse_json_lossy(data, &mut String::new(), |event: D::Event<'_>| {
+                self.decoder.push_event(event, data, deltas)
+            })
+            .unwrap_or_else(|error| Err(malformed_event(&error, data))),
         };
         match progress {
             Ok(DecodeProgress::Quiet) => {}
@@ -299,6 +299,15 @@ pub(super) fn opaque_state(
     }
 }
 
+/// The finish reason of an answer. `Stop` and `ToolCalls` follow from its calls: some vendors do not distinguish them.
+pub(super) const fn finish_of(reported: Option<FinishReason>, has_calls: bool) -> FinishReason {
+    match reported {
+        Some(finish @ (FinishReason::Length | FinishReason::Refused)) => finish,
+        Some(FinishReason::Stop | FinishReason::ToolCalls) | None if has_calls => FinishReason::ToolCalls,
+        Some(FinishReason::Stop | FinishReason::ToolCalls) | None => FinishReason::Stop,
+    }
+}
+
 /// The failure for an event that is no JSON, or JSON of another shape.
 fn malformed_event(error: &serde_json::Error, data: &[u8]) -> Failure {
     incomplete_stream(&format!("an event makes no sense ({error}): {}", excerpt(data, MAX_EXCERPT_CHARS)))
@@ -311,13 +320,16 @@ fn read_document<D: AnswerDecoder>(
     body: &[u8],
     deltas: &dyn DeltaSink,
 ) -> Result<ModelAnswer, Failure> {
-    match decoder.push_document(body, deltas) {
-        Ok(true) => decoder.finish(origin, deltas),
-        Err(AnswerDecodeError::Failure(failure)) => Err(failure),
-        Err(AnswerDecodeError::Json(error)) if error.is_eof() || is_json_prefix(body) => {
+    let read = parse_json_lossy(body, &mut String::new(), |document: D::Document<'_>| {
+        decoder.push_document(document, deltas)
+    });
+    match read {
+        Ok(Ok(true)) => decoder.finish(origin, deltas),
+        Ok(Err(failure)) => Err(failure),
+        Err(error) if error.is_eof() || is_json_prefix(body) => {
             Err(incomplete_stream("the response ended in the middle of its JSON document"))
         }
-        Ok(false) | Err(AnswerDecodeError::Json(_)) => {
+        Ok(Ok(false)) | Err(_) => {
             Err(failure_in_body(body).unwrap_or_else(|| not_an_api("a JSON document", body)))
         }
     }

@@ -1,5 +1,5 @@
 //! The request body of `anthropic_messages`: writes model, limits, thinking and tool choice, and selects the messages
-//! with a cache marker. Joins all with the encoded head and messages (`head.rs`, `encode.rs`).
+//! with a cache marker. Joins all with the encoded head and messages (`encode.rs`).
 
 use bytes::Bytes;
 use hermod_actors::{

@@ -20,9 +20,7 @@ use crate::provider::{
     failure::failure_in_stream,
     ids::make_distinct,
     loose::{CountReader, LooseValue},
-    reader::{
-        AnswerDecodeError, AnswerDecoder, check_size, incomplete_stream, opaque_state, parse_json_lossy,
-    },
+    reader::{AnswerDecoder, check_size, finish_of, incomplete_stream, opaque_state},
     think_tags::SplitText,
     wire::DecodeProgress,
 };
@@ -60,36 +58,50 @@ struct TokenCounts {
 }
 
 impl AnswerDecoder for MessagesDecoder {
+    type Event<'a> = Event<'a>;
+    type Document<'a> = WholeAnswer<'a>;
+
     fn push_event(
         &mut self,
+        event: Event<'_>,
         data: &[u8],
         deltas: &dyn DeltaSink,
-    ) -> Result<DecodeProgress, AnswerDecodeError> {
-        Ok(parse_json_lossy(data, &mut String::new(), |event: Event<'_>| {
-            if event.error != LooseValue::Absent {
-                return Err(failure_in_stream(&event.error.into_value()));
+    ) -> Result<DecodeProgress, Failure> {
+        if event.error != LooseValue::Absent {
+            return Err(failure_in_stream(&event.error.into_value()));
+        }
+        let before = (self.size, self.finish);
+        let index = event.index.count();
+        match event.kind.text() {
+            "error" => return Err(failure_in_stream(&Value::String(excerpt(data, MAX_ERROR_CHARS)))),
+            "message_start" => self.take_usage(event.message.0.and_then(|message| message.usage.0)),
+            "content_block_start" => self.start(index, event.content_block, deltas)?,
+            "content_block_delta" => self.take_delta(index, event.delta.0.unwrap_or_default(), deltas)?,
+            "content_block_stop" => self.stop(index, deltas),
+            "message_delta" => {
+                let delta = event.delta.0.unwrap_or_default();
+                self.finish = finish_reason(delta.stop_reason.text()).or(self.finish);
+                self.take_usage(event.usage.0);
             }
-            if event.kind.text() == "error" {
-                return Err(failure_in_stream(&Value::String(excerpt(data, MAX_ERROR_CHARS))));
-            }
-            self.push(event, deltas)
-        })??)
+            "message_stop" => return Ok(DecodeProgress::Done),
+            // `ping`, and future events.
+            _ => {}
+        }
+        Ok(if before == (self.size, self.finish) { DecodeProgress::Quiet } else { DecodeProgress::Content })
     }
 
-    fn push_document(&mut self, body: &[u8], deltas: &dyn DeltaSink) -> Result<bool, AnswerDecodeError> {
-        Ok(parse_json_lossy(body, &mut String::new(), |document: WholeAnswer<'_>| {
-            if document.error != LooseValue::Absent {
-                return Err(failure_in_stream(&document.error.into_value()));
-            }
-            let Some(blocks) = document.content.0 else { return Ok(false) };
-            for block in blocks {
-                self.start(None, block, deltas)?;
-                self.stop(None, deltas);
-            }
-            self.take_usage(document.usage.0);
-            self.finish = finish_reason(document.stop_reason.text());
-            Ok(true)
-        })??)
+    fn push_document(&mut self, document: WholeAnswer<'_>, deltas: &dyn DeltaSink) -> Result<bool, Failure> {
+        if document.error != LooseValue::Absent {
+            return Err(failure_in_stream(&document.error.into_value()));
+        }
+        let Some(blocks) = document.content.0 else { return Ok(false) };
+        for block in blocks {
+            self.start(None, block, deltas)?;
+            self.stop(None, deltas);
+        }
+        self.take_usage(document.usage.0);
+        self.finish = finish_reason(document.stop_reason.text());
+        Ok(true)
     }
 
     fn is_whole(&self) -> bool {
@@ -107,39 +119,13 @@ impl AnswerDecoder for MessagesDecoder {
                 "the stream ended without a stop reason, in the middle of a tool call",
             ));
         }
-        let has_calls = self.calls > 0;
-        let finish = match self.finish {
-            Some(finish @ (FinishReason::Length | FinishReason::Refused)) => finish,
-            Some(FinishReason::Stop | FinishReason::ToolCalls) | None if has_calls => FinishReason::ToolCalls,
-            Some(FinishReason::Stop | FinishReason::ToolCalls) | None => FinishReason::Stop,
-        };
+        let finish = finish_of(self.finish, self.calls > 0);
         let usage = self.tokens.usage();
         Ok(ModelAnswer { message: self.build_message(finish, origin)?, finish, usage })
     }
 }
 
 impl MessagesDecoder {
-    /// Adds the next event.
-    fn push(&mut self, event: Event<'_>, deltas: &dyn DeltaSink) -> Result<DecodeProgress, Failure> {
-        let before = (self.size, self.finish);
-        let index = event.index.count();
-        match event.kind.text() {
-            "message_start" => self.take_usage(event.message.0.and_then(|message| message.usage.0)),
-            "content_block_start" => self.start(index, event.content_block, deltas)?,
-            "content_block_delta" => self.take_delta(index, event.delta.0.unwrap_or_default(), deltas)?,
-            "content_block_stop" => self.stop(index, deltas),
-            "message_delta" => {
-                let delta = event.delta.0.unwrap_or_default();
-                self.finish = finish_reason(delta.stop_reason.text()).or(self.finish);
-                self.take_usage(event.usage.0);
-            }
-            "message_stop" => return Ok(DecodeProgress::Done),
-            // `ping`, and future events.
-            _ => {}
-        }
-        Ok(if before == (self.size, self.finish) { DecodeProgress::Quiet } else { DecodeProgress::Content })
-    }
-
     /// Starts a block, with its initial content.
     fn start(&mut self, index: Option<u64>, block: Value, deltas: &dyn DeltaSink) -> Result<(), Failure> {
         let Value::Object(mut block) = block else { return Ok(()) };

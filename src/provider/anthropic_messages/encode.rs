@@ -1,5 +1,5 @@
-//! Encoding of messages for `anthropic_messages`. The tools and the system prompt are in `head.rs`, the JSON of one
-//! message in `write.rs`, the rest of the body in `body.rs`.
+//! Encoding of messages for `anthropic_messages`. The JSON of one message is in `write.rs`, the rest of
+//! the body in `body.rs`.
 
 use std::borrow::Cow;
 
@@ -7,17 +7,25 @@ use hermod_actors::{
     model::{AssistantMessage, Message, MessageContent, ToolCall, ToolSpec},
     port::{EncodedHead, Encoder, MessageBuffer},
 };
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
-use super::{body::cache_marker, head::head, opaque::OpaquePart, write::MessageWriter};
+use super::{
+    body::cache_marker,
+    opaque::OpaquePart,
+    write::{MessageWriter, is_blank},
+};
 use crate::provider::{
     CacheTtl,
     names::{MAX_NAME_CHARS, wire_name},
-    wire::{EncodeTarget, image_placeholder},
+    schema::object_schema,
+    wire::{EncodeTarget, encoded_head, image_placeholder, write_json, write_tools},
 };
 
 /// Characters that remain of another vendor's id. With the appended position it has at most 64.
 const MAX_FOREIGN_ID_CHARS: usize = 43;
+
+/// The end of the last object of a list, and of the list.
+const OBJECT_END: &[u8] = b"}],";
 
 /// Encodes messages and tools.
 #[derive(Debug, Clone)]
@@ -97,8 +105,24 @@ impl MessagesEncoder {
 }
 
 impl Encoder for MessagesEncoder {
+    /// `"tools":[…],"system":[…],"messages":[`: tools sorted by name; an empty tool list or system prompt is omitted. The
+    /// prompt carries the cache marker, or the last tool if there is no prompt.
     fn head(&self, system: &str, tools: &[ToolSpec]) -> EncodedHead {
-        head(system, tools, cache_marker(self.cache).unwrap_or_default())
+        let marker = cache_marker(self.cache).unwrap_or_default();
+        let mut out = Vec::with_capacity(system.len() + 1_024 * tools.len() + 128);
+        let has_system = !is_blank(system);
+        write_tools(&mut out, tools, wire_tool);
+        if !has_system && !tools.is_empty() {
+            insert_marker(&mut out, marker);
+        }
+        if has_system {
+            out.extend_from_slice(br#""system":[{"type":"text","text":"#);
+            write_json(&mut out, system);
+            out.extend_from_slice(OBJECT_END);
+            insert_marker(&mut out, marker);
+        }
+        out.extend_from_slice(br#""messages":["#);
+        encoded_head(out, tools)
     }
 
     fn messages(&self, messages: &[Message], to: &mut MessageBuffer) {
@@ -115,6 +139,22 @@ impl Encoder for MessagesEncoder {
             }
         }
     }
+}
+
+/// Inserts the marker into the last written object, whose list has ended.
+fn insert_marker(out: &mut Vec<u8>, marker: &str) {
+    out.truncate(out.len() - OBJECT_END.len());
+    out.extend_from_slice(marker.as_bytes());
+    out.extend_from_slice(OBJECT_END);
+}
+
+fn wire_tool(ToolSpec { name, description, parameters }: &ToolSpec) -> Value {
+    let mut tool = json!({ "name": wire_name(name, MAX_NAME_CHARS) });
+    if !description.is_empty() {
+        tool["description"] = description.as_str().into();
+    }
+    tool["input_schema"] = object_schema(parameters).into_owned();
+    tool
 }
 
 const fn is_result(message: &Message) -> bool {

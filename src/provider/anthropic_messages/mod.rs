@@ -6,7 +6,6 @@ mod body;
 mod decode;
 mod encode;
 mod event;
-mod head;
 mod opaque;
 #[cfg(test)]
 mod tests;

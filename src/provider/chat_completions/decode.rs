@@ -18,7 +18,7 @@ use crate::provider::{
     announcer::Announcer,
     failure::failure_in_stream,
     loose::{CountReader, LooseValue},
-    reader::{AnswerDecodeError, AnswerDecoder, check_size, incomplete_stream, parse_json_lossy},
+    reader::{AnswerDecoder, check_size, finish_of, incomplete_stream},
     think_tags::SplitText,
     wire::DecodeProgress,
 };
@@ -41,64 +41,15 @@ pub(super) struct ChatDecoder {
 }
 
 impl AnswerDecoder for ChatDecoder {
+    type Event<'a> = Chunk<'a>;
+    type Document<'a> = Chunk<'a>;
+
     fn push_event(
         &mut self,
-        data: &[u8],
+        chunk: Chunk<'_>,
+        _: &[u8],
         deltas: &dyn DeltaSink,
-    ) -> Result<DecodeProgress, AnswerDecodeError> {
-        Ok(parse_json_lossy(data, &mut String::new(), |chunk| self.push(chunk, deltas))??)
-    }
-
-    fn push_document(&mut self, body: &[u8], deltas: &dyn DeltaSink) -> Result<bool, AnswerDecodeError> {
-        Ok(parse_json_lossy(body, &mut String::new(), |mut chunk: Chunk<'_>| {
-            // Some vendors send an empty delta beside the message, also in an answer that is not streamed.
-            for choice in chunk.choices.0.iter_mut().flatten().filter_map(|choice| choice.0.as_mut()) {
-                choice.delta.0 = choice.message.0.take().or(choice.delta.0.take());
-            }
-            let has_choices = chunk.choices.0.as_ref().is_some_and(|choices| !choices.is_empty());
-            let failed = chunk.error != LooseValue::Absent;
-            if has_choices || failed { self.push(chunk, deltas).map(|_| true) } else { Ok(false) }
-        })??)
-    }
-
-    fn is_whole(&self) -> bool {
-        self.finish.is_some()
-    }
-
-    fn finish(mut self, origin: Arc<AnswerOrigin>, deltas: &dyn DeltaSink) -> Result<ModelAnswer, Failure> {
-        self.streamed.finish(deltas);
-        // Some vendors send no finish reason with calls.
-        if self.finish.is_none() && !self.calls.look_complete() {
-            return Err(incomplete_stream(
-                "the stream ended without a finish reason, in the middle of a tool call",
-            ));
-        }
-        let SplitText { mut text, reasoning, .. } = self.streamed;
-        let (calls, extras) = self.calls.finish();
-        let opaque = if calls.is_empty() { None } else { self.echoed.finish(origin, extras)? };
-        let finish = match self.finish {
-            _ if !self.refusal.is_empty() => FinishReason::Refused,
-            Some(finish @ (FinishReason::Length | FinishReason::Refused)) => finish,
-            // Some vendors do not distinguish these two reasons.
-            Some(FinishReason::Stop | FinishReason::ToolCalls) | None if calls.is_empty() => {
-                FinishReason::Stop
-            }
-            Some(FinishReason::Stop | FinishReason::ToolCalls) | None => FinishReason::ToolCalls,
-        };
-        if text.is_empty() {
-            text = self.refusal;
-        }
-        Ok(ModelAnswer {
-            message: AssistantMessage { text, reasoning, calls, opaque },
-            finish,
-            usage: self.usage,
-        })
-    }
-}
-
-impl ChatDecoder {
-    /// Adds the next chunk.
-    fn push(&mut self, chunk: Chunk<'_>, deltas: &dyn DeltaSink) -> Result<DecodeProgress, Failure> {
+    ) -> Result<DecodeProgress, Failure> {
         if chunk.error != LooseValue::Absent {
             // Only a usage that comes with the error covers the whole attempt.
             self.usage = None;
@@ -120,6 +71,49 @@ impl ChatDecoder {
         Ok(if before == (self.size, self.finish) { DecodeProgress::Quiet } else { DecodeProgress::Content })
     }
 
+    fn push_document(&mut self, mut chunk: Chunk<'_>, deltas: &dyn DeltaSink) -> Result<bool, Failure> {
+        // Some vendors send an empty delta beside the message, also in an answer that is not streamed.
+        for choice in chunk.choices.0.iter_mut().flatten().filter_map(|choice| choice.0.as_mut()) {
+            choice.delta.0 = choice.message.0.take().or(choice.delta.0.take());
+        }
+        let has_choices = chunk.choices.0.as_ref().is_some_and(|choices| !choices.is_empty());
+        if !has_choices && chunk.error == LooseValue::Absent {
+            return Ok(false);
+        }
+        self.push_event(chunk, &[], deltas).map(|_| true)
+    }
+
+    fn is_whole(&self) -> bool {
+        self.finish.is_some()
+    }
+
+    fn finish(mut self, origin: Arc<AnswerOrigin>, deltas: &dyn DeltaSink) -> Result<ModelAnswer, Failure> {
+        self.streamed.finish(deltas);
+        // Some vendors send no finish reason with calls.
+        if self.finish.is_none() && !self.calls.look_complete() {
+            return Err(incomplete_stream(
+                "the stream ended without a finish reason, in the middle of a tool call",
+            ));
+        }
+        let SplitText { mut text, reasoning, .. } = self.streamed;
+        let (calls, extras) = self.calls.finish();
+        let opaque = if calls.is_empty() { None } else { self.echoed.finish(origin, extras)? };
+        let finish = match self.refusal.is_empty() {
+            true => finish_of(self.finish, !calls.is_empty()),
+            false => FinishReason::Refused,
+        };
+        if text.is_empty() {
+            text = self.refusal;
+        }
+        Ok(ModelAnswer {
+            message: AssistantMessage { text, reasoning, calls, opaque },
+            finish,
+            usage: self.usage,
+        })
+    }
+}
+
+impl ChatDecoder {
     fn take_choice(&mut self, choice: Choice<'_>, deltas: &dyn DeltaSink) -> Result<(), Failure> {
         // Some vendors send both in a chunk: the piece, and the text so far.
         if let Some(delta) = choice.delta.0.or(choice.message.0) {

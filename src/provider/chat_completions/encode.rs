@@ -149,7 +149,7 @@ impl Encoder for ChatEncoder {
     /// `"tools":[…],"messages":[{system}`: tools sorted by name; an empty tool list or system prompt is omitted.
     fn head(&self, system: &str, tools: &[ToolSpec]) -> EncodedHead {
         let mut out = Vec::with_capacity(system.len() + 1_024 * tools.len() + 64);
-        write_tools(&mut out, tools, WireTool::of);
+        write_tools(&mut out, tools, wire_tool);
         out.extend_from_slice(br#""messages":["#);
         if !system.is_empty() {
             write_json(&mut out, &WireMessage::with_text("system", system));
@@ -205,8 +205,8 @@ pub(super) fn body(dialect: ChatDialect, request: ModelRequest) -> Vec<Bytes> {
     let fixed = format!(r#","{field}":{limit},"stream":true,"stream_options":{{"include_usage":true}},"#);
     begin.extend_from_slice(fixed.as_bytes());
     if let Some(thinking) = request.thinking.filter(|thinking| thinking.style != ThinkingStyle::None) {
-        let effort = format!(r#""reasoning_effort":"{}","#, effort_word(thinking.level));
-        begin.extend_from_slice(effort.as_bytes());
+        let effort = if thinking.level == ThinkingLevel::Off { "none" } else { thinking.level.name() };
+        begin.extend_from_slice(format!(r#""reasoning_effort":"{effort}","#).as_bytes());
     }
     if dialect == ChatDialect::OpenAi {
         begin.extend_from_slice(format!(r#""prompt_cache_key":"{}","#, request.session).as_bytes());
@@ -217,18 +217,7 @@ pub(super) fn body(dialect: ChatDialect, request: ModelRequest) -> Vec<Bytes> {
     join_body(begin, request, &[])
 }
 
-/// The vendor's name of a thinking level.
-const fn effort_word(level: ThinkingLevel) -> &'static str {
-    match level {
-        ThinkingLevel::Off => "none",
-        ThinkingLevel::Minimal => "minimal",
-        ThinkingLevel::Low => "low",
-        ThinkingLevel::Medium => "medium",
-        ThinkingLevel::High => "high",
-    }
-}
-
-#[derive(Serialize)]
+#[derive(Default, Serialize)]
 struct WireMessage<'a> {
     role: &'static str,
     content: Option<&'a str>,
@@ -246,15 +235,7 @@ struct WireMessage<'a> {
 
 impl<'a> WireMessage<'a> {
     fn with_text(role: &'static str, content: &'a str) -> Self {
-        Self {
-            role,
-            content: Some(content),
-            tool_calls: Vec::new(),
-            tool_call_id: None,
-            reasoning_content: None,
-            reasoning: None,
-            reasoning_details: None,
-        }
+        Self { role, content: Some(content), ..Self::default() }
     }
 
     fn assistant(answer: &'a AssistantMessage, encoder: &ChatEncoder) -> Self {
@@ -311,23 +292,9 @@ impl<'a> WireCall<'a> {
     }
 }
 
-#[derive(Serialize)]
-struct WireTool<'a> {
-    r#type: &'static str,
-    function: OfferedFunction<'a>,
-}
-
-#[derive(Serialize)]
-struct OfferedFunction<'a> {
-    name: Cow<'a, str>,
-    description: &'a str,
-    parameters: Cow<'a, Value>,
-}
-
-impl<'a> WireTool<'a> {
-    fn of(ToolSpec { name, description, parameters }: &'a ToolSpec) -> Self {
-        let (name, parameters) = (wire_name(name, MAX_NAME_CHARS), object_schema(parameters));
-        let function = OfferedFunction { name, description, parameters };
-        Self { r#type: "function", function }
-    }
+fn wire_tool(ToolSpec { name, description, parameters }: &ToolSpec) -> Value {
+    let name = wire_name(name, MAX_NAME_CHARS);
+    let parameters = object_schema(parameters);
+    let function = json!({ "name": name, "description": description, "parameters": parameters });
+    json!({ "type": "function", "function": function })
 }

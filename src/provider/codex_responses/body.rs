@@ -13,20 +13,10 @@ use crate::provider::wire::join_body;
 /// The smallest output limit that OpenAI accepts, in tokens.
 const MIN_OUTPUT_TOKENS: u64 = 16;
 
-/// Support of a server for an output limit.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum OutputLimit {
-    /// The server accepts `max_output_tokens`.
-    #[default]
-    Supported,
-    /// The server refuses the field.
-    Unsupported,
-}
-
-/// The whole body, in pieces.
-pub(super) fn body(limit: OutputLimit, request: ModelRequest) -> Vec<Bytes> {
+/// The whole body, in pieces. Some servers refuse a limit of the output.
+pub(super) fn body(has_output_limit: bool, request: ModelRequest) -> Vec<Bytes> {
     let mut fields = json!({"model": &*request.model});
-    if limit == OutputLimit::Supported {
+    if has_output_limit {
         fields["max_output_tokens"] = request.max_tokens.max(MIN_OUTPUT_TOKENS).into();
     }
     fields["stream"] = true.into();
@@ -90,9 +80,7 @@ fn effort(model: &str, level: ThinkingLevel) -> &'static str {
     match level {
         ThinkingLevel::Off => off,
         ThinkingLevel::Minimal => minimal,
-        ThinkingLevel::Low => "low",
-        ThinkingLevel::Medium => "medium",
-        ThinkingLevel::High => "high",
+        level @ (ThinkingLevel::Low | ThinkingLevel::Medium | ThinkingLevel::High) => level.name(),
     }
 }
 

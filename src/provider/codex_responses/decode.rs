@@ -20,9 +20,7 @@ use crate::provider::{
     announcer::Announcer,
     failure::failure_in_stream,
     loose::{CountReader, LooseValue},
-    reader::{
-        AnswerDecodeError, AnswerDecoder, check_size, incomplete_stream, opaque_state, parse_json_lossy,
-    },
+    reader::{AnswerDecoder, check_size, finish_of, incomplete_stream, opaque_state},
     wire::DecodeProgress,
 };
 
@@ -32,85 +30,21 @@ pub(super) struct ResponsesDecoder {
     items: Items,
     announcer: Announcer,
     streamed: StreamedText,
-    /// How the answer ended, as soon as it is known.
-    end: Option<AnswerEnd>,
+    /// How the answer ended, as soon as it is known: `Stop` if it is complete, with or without calls.
+    end: Option<FinishReason>,
     usage: Option<Usage>,
 }
 
-/// How a usable answer ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum AnswerEnd {
-    Complete,
-    Length,
-    Refused,
-}
-
 impl AnswerDecoder for ResponsesDecoder {
+    type Event<'a> = Event<'a>;
+    type Document<'a> = Response<'a>;
+
     fn push_event(
         &mut self,
-        data: &[u8],
+        event: Event<'_>,
+        _: &[u8],
         deltas: &dyn DeltaSink,
-    ) -> Result<DecodeProgress, AnswerDecodeError> {
-        Ok(parse_json_lossy(data, &mut String::new(), |event| self.push(event, deltas))??)
-    }
-
-    fn push_document(&mut self, body: &[u8], _: &dyn DeltaSink) -> Result<bool, AnswerDecodeError> {
-        Ok(parse_json_lossy(body, &mut String::new(), |response: Response<'_>| {
-            if response.output.0.is_none() && response.object.text() != "response" {
-                return Ok(false);
-            }
-            let status = response.status.text();
-            let ending = match ResponseStatus::from_status(status) {
-                Some(ending) => ending,
-                None if !status.is_empty() => {
-                    return Err(incomplete_stream(&format!("the answer is only `{status}`")));
-                }
-                None if response.error != LooseValue::Absent => ResponseStatus::Failed,
-                None => ResponseStatus::Completed,
-            };
-            self.on_final_response(ending, response).map(|()| true)
-        })??)
-    }
-
-    fn is_whole(&self) -> bool {
-        self.end.is_some()
-    }
-
-    fn finish(self, origin: Arc<AnswerOrigin>, deltas: &dyn DeltaSink) -> Result<ModelAnswer, Failure> {
-        let Some(end) = self.end else {
-            return Err(incomplete_stream("the stream ended without its final response"));
-        };
-        let items = self.items;
-        if end == AnswerEnd::Complete && items.slots().iter().any(ItemSlot::is_incomplete_call) {
-            return Err(incomplete_stream("the answer ended in the middle of a tool call"));
-        }
-        let refusal = items.joined(ItemSlot::refusal, "");
-        let (raw, thought) =
-            (items.joined(ItemSlot::text, ""), items.joined(ItemSlot::reasoning, PARAGRAPH_BREAK));
-        let (text, reasoning) = self.streamed.finish(&raw, thought, deltas);
-        let (calls, parts) = (items.calls(), opaque::parts(items.slots()));
-        let finish = match end {
-            _ if !refusal.is_empty() => FinishReason::Refused,
-            AnswerEnd::Refused => FinishReason::Refused,
-            AnswerEnd::Length => FinishReason::Length,
-            AnswerEnd::Complete if calls.is_empty() => FinishReason::Stop,
-            AnswerEnd::Complete => FinishReason::ToolCalls,
-        };
-        let text = if text.is_empty() { refusal } else { text };
-        let opaque = opaque_state(origin, parts)?;
-        let message = AssistantMessage { text, reasoning, calls, opaque };
-        Ok(ModelAnswer { message, finish, usage: self.usage })
-    }
-}
-
-impl ResponsesDecoder {
-    #[cfg(test)]
-    pub(super) const fn items(&self) -> &Items {
-        &self.items
-    }
-
-    /// Adds the next event.
-    fn push(&mut self, event: Event<'_>, deltas: &dyn DeltaSink) -> Result<DecodeProgress, Failure> {
+    ) -> Result<DecodeProgress, Failure> {
         let index = event.output_index.count();
         let progress = match event.kind() {
             EventKind::Error => return Err(failure_of(event)),
@@ -138,6 +72,56 @@ impl ResponsesDecoder {
         };
         check_size(self.items.size().max(self.streamed.size()))?;
         Ok(progress)
+    }
+
+    fn push_document(&mut self, response: Response<'_>, _: &dyn DeltaSink) -> Result<bool, Failure> {
+        if response.output.0.is_none() && response.object.text() != "response" {
+            return Ok(false);
+        }
+        let status = response.status.text();
+        let ending = match ResponseStatus::from_status(status) {
+            Some(ending) => ending,
+            None if !status.is_empty() => {
+                return Err(incomplete_stream(&format!("the answer is only `{status}`")));
+            }
+            None if response.error != LooseValue::Absent => ResponseStatus::Failed,
+            None => ResponseStatus::Completed,
+        };
+        self.on_final_response(ending, response).map(|()| true)
+    }
+
+    fn is_whole(&self) -> bool {
+        self.end.is_some()
+    }
+
+    fn finish(self, origin: Arc<AnswerOrigin>, deltas: &dyn DeltaSink) -> Result<ModelAnswer, Failure> {
+        let Some(end) = self.end else {
+            return Err(incomplete_stream("the stream ended without its final response"));
+        };
+        let items = self.items;
+        if end == FinishReason::Stop && items.slots().iter().any(ItemSlot::is_incomplete_call) {
+            return Err(incomplete_stream("the answer ended in the middle of a tool call"));
+        }
+        let refusal = items.joined(ItemSlot::refusal, "");
+        let (raw, thought) =
+            (items.joined(ItemSlot::text, ""), items.joined(ItemSlot::reasoning, PARAGRAPH_BREAK));
+        let (text, reasoning) = self.streamed.finish(&raw, thought, deltas);
+        let (calls, parts) = (items.calls(), opaque::parts(items.slots()));
+        let finish = match refusal.is_empty() {
+            true => finish_of(Some(end), !calls.is_empty()),
+            false => FinishReason::Refused,
+        };
+        let text = if text.is_empty() { refusal } else { text };
+        let opaque = opaque_state(origin, parts)?;
+        let message = AssistantMessage { text, reasoning, calls, opaque };
+        Ok(ModelAnswer { message, finish, usage: self.usage })
+    }
+}
+
+impl ResponsesDecoder {
+    #[cfg(test)]
+    pub(super) const fn items(&self) -> &Items {
+        &self.items
     }
 
     fn on_delta(
@@ -218,11 +202,11 @@ impl ResponsesDecoder {
     fn set_end(&mut self, ending: ResponseStatus, response: Response<'_>) -> Result<(), Failure> {
         let reason = response.incomplete_details.0.unwrap_or_default().reason;
         self.end = Some(match (ending, reason.text()) {
-            (ResponseStatus::Completed, _) => AnswerEnd::Complete,
+            (ResponseStatus::Completed, _) => FinishReason::Stop,
             (ResponseStatus::Incomplete, "" | "max_output_tokens" | "max_tokens" | "length") => {
-                AnswerEnd::Length
+                FinishReason::Length
             }
-            (ResponseStatus::Incomplete, "content_filter") => AnswerEnd::Refused,
+            (ResponseStatus::Incomplete, "content_filter") => FinishReason::Refused,
             (ResponseStatus::Incomplete, reason) => {
                 return Err(incomplete_stream(&format!("the answer is incomplete: `{reason}`")));
             }

@@ -8,6 +8,7 @@ use hermod_actors::{
     port::{EncodedHead, Encoder, MessageBuffer},
 };
 use serde::Serialize;
+use serde_json::{Value, json};
 
 use super::opaque::{EchoedItem, entries};
 use crate::provider::{
@@ -89,7 +90,7 @@ impl Encoder for ResponsesEncoder {
             write_json(&mut out, system);
             out.push(b',');
         }
-        write_tools(&mut out, tools, WireTool::of);
+        write_tools(&mut out, tools, wire_tool);
         out.extend_from_slice(br#""input":["#);
         encoded_head(out, tools)
     }
@@ -181,19 +182,13 @@ impl<'a> WireCall<'a> {
     }
 }
 
-#[derive(Serialize)]
-struct WireTool<'a> {
-    r#type: &'static str,
-    name: Cow<'a, str>,
-    description: &'a str,
-    parameters: Cow<'a, serde_json::Value>,
-    strict: bool,
-}
-
-impl<'a> WireTool<'a> {
-    fn of(ToolSpec { name, description, parameters }: &'a ToolSpec) -> Self {
+fn wire_tool(ToolSpec { name, description, parameters }: &ToolSpec) -> Value {
+    json!({
+        "type": "function",
+        "name": wire_name(name, MAX_NAME_CHARS),
+        "description": description,
+        "parameters": object_schema(parameters),
         // Strict schemas are a separate dialect: every property is required, and no other is allowed.
-        let (name, parameters) = (wire_name(name, MAX_NAME_CHARS), object_schema(parameters));
-        Self { r#type: "function", name, description, parameters, strict: false }
-    }
+        "strict": false,
+    })
 }

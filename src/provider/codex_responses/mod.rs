@@ -20,7 +20,6 @@ use hermod_actors::{
     port::{Encoder, ModelRequest},
 };
 
-pub use body::OutputLimit;
 pub use encode::ResponsesEncoder;
 
 use super::{
@@ -34,24 +33,16 @@ use decode::ResponsesDecoder;
 pub const NAME: &str = "codex_responses";
 
 /// The wire format, in one vendor's dialect.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy)]
 pub struct CodexResponses {
-    limit: OutputLimit,
+    /// True if the server accepts a limit of the output.
+    has_output_limit: bool,
 }
 
 impl CodexResponses {
-    /// The format for a server with this support for an output limit.
-    pub const fn new(limit: OutputLimit) -> Self {
-        Self { limit }
-    }
-
     /// The format in the dialect of an endpoint.
     pub fn of(dialect: &Dialect) -> Self {
-        Self::new(if dialect.host == "chatgpt.com" {
-            OutputLimit::Unsupported
-        } else {
-            OutputLimit::Supported
-        })
+        Self { has_output_limit: dialect.host != "chatgpt.com" }
     }
 }
 
@@ -65,7 +56,7 @@ impl WireFormat for CodexResponses {
     }
 
     fn body(&self, request: ModelRequest) -> Vec<Bytes> {
-        body::body(self.limit, request)
+        body::body(self.has_output_limit, request)
     }
 
     fn decoder(&self, origin: Arc<AnswerOrigin>) -> Box<dyn Decoder> {

@@ -5,9 +5,9 @@ use http::HeaderMap;
 use serde_json::Value;
 
 use super::{
-    error_hints::{ErrorHint, hint_of_code, hint_of_loose_code, normalize_code},
+    error_hints::{CODES, LOOSE_CODES, class_of_code, normalize_code},
     headers,
-    phrases::hints_in,
+    phrases::classes_in,
     retry_after::RetryAfter,
     sizes::{class_of_sizes, window_in},
     vendor_error::VendorError,
@@ -85,74 +85,66 @@ fn is_html(body: &[u8]) -> bool {
     body.trim_ascii_start().first() == Some(&b'<')
 }
 
-/// Sizes come first, because vendors report them under many codes. Hints of codes and texts that are plausible with the
-/// status come next; the status is last.
+/// Sizes come first, because vendors report them under many codes. Classes of codes and texts that are plausible with
+/// the status come next; the status is last.
 fn class_of(error: &VendorError, status: Option<u16>, headers: &HeaderMap) -> FailureClass {
     let chain = error.chain();
     let body = chain.iter().fold(RetryAfter::default(), |found, error| found.or(error.retry_after));
     let wait = headers::retry_after(headers).or(body).or(headers::latest_reset(headers));
-    let is_credible = |hint: &ErrorHint| status.is_none_or(|status| is_plausible(*hint, status));
+    let is_credible = |class: &FailureClass| status.is_none_or(|status| is_plausible(class, status));
     let texts = || chain.iter().filter(|error| !error.is_about_a_field).map(|error| error.text.as_str());
-    if is_credible(&ErrorHint::Context)
+    if is_credible(&FailureClass::ContextTooLong { limit: None })
         && let Some(class) = texts().find_map(class_of_sizes)
     {
         return class;
     }
     let codes = || chain.iter().flat_map(|error| &error.codes);
-    let mut hints = (codes().filter_map(|code| hint_of_code(code)))
-        .chain(texts().flat_map(hints_in))
-        .chain(codes().filter_map(|code| hint_of_loose_code(code)));
-    match (hints.find(is_credible), status) {
+    let mut classes = (codes().filter_map(|code| class_of_code(CODES, code)))
+        .chain(texts().flat_map(classes_in))
+        .chain(codes().filter_map(|code| class_of_code(LOOSE_CODES, code)));
+    match (classes.find(|class| is_credible(class)), status) {
         // A short retry time means a rate limit, whatever the wording.
-        (Some(ErrorHint::Quota), _) if body.after_ms.is_some() => rate_limited(wait),
-        (Some(ErrorHint::Context), _) => {
+        (Some(FailureClass::QuotaExhausted { .. }), _) if body.after_ms.is_some() => rate_limited(wait),
+        (Some(FailureClass::QuotaExhausted { .. }), _) => FailureClass::QuotaExhausted { reset_at: wait.at },
+        (Some(FailureClass::RateLimited { .. }), _) => rate_limited(wait),
+        (Some(FailureClass::ContextTooLong { .. }), _) => {
             let window = chain.iter().find_map(|error| error.window.or_else(|| window_in(&error.text)));
             FailureClass::ContextTooLong { limit: window }
         }
         // With a retry time, the wait is more useful than the reason.
-        (Some(ErrorHint::Overloaded), Some(429)) if wait != RetryAfter::default() => rate_limited(wait),
-        (Some(hint), _) => class_of_hint(hint, wait),
+        (Some(FailureClass::Overloaded), Some(429)) if wait != RetryAfter::default() => rate_limited(wait),
+        (Some(class), _) => class.clone(),
         (None, Some(404)) if error.text.is_empty() => FailureClass::NotAnApi,
         (None, Some(status)) => class_of_status(status, wait),
         (None, None) => FailureClass::Server,
     }
 }
 
-/// True if a response with this status can mean this. Otherwise the hint comes from a quoted error.
-const fn is_plausible(hint: ErrorHint, status: u16) -> bool {
-    match hint {
-        ErrorHint::Quota => status < 500 && status != 408,
-        ErrorHint::Content => matches!(status, 400 | 403 | 422 | 451 | 500),
-        ErrorHint::Context => matches!(status, 400 | 413 | 422 | 429 | 500),
-        ErrorHint::Model => matches!(status, 400 | 403 | 404 | 410 | 422),
-        ErrorHint::RateLimit => !matches!(status, 401 | 404 | 408),
-        ErrorHint::Overloaded => matches!(status, 400 | 429 | 500..),
-        ErrorHint::Auth | ErrorHint::Request => matches!(status, 400 | 422),
-        ErrorHint::Path => matches!(status, 404 | 405),
+/// True if a response with this status can mean this. Otherwise the class comes from a quoted error.
+const fn is_plausible(class: &FailureClass, status: u16) -> bool {
+    match class {
+        FailureClass::QuotaExhausted { .. } => status < 500 && status != 408,
+        FailureClass::ContentRefused => matches!(status, 400 | 403 | 422 | 451 | 500),
+        FailureClass::ContextTooLong { .. } => matches!(status, 400 | 413 | 422 | 429 | 500),
+        FailureClass::ModelNotFound => matches!(status, 400 | 403 | 404 | 410 | 422),
+        FailureClass::RateLimited { .. } => !matches!(status, 401 | 404 | 408),
+        FailureClass::Overloaded => matches!(status, 400 | 429 | 500..),
+        FailureClass::Auth | FailureClass::InvalidRequest => matches!(status, 400 | 422),
+        FailureClass::NotAnApi => matches!(status, 404 | 405),
         // The status already decides these.
-        ErrorHint::Timeout | ErrorHint::Network | ErrorHint::Server => false,
+        FailureClass::Timeout { .. } | FailureClass::Network | FailureClass::Server => false,
+        // No code and no phrase means these.
+        FailureClass::IncompleteStream
+        | FailureClass::OutputCap { .. }
+        | FailureClass::Cancelled
+        | FailureClass::Lost
+        | FailureClass::NotSent
+        | FailureClass::Interrupted => false,
     }
 }
 
 const fn rate_limited(wait: RetryAfter) -> FailureClass {
     FailureClass::RateLimited { retry_after_ms: wait.after_ms, reset_at: wait.at }
-}
-
-const fn class_of_hint(hint: ErrorHint, wait: RetryAfter) -> FailureClass {
-    match hint {
-        ErrorHint::Quota => FailureClass::QuotaExhausted { reset_at: wait.at },
-        ErrorHint::Content => FailureClass::ContentRefused,
-        ErrorHint::Context => FailureClass::ContextTooLong { limit: None },
-        ErrorHint::Model => FailureClass::ModelNotFound,
-        ErrorHint::RateLimit => rate_limited(wait),
-        ErrorHint::Overloaded => FailureClass::Overloaded,
-        ErrorHint::Auth => FailureClass::Auth,
-        ErrorHint::Timeout => FailureClass::Timeout { which: Deadline::Call },
-        ErrorHint::Network => FailureClass::Network,
-        ErrorHint::Path => FailureClass::NotAnApi,
-        ErrorHint::Request => FailureClass::InvalidRequest,
-        ErrorHint::Server => FailureClass::Server,
-    }
 }
 
 const fn class_of_status(status: u16, wait: RetryAfter) -> FailureClass {

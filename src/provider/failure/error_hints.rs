@@ -1,34 +1,14 @@
-//! What vendors' error codes and types mean: [`ErrorHint`], and the tables of codes. Phrases in texts are in
-//! `phrases.rs`; `classify.rs` turns a hint into a failure class.
+//! The failure classes of vendors' error codes and types. Phrases in texts are in `phrases.rs`; `classify.rs` decides
+//! whether a class fits the status, and fills in its fields.
 
-/// The meaning of a code or a phrase.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum ErrorHint {
-    /// The account's quota or balance is used up.
-    Quota,
-    /// The content is refused.
-    Content,
-    /// The view is too long.
-    Context,
-    /// The model does not exist, or not for this account.
-    Model,
-    /// Too many requests.
-    RateLimit,
-    /// The provider is overloaded.
-    Overloaded,
-    /// The credential is not accepted.
-    Auth,
-    /// A server on the way timed out.
-    Timeout,
-    /// A connection on the way broke.
-    Network,
-    /// The path does not exist.
-    Path,
-    /// The request is not accepted in its current form.
-    Request,
-    /// The provider has an internal error.
-    Server,
-}
+use hermod_actors::model::{Deadline, FailureClass};
+
+/// The classes with fields, which `classify.rs` fills in.
+pub(super) const QUOTA: FailureClass = FailureClass::QuotaExhausted { reset_at: None };
+pub(super) const CONTEXT: FailureClass = FailureClass::ContextTooLong { limit: None };
+pub(super) const RATE_LIMIT: FailureClass =
+    FailureClass::RateLimited { retry_after_ms: None, reset_at: None };
+pub(super) const TIMEOUT: FailureClass = FailureClass::Timeout { which: Deadline::Call };
 
 /// A code in the form of the tables: lower-case letters and digits, without a final `error` or `exception`.
 pub(super) fn normalize_code(code: &str) -> String {
@@ -42,19 +22,18 @@ pub(super) fn normalize_code(code: &str) -> String {
     plain
 }
 
-/// The hint of an unambiguous code.
-pub(super) fn hint_of_code(plain: &str) -> Option<ErrorHint> {
-    CODES.iter().find(|(_, codes)| codes.contains(&plain)).map(|(hint, _)| *hint)
+/// The class that a table has for a code.
+pub(super) fn class_of_code(
+    table: &'static [(FailureClass, &[&str])],
+    plain: &str,
+) -> Option<&'static FailureClass> {
+    table.iter().find(|(_, codes)| codes.contains(&plain)).map(|(class, _)| class)
 }
 
-/// The hint of a code that vendors use for many errors; a phrase in the text takes precedence.
-pub(super) fn hint_of_loose_code(plain: &str) -> Option<ErrorHint> {
-    LOOSE_CODES.iter().find(|(_, codes)| codes.contains(&plain)).map(|(hint, _)| *hint)
-}
-
-const CODES: &[(ErrorHint, &[&str])] = &[
+/// Unambiguous codes.
+pub(super) const CODES: &[(FailureClass, &[&str])] = &[
     (
-        ErrorHint::Quota,
+        QUOTA,
         &[
             "allocationquotafreetieronly",
             "arrearage",
@@ -76,7 +55,7 @@ const CODES: &[(ErrorHint, &[&str])] = &[
         ],
     ),
     (
-        ErrorHint::Content,
+        FailureClass::ContentRefused,
         &[
             "blockedbysafety",
             "contentfilter",
@@ -92,7 +71,7 @@ const CODES: &[(ErrorHint, &[&str])] = &[
         ],
     ),
     (
-        ErrorHint::Context,
+        CONTEXT,
         &[
             "contextlengthexceeded",
             "contextwindowexceeded",
@@ -105,7 +84,7 @@ const CODES: &[(ErrorHint, &[&str])] = &[
         ],
     ),
     (
-        ErrorHint::Model,
+        FailureClass::ModelNotFound,
         &[
             "deploymentnotfound",
             "invalidmodel",
@@ -119,7 +98,7 @@ const CODES: &[(ErrorHint, &[&str])] = &[
         ],
     ),
     (
-        ErrorHint::RateLimit,
+        RATE_LIMIT,
         &[
             "limitrequests",
             "modelcooldown",
@@ -142,7 +121,7 @@ const CODES: &[(ErrorHint, &[&str])] = &[
         ],
     ),
     (
-        ErrorHint::Overloaded,
+        FailureClass::Overloaded,
         &[
             "capacityexceeded",
             "engineoverloaded",
@@ -159,7 +138,7 @@ const CODES: &[(ErrorHint, &[&str])] = &[
         ],
     ),
     (
-        ErrorHint::Auth,
+        FailureClass::Auth,
         &[
             "accessdenied",
             "accountdeactivated",
@@ -185,13 +164,10 @@ const CODES: &[(ErrorHint, &[&str])] = &[
             "unrecognizedclient",
         ],
     ),
+    (TIMEOUT, &["deadlineexceeded", "gatewaytimeout", "modeltimeout", "requesttimeout", "timeout"]),
+    (FailureClass::Network, &["apiconnection", "connection"]),
     (
-        ErrorHint::Timeout,
-        &["deadlineexceeded", "gatewaytimeout", "modeltimeout", "requesttimeout", "timeout"],
-    ),
-    (ErrorHint::Network, &["apiconnection", "connection"]),
-    (
-        ErrorHint::Request,
+        FailureClass::InvalidRequest,
         &[
             "integerbelowminvalue",
             "invalidfunctionparameters",
@@ -209,9 +185,10 @@ const CODES: &[(ErrorHint, &[&str])] = &[
     ),
 ];
 
-const LOOSE_CODES: &[(ErrorHint, &[&str])] = &[
+/// Codes that vendors use for many errors; a phrase in the text takes precedence.
+pub(super) const LOOSE_CODES: &[(FailureClass, &[&str])] = &[
     (
-        ErrorHint::Request,
+        FailureClass::InvalidRequest,
         &[
             "badrequest",
             "failedprecondition",
@@ -225,7 +202,7 @@ const LOOSE_CODES: &[(ErrorHint, &[&str])] = &[
             "validation",
         ],
     ),
-    (ErrorHint::Server, &["api", "internal", "internalserver", "model", "modelstream", "server"]),
+    (FailureClass::Server, &["api", "internal", "internalserver", "model", "modelstream", "server"]),
 ];
 
 #[cfg(test)]
@@ -234,16 +211,16 @@ mod tests {
 
     #[test]
     fn a_code_is_written_in_many_ways() {
-        let check = |code: &str, hint: Option<ErrorHint>| {
-            assert_eq!(hint_of_code(&normalize_code(code)), hint, "{code}");
+        let check = |code: &str, hint: Option<FailureClass>| {
+            assert_eq!(class_of_code(CODES, &normalize_code(code)), hint.as_ref(), "{code}");
         };
         for code in ["rate_limit_error", "RateLimitError", "RATE_LIMIT", "rate-limit"] {
-            check(code, Some(ErrorHint::RateLimit));
+            check(code, Some(RATE_LIMIT));
         }
-        check("ThrottlingException", Some(ErrorHint::RateLimit));
-        check("Throttling.RateQuota", Some(ErrorHint::RateLimit));
-        check("API_KEY_INVALID", Some(ErrorHint::Auth));
-        check("overloaded_error", Some(ErrorHint::Overloaded));
+        check("ThrottlingException", Some(RATE_LIMIT));
+        check("Throttling.RateQuota", Some(RATE_LIMIT));
+        check("API_KEY_INVALID", Some(FailureClass::Auth));
+        check("overloaded_error", Some(FailureClass::Overloaded));
         check("my_rate_limit_error", None);
         check("error", None);
         check("", None);

@@ -2,15 +2,16 @@
 
 use std::sync::LazyLock;
 
+use hermod_actors::model::FailureClass;
 use regex_lite::Regex;
 
-use super::error_hints::ErrorHint;
+use super::error_hints::{CONTEXT, QUOTA, RATE_LIMIT, TIMEOUT};
 
-/// The hints in a text that `strip_quotes` has prepared.
-pub(super) fn hints_in(text: &str) -> impl Iterator<Item = ErrorHint> {
-    static PHRASES: LazyLock<Vec<(ErrorHint, Regex)>> =
-        LazyLock::new(|| PATTERNS.iter().map(|(hint, patterns)| (*hint, any_of(patterns))).collect());
-    PHRASES.iter().filter(move |(_, phrases)| phrases.is_match(text)).map(|(hint, _)| *hint)
+/// The classes of the phrases in a text that `strip_quotes` has prepared.
+pub(super) fn classes_in(text: &str) -> impl Iterator<Item = &'static FailureClass> {
+    static PHRASES: LazyLock<Vec<(&FailureClass, Regex)>> =
+        LazyLock::new(|| PATTERNS.iter().map(|(class, patterns)| (class, any_of(patterns))).collect());
+    PHRASES.iter().filter(move |(_, phrases)| phrases.is_match(text)).map(|(class, _)| *class)
 }
 
 fn any_of(patterns: &[&str]) -> Regex {
@@ -28,9 +29,9 @@ pub(super) fn anchored(pattern: &str) -> String {
 
 /// In order of precedence. `^` means the start of a clause; patterns without it are phrases that only vendors use, also
 /// within sentences.
-const PATTERNS: &[(ErrorHint, &[&str])] = &[
+const PATTERNS: &[(FailureClass, &[&str])] = &[
     (
-        ErrorHint::Quota,
+        QUOTA,
         &[
             r"exceeded your current quota",
             r"^(?:http )?payment required",
@@ -52,7 +53,7 @@ const PATTERNS: &[(ErrorHint, &[&str])] = &[
         ],
     ),
     (
-        ErrorHint::Content,
+        FailureClass::ContentRefused,
         &[
             r"content management policy",
             r"azure openai's content management",
@@ -66,7 +67,7 @@ const PATTERNS: &[(ErrorHint, &[&str])] = &[
         ],
     ),
     (
-        ErrorHint::Context,
+        CONTEXT,
         &[
             r"^(?:the |your )?prompt (?:is )?too (?:long|large)",
             r"^(?:the )?input (?:is )?too long",
@@ -100,7 +101,7 @@ const PATTERNS: &[(ErrorHint, &[&str])] = &[
         ],
     ),
     (
-        ErrorHint::Model,
+        FailureClass::ModelNotFound,
         &[
             r"\bmodel(?: \S{1,80})? (?:(?:was |is )?not (?:found|exist)|does not exist|has been (?:deprecated|retired))",
             r"^models/\S{1,80} is not found",
@@ -118,7 +119,7 @@ const PATTERNS: &[(ErrorHint, &[&str])] = &[
         ],
     ),
     (
-        ErrorHint::RateLimit,
+        RATE_LIMIT,
         &[
             r"^(?:\w+ ){0,3}rate limit (?:was |has been |is )?(?:exceeded|reached|hit)",
             r"(?:exceed|exceeds|exceeded|reached|hit|over) (?:the |your |its |our )?(?:\S+ ){0,3}rate limits?\b",
@@ -133,7 +134,7 @@ const PATTERNS: &[(ErrorHint, &[&str])] = &[
         ],
     ),
     (
-        ErrorHint::Overloaded,
+        FailureClass::Overloaded,
         &[
             r"^overloaded\b",
             r"\b(?:is|are) (?:currently |temporarily )?(?:overloaded|at capacity)",
@@ -142,7 +143,7 @@ const PATTERNS: &[(ErrorHint, &[&str])] = &[
         ],
     ),
     (
-        ErrorHint::Auth,
+        FailureClass::Auth,
         &[
             r"^(?:incorrect|invalid|missing|no) (?:\w+ )?api key",
             r"^api key (?:is )?(?:not valid|invalid|expired)",
@@ -158,11 +159,11 @@ const PATTERNS: &[(ErrorHint, &[&str])] = &[
         ],
     ),
     (
-        ErrorHint::Timeout,
+        TIMEOUT,
         &[r"^(?:request |read |connection )?timed out", r"^(?:request )?timeout\b", r"^deadline exceeded"],
     ),
     (
-        ErrorHint::Network,
+        FailureClass::Network,
         &[
             r"^connection (?:error|reset|refused|aborted|closed)",
             r"^(?:connect|read|write) e(?:conn|host|net|pipe|socket|timed)",
@@ -173,7 +174,7 @@ const PATTERNS: &[(ErrorHint, &[&str])] = &[
         ],
     ),
     (
-        ErrorHint::Path,
+        FailureClass::NotAnApi,
         &[
             r"^(?:404 )?(?:page |resource |route |url |path )?not found\.?$",
             r"^invalid url\b",
@@ -185,7 +186,7 @@ const PATTERNS: &[(ErrorHint, &[&str])] = &[
         ],
     ),
     (
-        ErrorHint::Request,
+        FailureClass::InvalidRequest,
         &[
             r"^invalid request format",
             r"^bad request",
@@ -195,5 +196,5 @@ const PATTERNS: &[(ErrorHint, &[&str])] = &[
             r"^image exceeds",
         ],
     ),
-    (ErrorHint::Server, &[r"^internal server error", r"^bad gateway"]),
+    (FailureClass::Server, &[r"^internal server error", r"^bad gateway"]),
 ];

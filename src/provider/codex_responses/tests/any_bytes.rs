@@ -61,7 +61,9 @@ proptest! {
         events.push(events[twice.index(events.len())].clone());
         let mut draft = ResponsesDecoder::default();
         for event in &events {
-            prop_assert!(draft.push_event(event.to_string().as_bytes(), &Shown::default()).is_ok());
+            let text = event.to_string();
+            let event = serde_json::from_str(&text).unwrap();
+            prop_assert!(draft.push_event(event, text.as_bytes(), &Shown::default()).is_ok());
             // The counted size is that of the held items.
             let held: usize = draft.items().slots().iter().map(ItemSlot::size).sum();
             prop_assert_eq!(draft.items().size(), held);

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use super::events::origin;
 use crate::provider::{
-    codex_responses::{OutputLimit, ResponsesEncoder, body},
+    codex_responses::{ResponsesEncoder, body},
     wire::EncodeTarget,
 };
 
@@ -27,7 +27,7 @@ pub(super) fn input(encoder: &ResponsesEncoder, messages: &[Message]) -> Vec<Val
     let mut segments = MessageBuffer::default();
     encoder.messages(messages, &mut segments);
     let request = request(encoder, "", &[], segments);
-    let body: Value = serde_json::from_slice(&body::body(OutputLimit::Supported, request).concat()).unwrap();
+    let body: Value = serde_json::from_slice(&body::body(true, request).concat()).unwrap();
     body["input"].as_array().unwrap().clone()
 }
 
@@ -118,7 +118,7 @@ fn check(system: Option<&str>, tools: &[ToolSpec], reference_tools: &Value) {
         let mut messages = MessageBuffer::default();
         parts.into_iter().for_each(|part| encoder.messages(part, &mut messages));
         let request = request(&encoder, system.unwrap_or_default(), tools, messages);
-        let body = body::body(OutputLimit::Supported, request).concat();
+        let body = body::body(true, request).concat();
         assert_eq!(String::from_utf8(body).unwrap(), reference.to_string());
     }
 }
@@ -152,19 +152,13 @@ fn fields_that_a_server_refuses_are_left_out() {
         change(&mut request);
         serde_json::from_slice(&body::body(limit, request).concat()).unwrap()
     };
-    assert_eq!(fields(OutputLimit::Supported, |request| request.max_tokens = 3)["max_output_tokens"], 16);
-    assert_eq!(fields(OutputLimit::Unsupported, |_| ()).get("max_output_tokens"), None);
-    assert_eq!(
-        fields(OutputLimit::Supported, |request| request.model = "gpt-4o".into()).get("include"),
-        None
-    );
+    assert_eq!(fields(true, |request| request.max_tokens = 3)["max_output_tokens"], 16);
+    assert_eq!(fields(false, |_| ()).get("max_output_tokens"), None);
+    assert_eq!(fields(true, |request| request.model = "gpt-4o".into()).get("include"), None);
     let high = |request: &mut ModelRequest| {
         request.thinking = Some(ThinkingRequest { level: ThinkingLevel::High, style: ThinkingStyle::Effort });
     };
-    assert_eq!(
-        fields(OutputLimit::Supported, high)["reasoning"],
-        json!({"effort": "high", "summary": "auto"})
-    );
+    assert_eq!(fields(true, high)["reasoning"], json!({"effort": "high", "summary": "auto"}));
 }
 
 #[test]
@@ -298,8 +292,7 @@ fn calls_are_forbidden_where_there_are_tools() {
     let choice = |tools: &[ToolSpec], tool_choice| {
         let request = request(&encoder(origin(), true), "", tools, MessageBuffer::default());
         let request = ModelRequest { tool_choice, ..request };
-        let body: Value =
-            serde_json::from_slice(&body::body(OutputLimit::Supported, request).concat()).unwrap();
+        let body: Value = serde_json::from_slice(&body::body(true, request).concat()).unwrap();
         body.get("tool_choice").cloned()
     };
     assert_eq!(choice(&[tool("t")], ToolChoice::NoCalls), Some(json!("none")));
