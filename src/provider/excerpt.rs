@@ -4,22 +4,10 @@
 pub(super) fn excerpt(bytes: &[u8], max: usize) -> String {
     let cut = &bytes[..bytes.len().min(max * 8)];
     let text = String::from_utf8_lossy(cut);
-    let mut out = String::new();
-    let mut more = cut.len() < bytes.len();
     let words = text.split(|c: char| c.is_whitespace() || c.is_control()).filter(|word| !word.is_empty());
-    let mut chars = 0;
-    'words: for word in words {
-        let gap = (!out.is_empty()).then_some(' ');
-        for c in gap.into_iter().chain(word.chars()) {
-            if chars == max {
-                more = true;
-                break 'words;
-            }
-            out.push(c);
-            chars += 1;
-        }
-    }
-    if more {
+    let line = words.collect::<Vec<_>>().join(" ");
+    let mut out: String = line.chars().take(max).collect();
+    if out.len() < line.len() || cut.len() < bytes.len() {
         out.push('…');
     }
     out

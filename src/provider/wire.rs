@@ -17,9 +17,6 @@ use super::names::changed_names;
 
 /// The API of one family of providers. Pure: no socket, no clock.
 pub trait WireFormat: Debug + Send + Sync + 'static {
-    /// The name in the configuration.
-    fn name(&self) -> &'static str;
-
     /// The encoder of the parts of a request that do not change.
     fn encoder(&self, target: EncodeTarget) -> Arc<dyn Encoder>;
 

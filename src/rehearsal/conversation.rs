@@ -51,7 +51,7 @@ pub enum RequestMessage<'a> {
 pub struct RawContent<'a>(Vec<&'a RawValue>);
 
 /// A short text, such as a call's id. Borrowed from the request if the JSON has no escapes in it.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
 #[serde(transparent)]
 pub struct BorrowedText<'a>(#[serde(borrow)] pub Cow<'a, str>);
 

@@ -1,13 +1,13 @@
 //! Computes the scripted answer to a conversation, with its usage and the ids of its calls. Pure: depends only on the
 //! script and the conversation.
 
-use std::{borrow::Cow, fmt::Write};
+use std::fmt::Write;
 
 use hermod_actors::model::{AssistantMessage, FinishReason, ModelAnswer, ToolCall, Usage};
 
 use super::{
-    AnswerPace, CLOSING, CacheUsage, Conversation, PREFIX, RawContent, Script, ScriptTurn, ThinkingMode,
-    script::{FaultRule, ScriptStep, TemplateValues},
+    AnswerPace, CLOSING, CacheUsage, Conversation, PREFIX, Script, ScriptTurn, ThinkingMode,
+    script::{FaultRule, ScriptStep},
 };
 
 /// The scripted answer to one request.
@@ -41,7 +41,7 @@ pub fn next_answer<'s>(script: &'s Script, conversation: &Conversation<'_>) -> S
     let step =
         turn.and_then(|turn| script.steps_for(&turn.user.text())).and_then(|steps| steps.step_at(number));
     let message = match (turn, step) {
-        (Some(turn), Some(step)) => render_step(step, &StepContext { turn, step: number }, conversation),
+        (Some(turn), Some(step)) => render_step(step, number, &turn, conversation),
         (None | Some(_), _) => AssistantMessage {
             text: format!("{PREFIX}{CLOSING}"),
             reasoning: reasoning_for(None, number, conversation.thinking),
@@ -49,14 +49,14 @@ pub fn next_answer<'s>(script: &'s Script, conversation: &Conversation<'_>) -> S
         },
     };
     let default_finish = if message.calls.is_empty() { FinishReason::Stop } else { FinishReason::ToolCalls };
-    let estimated = estimate_usage(conversation, &message);
     let scripted = step.map(|step| step.usage).unwrap_or_default();
+    // Four bytes count as one token.
     let usage = Usage {
-        input_tokens: scripted.input_tokens.unwrap_or(estimated.input_tokens),
-        output_tokens: scripted.output_tokens.unwrap_or(estimated.output_tokens),
-        cached_tokens: scripted.cached_tokens.unwrap_or(estimated.cached_tokens),
-        cache_write_tokens: scripted.cache_write_tokens.unwrap_or(estimated.cache_write_tokens),
-        ..estimated
+        input_tokens: scripted.input_tokens.unwrap_or((conversation.bytes / 4) as u64),
+        output_tokens: scripted.output_tokens.unwrap_or((output_bytes(&message) / 4) as u64),
+        cached_tokens: scripted.cached_tokens.unwrap_or(0),
+        cache_write_tokens: scripted.cache_write_tokens.unwrap_or(0),
+        ..Usage::default()
     };
     let finish = step.and_then(|step| step.finish).unwrap_or(default_finish);
     ScriptedAnswer {
@@ -84,31 +84,29 @@ pub(super) fn step_of(id: &str) -> Option<u64> {
 
 fn render_step(
     step: &ScriptStep,
-    context: &StepContext<'_, '_>,
+    number: u64,
+    turn: &ScriptTurn<'_, '_>,
     conversation: &Conversation<'_>,
 ) -> AssistantMessage {
     let content = &step.content;
-    let mut text = content.say.as_ref().map(|say| say.render(context)).unwrap_or_default();
+    let mut text = content.say.as_ref().map(|say| say.render(turn)).unwrap_or_default();
     let mut calls = Vec::with_capacity(content.calls.len());
     for (n, (tool, arguments)) in (1..).zip(&content.calls) {
         if conversation.offers_tools {
-            let (id, arguments) = (call_id(context.step, n), arguments.render(context));
+            let (id, arguments) = (call_id(number, n), arguments.render(turn));
             calls.push(ToolCall { id, name: tool.clone(), arguments });
         } else {
             let gap = if text.is_empty() { "" } else { "\n" };
-            let _infallible = write!(
-                text,
-                "{gap}(rehearsal) step {} would call {tool}, but no tools are offered",
-                context.step
-            );
+            let _infallible =
+                write!(text, "{gap}(rehearsal) step {number} would call {tool}, but no tools are offered");
         }
     }
     // A scripted empty answer stays empty, to test its handling.
     if calls.is_empty() && !text.is_empty() {
         text.insert_str(0, PREFIX);
     }
-    let scripted = content.think.as_ref().map(|think| think.render(context));
-    let reasoning = reasoning_for(scripted, context.step, conversation.thinking);
+    let scripted = content.think.as_ref().map(|think| think.render(turn));
+    let reasoning = reasoning_for(scripted, number, conversation.thinking);
     AssistantMessage { text, reasoning, calls, opaque: None }
 }
 
@@ -120,36 +118,7 @@ fn reasoning_for(scripted: Option<String>, step: u64, thinking: ThinkingMode) ->
     }
 }
 
-/// Estimates the usage: four bytes count as one token.
-fn estimate_usage(conversation: &Conversation<'_>, message: &AssistantMessage) -> Usage {
+fn output_bytes(message: &AssistantMessage) -> usize {
     let calls = message.calls.iter().map(|call| call.name.len() + call.arguments.len());
-    let output = message.text.len() + message.reasoning.len() + calls.sum::<usize>();
-    Usage {
-        input_tokens: (conversation.bytes / 4) as u64,
-        output_tokens: (output / 4) as u64,
-        ..Usage::default()
-    }
-}
-
-struct StepContext<'c, 'a> {
-    turn: ScriptTurn<'c, 'a>,
-    step: u64,
-}
-
-impl TemplateValues for StepContext<'_, '_> {
-    fn result(&self, step: u64, n: u64) -> Option<Cow<'_, str>> {
-        self.turn.result(&call_id(step, n)).map(RawContent::text)
-    }
-
-    fn last(&self) -> Option<Cow<'_, str>> {
-        self.turn.last_result().map(RawContent::text)
-    }
-
-    fn user(&self) -> Cow<'_, str> {
-        self.turn.user.text()
-    }
-
-    fn step(&self) -> u64 {
-        self.step
-    }
+    message.text.len() + message.reasoning.len() + calls.sum::<usize>()
 }

@@ -1,7 +1,7 @@
 //! The HTTP server of the rehearsal model: routes, the order of the steps of a reply, and error responses. The body of
 //! a streamed answer is in `stream.rs`.
 
-use std::{io, net::SocketAddr, sync::Arc};
+use std::{io, sync::Arc};
 
 use axum::{
     Router,
@@ -16,11 +16,11 @@ use tokio::{
     net::{TcpListener, ToSocketAddrs},
     task::JoinHandle,
 };
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::{
     AnswerPace, FaultCounter, PromptCache, Script, ScriptFault, next_answer, stream,
-    wire::{EventBuffer, FORMATS, Format, ParsedRequest, ReplyMode, RequestRefusal},
+    wire::{EventBuffer, FORMATS, Format, ParsedRequest, RequestRefusal},
 };
 
 /// Larger requests are refused with status 413.
@@ -36,8 +36,8 @@ pub struct Rehearsal;
 pub struct RehearsalHandle {
     /// The base URL for clients: `http://127.0.0.1:<port>/v1`.
     pub base_url: String,
-    stop: CancellationToken,
-    server: Option<JoinHandle<io::Result<()>>>,
+    stop: DropGuard,
+    server: JoinHandle<io::Result<()>>,
 }
 
 #[derive(Debug)]
@@ -53,10 +53,10 @@ impl Rehearsal {
     /// Binds `addr` (port 0: any free port) and serves in its own task.
     pub async fn start(addr: impl ToSocketAddrs, script: Arc<Script>) -> io::Result<RehearsalHandle> {
         let listener = TcpListener::bind(addr).await?;
-        let base_url = base_url(listener.local_addr()?);
+        let base_url = format!("http://{}/v1", listener.local_addr()?);
         let stop = CancellationToken::new();
         let server = tokio::spawn(Self::serve(listener, script, stop.clone().cancelled_owned()));
-        Ok(RehearsalHandle { base_url, stop, server: Some(server) })
+        Ok(RehearsalHandle { base_url, stop: stop.drop_guard(), server })
     }
 
     /// Serves `listener` until `shutdown` resolves. Then a stream that waits in a pause breaks its connection; data
@@ -88,25 +88,11 @@ impl Rehearsal {
     }
 }
 
-/// The base URL of a model on `addr`.
-fn base_url(addr: SocketAddr) -> String {
-    format!("http://{addr}/v1")
-}
-
 impl RehearsalHandle {
     /// Stops the model. Returns when the port is free and the connections are closed.
-    pub async fn stop(mut self) -> io::Result<()> {
-        self.stop.cancel();
-        match self.server.take() {
-            None => Ok(()),
-            Some(server) => server.await.map_err(io::Error::other)?,
-        }
-    }
-}
-
-impl Drop for RehearsalHandle {
-    fn drop(&mut self) {
-        self.stop.cancel();
+    pub async fn stop(self) -> io::Result<()> {
+        drop(self.stop);
+        self.server.await.map_err(io::Error::other)?
     }
 }
 
@@ -122,7 +108,7 @@ async fn answer(format: &'static Format, state: Arc<ServerState>, request: Reque
             return refuse(format, &RequestRefusal::new(413, message));
         }
     };
-    let PreparedReply { events, pace, fault, reply } = match prepare_reply(format, &state, &body) {
+    let PreparedReply { events, pace, fault, is_stream } = match prepare_reply(format, &state, &body) {
         Ok(prepared) => prepared,
         Err(refusal) => return refuse(format, &refusal),
     };
@@ -133,10 +119,7 @@ async fn answer(format: &'static Format, state: Arc<ServerState>, request: Reque
     if let Some(ScriptFault::Status { status, headers, body }) = fault {
         return scripted_error(format, *status, headers, body.as_deref());
     }
-    let content_type = match reply {
-        ReplyMode::Whole => "application/json",
-        ReplyMode::Stream => "text/event-stream",
-    };
+    let content_type = if is_stream { "text/event-stream" } else { "application/json" };
     respond(StatusCode::OK, content_type, stream::body(events, pace, fault, state.stop.clone()))
 }
 
@@ -145,7 +128,7 @@ struct PreparedReply<'s> {
     events: EventBuffer,
     pace: AnswerPace,
     fault: Option<&'s ScriptFault>,
-    reply: ReplyMode,
+    is_stream: bool,
 }
 
 fn prepare_reply<'s>(
@@ -154,14 +137,14 @@ fn prepare_reply<'s>(
     body: &[u8],
 ) -> Result<PreparedReply<'s>, RequestRefusal> {
     let request = (format.read)(body)?;
-    let ParsedRequest { conversation, prefix, reply, .. } = &request;
+    let ParsedRequest { conversation, prefix, is_stream, .. } = &request;
     let mut scripted = next_answer(&state.script, conversation);
     let fault = state.faults.next_fault(&scripted, conversation);
     if !scripted.has_cache_usage && !matches!(fault, Some(ScriptFault::Status { .. })) {
         scripted.set_cache_usage(state.cache.look_up(prefix));
     }
     let events = (format.write)(&scripted, &request, &state.model);
-    Ok(PreparedReply { events, pace: scripted.pace, fault, reply: *reply })
+    Ok(PreparedReply { events, pace: scripted.pace, fault, is_stream: *is_stream })
 }
 
 async fn models(State(state): State<Arc<ServerState>>, request: Request) -> Response {

@@ -57,7 +57,7 @@ pub(super) fn execute(args: &DecodeArgs) -> Result<(), CliError> {
     let body = read(&args.file)?;
     let origin = Arc::new(AnswerOrigin {
         provider: (*args.provider).into(),
-        wire: wire.name().into(),
+        wire: args.format.format.name.into(),
         model: args.model.as_deref().unwrap_or_default().into(),
     });
     let mut decoded = if (200..300).contains(&args.status) {
@@ -100,14 +100,14 @@ fn decode_answer(
     shape: &ResponseShape,
 ) -> Map<String, Value> {
     let deltas = DeltaBuffer::default();
-    let mut decoder = wire.decoder(origin);
+    let mut decoder = wire.decoder(Arc::clone(&origin));
     let result = match decoder.push(body, &deltas) {
         Ok(_) => decoder.finish(&deltas).map_err(|failure| (failure, DecodeStage::End)),
         Err(failure) => Err((failure, DecodeStage::Event)),
     };
     let deltas = deltas.0.into_inner().unwrap_or_else(PoisonError::into_inner);
     let mut decoded = match &result {
-        Ok(answer) => message_json(wire, answer),
+        Ok(answer) => message_json(&origin.wire, answer),
         Err((failure, stage)) => {
             let mut decoded = failure_json(outcome(&failure.class, *stage, shape), failure);
             // The text and reasoning that a user would have seen before the failure.
@@ -120,7 +120,7 @@ fn decode_answer(
     decoded
 }
 
-fn message_json(wire: &dyn WireFormat, answer: &ModelAnswer) -> Map<String, Value> {
+fn message_json(wire: &str, answer: &ModelAnswer) -> Map<String, Value> {
     let mut decoded = shape("message");
     let call = |ToolCall { id, name, arguments }: &ToolCall| json!({ "id": id, "name": name, "arguments": arguments });
     decoded["text"] = answer.message.text.as_str().into();
@@ -131,9 +131,9 @@ fn message_json(wire: &dyn WireFormat, answer: &ModelAnswer) -> Map<String, Valu
     decoded
 }
 
-fn usage_json(wire: &dyn WireFormat, usage: &Usage) -> Value {
+fn usage_json(wire: &str, usage: &Usage) -> Value {
     let Usage { mut input_tokens, output_tokens, cached_tokens, cache_write_tokens, .. } = *usage;
-    if WITHOUT_CACHED.contains(&wire.name()) {
+    if WITHOUT_CACHED.contains(&wire) {
         input_tokens = input_tokens.saturating_sub(cached_tokens.saturating_add(cache_write_tokens));
     }
     json!({

@@ -149,15 +149,18 @@ pub(super) fn execute(args: &EncodeArgs) -> Result<(), CliError> {
     if let Some(model) = &args.model {
         conversation.file.model = (**model).into();
     }
-    let body = body(&*wire, conversation, &args.provider);
+    let body = body(&*wire, conversation, args);
     print_escaped(&String::from_utf8_lossy(&body))
 }
 
 /// The body of the request as sent.
-fn body(wire: &dyn WireFormat, conversation: ParsedConversation, provider: &str) -> Vec<u8> {
+fn body(wire: &dyn WireFormat, conversation: ParsedConversation, args: &EncodeArgs) -> Vec<u8> {
     let ParsedConversation { file, messages, images } = conversation;
-    let origin =
-        AnswerOrigin { provider: provider.into(), wire: wire.name().into(), model: Arc::clone(&file.model) };
+    let origin = AnswerOrigin {
+        provider: (*args.provider).into(),
+        wire: args.format.format.name.into(),
+        model: Arc::clone(&file.model),
+    };
     let encoder = wire.encoder(EncodeTarget { origin: Arc::new(origin), has_vision: file.images });
     let mut segments = MessageBuffer::default();
     encoder.messages(&messages, &mut segments);

@@ -45,10 +45,6 @@ impl AnthropicMessages {
 }
 
 impl WireFormat for AnthropicMessages {
-    fn name(&self) -> &'static str {
-        NAME
-    }
-
     fn encoder(&self, target: EncodeTarget) -> Arc<dyn Encoder> {
         Arc::new(MessagesEncoder::new(target, self.cache))
     }

@@ -45,10 +45,6 @@ impl ChatCompletions {
 }
 
 impl WireFormat for ChatCompletions {
-    fn name(&self) -> &'static str {
-        NAME
-    }
-
     fn encoder(&self, target: EncodeTarget) -> Arc<dyn Encoder> {
         Arc::new(ChatEncoder::new(self.dialect, target))
     }

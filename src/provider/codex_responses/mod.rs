@@ -47,10 +47,6 @@ impl CodexResponses {
 }
 
 impl WireFormat for CodexResponses {
-    fn name(&self) -> &'static str {
-        NAME
-    }
-
     fn encoder(&self, target: EncodeTarget) -> Arc<dyn Encoder> {
         Arc::new(ResponsesEncoder::new(target))
     }

@@ -10,7 +10,7 @@ use super::{
     phrases::classes_in,
     retry_after::RetryAfter,
     sizes::{class_of_sizes, window_in},
-    vendor_error::VendorError,
+    vendor_error::{MAX_DEPTH, VendorError},
 };
 use crate::provider::excerpt::excerpt;
 
@@ -56,12 +56,13 @@ const fn fate_of(status: u16, class: &FailureClass) -> RequestFate {
 
 /// The failure of an error under status 200: the value of an `error` field, or a whole event of type `error`.
 pub fn failure_in_stream(error: &Value) -> Failure {
-    failure_under_200(&VendorError::of_body(error).unwrap_or_else(|| VendorError::of_error(error)))
+    let found = VendorError::of_document(error, MAX_DEPTH);
+    failure_under_200(&found.unwrap_or_else(|| VendorError::of_value(error, MAX_DEPTH)))
 }
 
 /// The failure of a JSON document under status 200 that is no answer; `None` if it contains no error.
 pub fn failure_in_body(body: &[u8]) -> Option<Failure> {
-    let error = VendorError::of_body(&serde_json::from_slice(body).ok()?)?;
+    let error = VendorError::of_document(&serde_json::from_slice(body).ok()?, MAX_DEPTH)?;
     Some(failure_under_200(&error))
 }
 
@@ -131,10 +132,11 @@ const fn is_plausible(class: &FailureClass, status: u16) -> bool {
         FailureClass::Overloaded => matches!(status, 400 | 429 | 500..),
         FailureClass::Auth | FailureClass::InvalidRequest => matches!(status, 400 | 422),
         FailureClass::NotAnApi => matches!(status, 404 | 405),
-        // The status already decides these.
-        FailureClass::Timeout { .. } | FailureClass::Network | FailureClass::Server => false,
-        // No code and no phrase means these.
-        FailureClass::IncompleteStream
+        // The status already decides the first three; no code and no phrase means the others.
+        FailureClass::Timeout { .. }
+        | FailureClass::Network
+        | FailureClass::Server
+        | FailureClass::IncompleteStream
         | FailureClass::OutputCap { .. }
         | FailureClass::Cancelled
         | FailureClass::Lost

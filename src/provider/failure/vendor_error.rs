@@ -11,7 +11,7 @@ use super::{
 };
 
 /// The maximum depth of nested errors, as from a gateway in front of a gateway.
-const MAX_DEPTH: u8 = 3;
+pub(super) const MAX_DEPTH: u8 = 3;
 /// The code used here for Google's ids of daily quotas.
 const DAILY_QUOTA: &str = "quotaperday";
 
@@ -39,20 +39,12 @@ impl VendorError {
     /// The error in any body.
     pub(super) fn of_bytes(body: &[u8]) -> Self {
         let json = serde_json::from_slice(body).ok();
-        json.and_then(|body| Self::of_body(&body)).unwrap_or_else(|| match json_without_error(body) {
+        json.and_then(|body| Self::of_document(&body, MAX_DEPTH)).unwrap_or_else(|| match json_without_error(
+            body,
+        ) {
             true => Self::default(),
             false => Self::of_text(&String::from_utf8_lossy(body), MAX_DEPTH),
         })
-    }
-
-    /// The error in a JSON document; `None` if there is none.
-    pub(super) fn of_body(body: &Value) -> Option<Self> {
-        Self::of_document(body, MAX_DEPTH)
-    }
-
-    /// The error in an error object, or in a text in its place.
-    pub(super) fn of_error(error: &Value) -> Self {
-        Self::of_value(error, MAX_DEPTH)
     }
 
     /// This error and its nested errors, the innermost first because it is the most specific.
@@ -62,7 +54,8 @@ impl VendorError {
         chain
     }
 
-    fn of_document(body: &Value, depth: u8) -> Option<Self> {
+    /// The error in a JSON document; `None` if there is none.
+    pub(super) fn of_document(body: &Value, depth: u8) -> Option<Self> {
         let body = body.as_array().and_then(|list| list.first()).unwrap_or(body);
         let object = body.as_object()?;
         let has = |name: &str| object.get(name).filter(|value| !value.is_null());
@@ -89,7 +82,8 @@ impl VendorError {
         }
     }
 
-    fn of_value(error: &Value, depth: u8) -> Self {
+    /// The error in an error object, or in a text in its place.
+    pub(super) fn of_value(error: &Value, depth: u8) -> Self {
         match error {
             Value::Object(fields) => Self::of_fields(fields, depth),
             Value::String(text) => Self::of_text(text, depth),

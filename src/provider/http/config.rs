@@ -5,10 +5,7 @@ use std::time::Duration;
 use hermod_actors::model::{ModelDeadlines, PoolStrategy, RateLimits};
 use reqwest::Url;
 
-use crate::{
-    provider::{CacheTtl, Credential},
-    secret::redacted_url,
-};
+use crate::provider::{CacheTtl, Credential};
 
 /// Time limits of the parts of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -100,21 +97,12 @@ pub enum ProviderConfigError {
     },
 }
 
-/// The parsed base URL. Contains no user and no password.
-pub(super) fn base_url(config: &ProviderConfig) -> Result<Url, ProviderConfigError> {
-    let text = &config.base_url;
-    parse_base_url(text).map_err(|reason| ProviderConfigError::BaseUrl {
-        provider: config.name.clone(),
-        url: redacted_url(text),
-        reason,
-    })
-}
-
 /// Checks that a text is a base URL; the error describes what is wrong.
 pub fn check_base_url(text: &str) -> Result<(), String> {
     parse_base_url(text).map(drop)
 }
 
+/// The parsed base URL. Contains no user and no password.
 pub(super) fn parse_base_url(text: &str) -> Result<Url, String> {
     let url = Url::parse(text.trim()).map_err(|reason| reason.to_string())?;
     if !url.username().is_empty() || url.password().is_some() {

@@ -25,7 +25,7 @@ use tokio::time::timeout;
 
 use super::{
     client::{build_client, read_prefix, root_cause},
-    config::{Deadlines, ProviderConfig, ProviderConfigError, base_url},
+    config::{Deadlines, ProviderConfig, ProviderConfigError, parse_base_url},
     model_list,
 };
 use crate::{
@@ -38,7 +38,7 @@ use crate::{
         rates::rate_info,
         wire::{DecodeProgress, Decoder, EncodeTarget, WireFormat, encode_images},
     },
-    secret::redact,
+    secret::{redact, redacted_url},
 };
 
 /// Maximum number of bytes read of an error's body.
@@ -76,7 +76,11 @@ pub struct HttpProvider {
 impl HttpProvider {
     /// Checks the configuration; touches neither network nor disk.
     pub fn new(config: ProviderConfig) -> Result<Self, ProviderConfigError> {
-        let base = base_url(&config)?;
+        let base = parse_base_url(&config.base_url).map_err(|reason| ProviderConfigError::BaseUrl {
+            provider: config.name.clone(),
+            url: redacted_url(&config.base_url),
+            reason,
+        })?;
         let mut url = base.clone();
         let dialect = Dialect { host: url.host_str().unwrap_or_default().to_owned(), cache: config.cache };
         let wire =

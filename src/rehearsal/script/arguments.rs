@@ -2,7 +2,8 @@
 
 use serde_json::Value;
 
-use super::template::{Template, TemplateError, TemplateValues, ValueSource};
+use super::template::{Template, TemplateError, ValueSource};
+use crate::rehearsal::ScriptTurn;
 
 /// The arguments of a call: JSON whose strings are templates.
 #[derive(Debug, Clone)]
@@ -40,19 +41,19 @@ impl ArgumentsTemplate {
     }
 
     /// The argument text that the model sends.
-    pub(in crate::rehearsal) fn render(&self, values: &impl TemplateValues) -> String {
+    pub(in crate::rehearsal) fn render(&self, turn: &ScriptTurn<'_, '_>) -> String {
         match self {
-            Self::Text(raw) => raw.render(values),
-            Self::List(_) | Self::Map(_) | Self::Plain(_) => self.fill(values).to_string(),
+            Self::Text(raw) => raw.render(turn),
+            Self::List(_) | Self::Map(_) | Self::Plain(_) => self.fill(turn).to_string(),
         }
     }
 
-    fn fill(&self, values: &impl TemplateValues) -> Value {
+    fn fill(&self, turn: &ScriptTurn<'_, '_>) -> Value {
         match self {
-            Self::Text(template) => template.render(values).into(),
-            Self::List(items) => items.iter().map(|item| item.fill(values)).collect(),
+            Self::Text(template) => template.render(turn).into(),
+            Self::List(items) => items.iter().map(|item| item.fill(turn)).collect(),
             Self::Map(fields) => {
-                fields.iter().map(|(name, value)| (name.clone(), value.fill(values))).collect()
+                fields.iter().map(|(name, value)| (name.clone(), value.fill(turn))).collect()
             }
             Self::Plain(value) => value.clone(),
         }

@@ -10,7 +10,7 @@ use super::{
     ArgumentsTemplate, ScriptError, Template, UsageSpec,
     fault::{self, FaultRule},
     spec::{FinishSpec, PartSpec, ScriptSpec, Span, StepSpec, Times},
-    template::{ResultRef, TemplateError, ValueSource},
+    template::{TemplateError, ValueSource},
 };
 
 /// A parsed and checked script: no part follows one without `when`, no step follows an endless one, and every template
@@ -201,8 +201,7 @@ fn compile_part(place: &str, part: PartSpec, default: AnswerPace) -> Result<Scri
                 "remove this step, or give a number to that `repeat`",
             ));
         };
-        let step = compile_step(&place, spec, number, default)?;
-        check_sources(&place, &step, &steps)?;
+        let step = compile_step(&place, spec, (number, &steps), default)?;
         first = step.last.map(|last| last.saturating_add(1));
         steps.0.push(step);
     }
@@ -212,7 +211,7 @@ fn compile_part(place: &str, part: PartSpec, default: AnswerPace) -> Result<Scri
 fn compile_step(
     place: &str,
     spec: StepSpec,
-    first: u64,
+    (first, earlier): (u64, &ScriptSteps),
     default: AnswerPace,
 ) -> Result<ScriptStep, ScriptError> {
     if spec.say.is_none() && spec.call.is_none() {
@@ -226,20 +225,25 @@ fn compile_step(
     };
     let last = match spec.repeat {
         None => Some(first),
-        Some(Times::N(n)) => Some(first.saturating_add(n - 1)),
-        Some(Times::Forever) => None,
+        Some(Times(n)) => n.map(|n| first.saturating_add(n - 1)),
     };
     let template = |field: &str, text: Option<String>| {
         let parsed = text.map(|text| Template::parse(&text)).transpose();
-        parsed.map_err(|error| template_error_at(format!("{place}.{field}"), error))
+        let checked = parsed.and_then(|template| {
+            check_sources(template.iter().flat_map(Template::sources), earlier).map(|()| template)
+        });
+        checked.map_err(|(problem, remedy)| ScriptError::new(format!("{place}.{field}"), problem, remedy))
     };
     let mut calls = Vec::new();
     if let Some(list) = spec.call {
         check_not_empty(&format!("{place}.call"), list.len(), "call")?;
         for (i, call) in list.into_iter().enumerate() {
-            let place = format!("{place}.call[{i}]");
-            let arguments = ArgumentsTemplate::compile(call.arguments)
-                .map_err(|error| template_error_at(format!("{place}.arguments"), error))?;
+            let compiled = ArgumentsTemplate::compile(call.arguments).and_then(|arguments| {
+                check_sources(arguments.sources().into_iter(), earlier).map(|()| arguments)
+            });
+            let arguments = compiled.map_err(|(problem, remedy)| {
+                ScriptError::new(format!("{place}.call[{i}].arguments"), problem, remedy)
+            })?;
             calls.push((call.tool, arguments));
         }
     }
@@ -258,10 +262,6 @@ fn compile_step(
     })
 }
 
-fn template_error_at(place: String, (problem, remedy): TemplateError) -> ScriptError {
-    ScriptError::new(place, problem, remedy)
-}
-
 impl FinishSpec {
     fn to_model(self) -> FinishReason {
         match self {
@@ -273,43 +273,29 @@ impl FinishSpec {
     }
 }
 
-/// Checks that every template of a step refers to a call of an earlier step.
-fn check_sources(place: &str, step: &ScriptStep, earlier: &ScriptSteps) -> Result<(), ScriptError> {
-    let content = &step.content;
-    let texts = [("say", &content.say), ("think", &content.think)];
-    for (field, template) in texts {
-        for source in template.iter().flat_map(Template::sources) {
-            check_source(source, earlier)
-                .map_err(|error| template_error_at(format!("{place}.{field}"), error))?;
-        }
-    }
-    for (i, (_, arguments)) in content.calls.iter().enumerate() {
-        for source in arguments.sources() {
-            check_source(source, earlier)
-                .map_err(|error| template_error_at(format!("{place}.call[{i}].arguments"), error))?;
-        }
-    }
-    Ok(())
-}
-
-fn check_source(source: &ValueSource, earlier: &ScriptSteps) -> Result<(), TemplateError> {
-    let reference = match source {
-        ValueSource::User | ValueSource::Step | ValueSource::Open => return Ok(()),
-        ValueSource::Result { reference, .. } => *reference,
-    };
-    match reference {
-        ResultRef::Last if earlier.0.iter().any(|step| !step.content.calls.is_empty()) => Ok(()),
-        ResultRef::Last => {
+/// Checks that templates refer to calls of earlier steps.
+fn check_sources<'a>(
+    mut sources: impl Iterator<Item = &'a ValueSource>,
+    earlier: &ScriptSteps,
+) -> Result<(), TemplateError> {
+    sources.try_for_each(|source| match source {
+        ValueSource::Result { call: None, .. }
+            if earlier.0.iter().all(|step| step.content.calls.is_empty()) =>
+        {
             Err(("`result:last` has no call before it".into(), "call a tool in an earlier step"))
         }
-        ResultRef::Call { step, n } => {
-            let calls = earlier.step_at(step).map_or(0, |found| found.content.calls.len() as u64);
-            if (1..=calls).contains(&n) {
+        ValueSource::User
+        | ValueSource::Step
+        | ValueSource::Open
+        | ValueSource::Result { call: None, .. } => Ok(()),
+        ValueSource::Result { call: Some((step, n)), .. } => {
+            let calls = earlier.step_at(*step).map_or(0, |found| found.content.calls.len() as u64);
+            if (1..=calls).contains(n) {
                 return Ok(());
             }
             let problem =
                 format!("`result:{step}.{n}` is no call of an earlier step (calls of step {step}: {calls})");
             Err((problem, "refer to <step>.<call>, both counted from 1, each repetition is a step"))
         }
-    }
+    })
 }

@@ -48,11 +48,7 @@ pub enum ScriptFault {
 }
 
 pub(super) fn compile(place: &str, spec: FaultSpec) -> Result<FaultRule, ScriptError> {
-    let times = match spec.times {
-        None => Some(1),
-        Some(Times::N(n)) => Some(n),
-        Some(Times::Forever) => None,
-    };
+    let times = spec.times.map_or(Some(1), |Times(n)| n);
     let kinds = [
         ("status", spec.status.is_some()),
         ("cut_after", spec.cut_after.is_some()),

@@ -16,4 +16,3 @@ use arguments::ArgumentsTemplate;
 pub(super) use compile::ScriptStep;
 use spec::UsageSpec;
 use template::Template;
-pub(super) use template::TemplateValues;

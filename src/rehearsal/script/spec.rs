@@ -150,12 +150,9 @@ pub enum Cut {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Span(pub(super) Duration);
 
-/// A number from 1, or `forever`.
+/// A number from 1; `None` for `forever`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Times {
-    N(u64),
-    Forever,
-}
+pub(super) struct Times(pub(super) Option<u64>);
 
 impl<'de> Deserialize<'de> for Span {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
@@ -204,14 +201,14 @@ impl<'de> Deserialize<'de> for Times {
                 if n == 0 {
                     return Err(E::invalid_value(de::Unexpected::Unsigned(n), &self));
                 }
-                Ok(Times::N(n))
+                Ok(Times(Some(n)))
             }
 
             fn visit_str<E: de::Error>(self, text: &str) -> Result<Times, E> {
                 if text != "forever" {
                     return Err(E::invalid_value(de::Unexpected::Str(text), &self));
                 }
-                Ok(Times::Forever)
+                Ok(Times(None))
             }
         }
         deserializer.deserialize_any(Visitor)

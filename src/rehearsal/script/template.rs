@@ -1,21 +1,10 @@
-//! Text templates: parsing, filters, and rendering with the values that [`TemplateValues`] gives, such as results of
-//! calls.
+//! Text templates: parsing, filters, and rendering with the values of a [`ScriptTurn`], such as results of calls.
 
 use std::borrow::Cow;
 
 use serde_json::Value;
 
-/// The values that templates use when an answer is rendered.
-pub(crate) trait TemplateValues {
-    /// The result of call `n` of step `step`.
-    fn result(&self, step: u64, n: u64) -> Option<Cow<'_, str>>;
-    /// The newest result.
-    fn last(&self) -> Option<Cow<'_, str>>;
-    /// The user's text.
-    fn user(&self) -> Cow<'_, str>;
-    /// The number of the current step.
-    fn step(&self) -> u64;
-}
+use crate::rehearsal::{RawContent, ScriptTurn, call_id};
 
 /// A text with placeholders, which are filled when the answer is rendered.
 #[derive(Debug, Clone)]
@@ -38,23 +27,10 @@ pub(crate) enum ValueSource {
     Open,
     /// `{{result:…}}`
     Result {
-        reference: ResultRef,
+        /// The step of the call, and its position in that step, both counted from 1; `None` means the newest result.
+        call: Option<(u64, u64)>,
         /// A JSON pointer into the result; `None` takes the raw text.
         pointer: Option<String>,
-    },
-}
-
-/// The result that a placeholder uses.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum ResultRef {
-    /// The newest result.
-    Last,
-    /// The result of one call.
-    Call {
-        /// The step of the call.
-        step: u64,
-        /// The call's position in that step, counted from 1.
-        n: u64,
     },
 }
 
@@ -103,12 +79,12 @@ impl Template {
     }
 
     /// Fills the placeholders. A missing value is replaced by a note in parentheses.
-    pub(in crate::rehearsal) fn render(&self, values: &impl TemplateValues) -> String {
+    pub(in crate::rehearsal) fn render(&self, turn: &ScriptTurn<'_, '_>) -> String {
         let mut text = String::new();
         for piece in &self.0 {
             match piece {
                 TemplatePiece::Text(plain) => text.push_str(plain),
-                TemplatePiece::Placeholder { source, filters } => match resolve(source, values) {
+                TemplatePiece::Placeholder { source, filters } => match resolve(source, turn) {
                     Ok(found) => text.push_str(&apply_filters(found, filters).into_text()),
                     Err(missing) => text.push_str(&missing),
                 },
@@ -144,12 +120,12 @@ fn parse_source(name: &str) -> Option<ValueSource> {
         Some((result, pointer)) => (result, Some(pointer.to_owned())),
         None => (result, None),
     };
-    if result == "last" {
-        return Some(ValueSource::Result { reference: ResultRef::Last, pointer });
-    }
-    let (step, n) = result.split_once('.')?;
-    let reference = ResultRef::Call { step: step.parse().ok()?, n: n.parse().ok()? };
-    Some(ValueSource::Result { reference, pointer })
+    let call = match result.split_once('.') {
+        Some((step, n)) => Some((step.parse().ok()?, n.parse().ok()?)),
+        None if result == "last" => None,
+        None => return None,
+    };
+    Some(ValueSource::Result { call, pointer })
 }
 
 fn parse_filter(part: &str) -> Option<TemplateFilter> {
@@ -182,17 +158,18 @@ impl FilterValue<'_> {
     }
 }
 
-fn resolve<'a>(source: &ValueSource, values: &'a impl TemplateValues) -> Result<FilterValue<'a>, String> {
-    let (reference, pointer) = match source {
-        ValueSource::User => return Ok(FilterValue::Text(values.user())),
-        ValueSource::Step => return Ok(FilterValue::Text(values.step().to_string().into())),
+fn resolve<'a>(source: &ValueSource, turn: &'a ScriptTurn<'_, '_>) -> Result<FilterValue<'a>, String> {
+    let (call, pointer) = match source {
+        ValueSource::User => return Ok(FilterValue::Text(turn.user.text())),
+        ValueSource::Step => return Ok(FilterValue::Text(turn.step().to_string().into())),
         ValueSource::Open => return Ok(FilterValue::Text("{{".into())),
-        ValueSource::Result { reference, pointer } => (reference, pointer),
+        ValueSource::Result { call, pointer } => (call, pointer),
     };
-    let (found, name) = match reference {
-        ResultRef::Last => (values.last(), "last".to_owned()),
-        ResultRef::Call { step, n } => (values.result(*step, *n), format!("{step}.{n}")),
+    let (found, name) = match call {
+        None => (turn.last_result(), "last".to_owned()),
+        Some((step, n)) => (turn.result(&call_id(*step, *n)), format!("{step}.{n}")),
     };
+    let found = found.map(RawContent::text);
     let text = found.ok_or_else(|| format!("(rehearsal: the request has no result {name})"))?;
     let Some(pointer) = pointer else { return Ok(FilterValue::Text(text)) };
     let json = serde_json::from_str::<Value>(&text).ok();
@@ -249,35 +226,24 @@ impl TemplateFilter {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::value::to_raw_value;
+
     use super::*;
-
-    struct Fixture;
-
-    impl TemplateValues for Fixture {
-        fn result(&self, step: u64, n: u64) -> Option<Cow<'_, str>> {
-            match (step, n) {
-                (1, 1) => Some(r#"{"stdout":"b.txt\n\n  a.txt\n","exit_code":0,"all":["x","y",3]}"#.into()),
-                (1, 2) => Some("wrote \"a\"\n".into()),
-                _ => None,
-            }
-        }
-
-        fn last(&self) -> Option<Cow<'_, str>> {
-            self.result(1, 2)
-        }
-
-        fn user(&self) -> Cow<'_, str> {
-            "look around".into()
-        }
-
-        fn step(&self) -> u64 {
-            7
-        }
-    }
+    use crate::rehearsal::{BorrowedText, RequestMessage};
 
     #[track_caller]
     fn check(template: &str, expected: &str) {
-        assert_eq!(Template::parse(template).unwrap().render(&Fixture), expected, "{template}");
+        let result = r#"{"stdout":"b.txt\n\n  a.txt\n","exit_code":0,"all":["x","y",3]}"#;
+        let texts = ["look around", result, "wrote \"a\"\n"].map(|text| to_raw_value(text).unwrap());
+        let [user, first, second] = texts.each_ref().map(|text| RawContent::of(Some(text)).unwrap());
+        let id = |id: &'static str| BorrowedText(id.into());
+        let after = [
+            RequestMessage::Assistant(RawContent::default(), vec![id("rh_6_1")]),
+            RequestMessage::Tool(id("rh_1_1"), first),
+            RequestMessage::Tool(id("rh_1_2"), second),
+        ];
+        let turn = ScriptTurn { user: &user, after: &after };
+        assert_eq!(Template::parse(template).unwrap().render(&turn), expected, "{template}");
     }
 
     #[test]

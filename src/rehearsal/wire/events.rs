@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use serde::Serialize;
+use serde_json::Value;
 
 /// Rendered events, one after the other in one buffer.
 #[derive(Debug, Clone, Default)]
@@ -18,12 +19,15 @@ impl EventBuffer {
         self.close();
     }
 
-    /// Adds an event with a name.
-    pub(super) fn named(&mut self, name: &str, body: &impl Serialize) {
+    /// Adds an event whose name equals its type.
+    pub(super) fn typed(&mut self, kind: &str, mut body: Value) {
+        if let Value::Object(fields) = &mut body {
+            fields.shift_insert(0, "type".into(), kind.into());
+        }
         self.bytes.extend(b"event: ");
-        self.bytes.extend(name.as_bytes());
+        self.bytes.extend(kind.as_bytes());
         self.bytes.push(b'\n');
-        self.data(body);
+        self.data(&body);
     }
 
     /// Adds an event whose data is no JSON.
@@ -102,10 +106,15 @@ mod tests {
         let mut events = EventBuffer::default();
         events.data(&1);
         events.data(&"two");
-        events.named("three", &3);
+        events.typed("three", serde_json::json!({ "n": 3 }));
         events.text("[DONE]");
         let pieces = events.clone().split();
-        let expected = ["data: 1\n\n", "data: \"two\"\n\n", "event: three\ndata: 3\n\n", "data: [DONE]\n\n"];
+        let expected = [
+            "data: 1\n\n",
+            "data: \"two\"\n\n",
+            "event: three\ndata: {\"type\":\"three\",\"n\":3}\n\n",
+            "data: [DONE]\n\n",
+        ];
         assert_eq!(pieces, expected);
         assert_eq!(events.joined(), pieces.concat());
     }

@@ -1,11 +1,8 @@
 //! Parses the fields of JSON objects on demand, and checks which are present. A format words the refusals.
 
-use std::fmt;
+use std::collections::BTreeMap;
 
-use serde::{
-    Deserialize, Deserializer,
-    de::{MapAccess, Visitor},
-};
+use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::RequestRefusal;
@@ -23,14 +20,13 @@ pub(super) struct JsonFields<'a> {
 /// The refusal of the field with this path, in the terms of a format.
 pub(super) type FieldRefusal = fn(&str, FieldProblem) -> RequestRefusal;
 
-#[derive(Debug)]
-struct RawFields<'a>(Vec<(BorrowedText<'a>, &'a RawValue)>);
+type RawFields<'a> = BTreeMap<BorrowedText<'a>, &'a RawValue>;
 
-/// The fields that an object may have.
+/// The fields that an object may have. Each text is a list of names, separated by blanks.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ObjectShape {
-    pub(super) required: &'static [&'static str],
-    pub(super) optional: &'static [&'static str],
+    pub(super) required: &'static str,
+    pub(super) optional: &'static str,
 }
 
 /// What is wrong with a field.
@@ -71,7 +67,7 @@ impl<'a> JsonFields<'a> {
         path: impl Into<String>,
         refuse: FieldRefusal,
     ) -> Self {
-        let fields = RawFields(vec![(BorrowedText(name.into()), value)]);
+        let fields = RawFields::from([(BorrowedText(name.into()), value)]);
         Self { fields, path: path.into(), refuse }
     }
 
@@ -90,9 +86,9 @@ impl<'a> JsonFields<'a> {
         (self.refuse)(&self.path(name), problem)
     }
 
-    /// All fields, in the object's order.
+    /// All fields, by name.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&str, &'a RawValue)> {
-        self.fields.0.iter().map(|(name, value)| (name.0.as_ref(), *value))
+        self.fields.iter().map(|(name, value)| (name.0.as_ref(), *value))
     }
 
     pub(super) fn get(&self, name: &str) -> Option<&'a RawValue> {
@@ -158,10 +154,12 @@ impl<'a> JsonFields<'a> {
 
     /// Checks that all required fields are present, and no unknown ones.
     pub(super) fn check(&self, shape: &ObjectShape) -> Result<(), RequestRefusal> {
-        if let Some(name) = shape.required.iter().find(|name| self.get(name).is_none()) {
+        let mut required = shape.required.split_ascii_whitespace();
+        if let Some(name) = required.find(|name| self.get(name).is_none()) {
             return Err(self.refused(name, FieldProblem::Missing));
         }
-        let known = |name: &str| shape.required.contains(&name) || shape.optional.contains(&name);
+        let names = shape.required.split_ascii_whitespace().chain(shape.optional.split_ascii_whitespace());
+        let known = |name: &str| names.clone().any(|known| known == name);
         match self.iter().find(|(name, _)| !known(name)) {
             None => Ok(()),
             Some((name, _)) => Err(self.refused(name, FieldProblem::Unknown)),
@@ -175,26 +173,4 @@ pub(super) fn text_or_list(raw: &RawValue) -> Option<TextOrList<'_>> {
         return serde_json::from_str(raw.get()).ok().map(TextOrList::Text);
     }
     serde_json::from_str(raw.get()).ok().map(TextOrList::List)
-}
-
-impl<'de: 'a, 'a> Deserialize<'de> for RawFields<'a> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Entries;
-        impl<'de> Visitor<'de> for Entries {
-            type Value = Vec<(BorrowedText<'de>, &'de RawValue)>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an object")
-            }
-
-            fn visit_map<M: MapAccess<'de>>(self, mut map: M) -> Result<Self::Value, M::Error> {
-                let mut fields = Vec::new();
-                while let Some(field) = map.next_entry()? {
-                    fields.push(field);
-                }
-                Ok(fields)
-            }
-        }
-        deserializer.deserialize_map(Entries).map(RawFields)
-    }
 }

@@ -46,21 +46,12 @@ pub struct ParsedRequest<'a> {
     pub conversation: Conversation<'a>,
     /// The requested model. Reasoning is sealed for it.
     pub model: BorrowedText<'a>,
-    /// The requested form of the answer.
-    pub reply: ReplyMode,
+    /// True if the answer is sent as events, false if it is one JSON object.
+    pub is_stream: bool,
     /// The requested parts of the answer besides texts and calls.
     pub include: AnswerOptions,
     /// The prefixes of the request, for the cache.
     pub prefix: CachePrefix,
-}
-
-/// The form of an answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ReplyMode {
-    /// One JSON object.
-    Whole,
-    /// Server-sent events.
-    Stream,
 }
 
 /// Parts of an answer that are sent only on request.
@@ -103,7 +94,7 @@ impl RequestRefusal {
     }
 }
 
-/// The form of an answer by the request's `stream`.
-fn reply_mode(stream: Option<bool>) -> ReplyMode {
-    if stream == Some(true) { ReplyMode::Stream } else { ReplyMode::Whole }
+/// True if the text has only the characters of tool names and call ids.
+fn is_word(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-')
 }

@@ -3,12 +3,11 @@
 
 use serde_json::json;
 
-use super::{RequestRefusal, image::ImageError};
+use super::{RequestRefusal, image::ImageError, is_word};
 
 /// True if this is a valid name of a function.
 pub(super) fn is_function_name(name: &str) -> bool {
-    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
-    (1..=64).contains(&name.len()) && name.bytes().all(allowed)
+    is_word(name) && name.len() <= 64
 }
 
 /// Refuses an image in the field `param`.

@@ -6,14 +6,14 @@ use std::fmt;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::{cache::Ttl, is_word, object, refuse, refuse_field, refuse_tag, tool_name};
+use super::{cache::Ttl, object, refuse, refuse_field, refuse_tag, tool_name};
 use crate::rehearsal::{
     BorrowedText,
     wire::{
         RequestRefusal,
         fields::{JsonFields, ObjectShape, TextOrList, text_or_list},
         image::{self, ImageError},
-        seal,
+        is_word, seal,
     },
 };
 
@@ -84,53 +84,32 @@ const fn block_spec(
     name: &'static str,
     kind: BlockKind,
     owners: &'static [BlockOwner],
-    required: &'static [&'static str],
-    optional: &'static [&'static str],
+    required: &'static str,
+    optional: &'static str,
 ) -> BlockSpec {
     BlockSpec { name, kind, owners, shape: ObjectShape { required, optional } }
 }
 
 const SPECS: &[BlockSpec] = {
+    use BlockKind::{Document, Image, RedactedThinking, SearchResult, Text, Thinking, ToolResult, ToolUse};
     use BlockOwner::{Assistant, Result, System, User};
+    const EVERY: &[BlockOwner] = &[User, Assistant, System, Result];
+    const GIVEN: &[BlockOwner] = &[User, Result];
     &[
-        block_spec(
-            "text",
-            BlockKind::Text,
-            &[User, Assistant, System, Result],
-            &["type", "text"],
-            &["cache_control", "citations"],
-        ),
-        block_spec("image", BlockKind::Image, &[User, Result], &["type", "source"], &["cache_control"]),
-        block_spec(
-            "document",
-            BlockKind::Document,
-            &[User, Result],
-            &["type", "source"],
-            &["cache_control", "citations", "context", "title"],
-        ),
+        block_spec("text", Text, EVERY, "type text", "cache_control citations"),
+        block_spec("image", Image, GIVEN, "type source", "cache_control"),
+        block_spec("document", Document, GIVEN, "type source", "cache_control citations context title"),
         block_spec(
             "search_result",
-            BlockKind::SearchResult,
-            &[User, Result],
-            &["type", "source", "title", "content"],
-            &["cache_control", "citations"],
+            SearchResult,
+            GIVEN,
+            "type source title content",
+            "cache_control citations",
         ),
-        block_spec("thinking", BlockKind::Thinking, &[Assistant], &["type", "thinking", "signature"], &[]),
-        block_spec("redacted_thinking", BlockKind::RedactedThinking, &[Assistant], &["type", "data"], &[]),
-        block_spec(
-            "tool_use",
-            BlockKind::ToolUse,
-            &[Assistant],
-            &["type", "id", "name", "input"],
-            &["cache_control", "caller"],
-        ),
-        block_spec(
-            "tool_result",
-            BlockKind::ToolResult,
-            &[User],
-            &["type", "tool_use_id"],
-            &["content", "is_error", "cache_control"],
-        ),
+        block_spec("thinking", Thinking, &[Assistant], "type thinking signature", ""),
+        block_spec("redacted_thinking", RedactedThinking, &[Assistant], "type data", ""),
+        block_spec("tool_use", ToolUse, &[Assistant], "type id name input", "cache_control caller"),
+        block_spec("tool_result", ToolResult, &[User], "type tool_use_id", "content is_error cache_control"),
     ]
 };
 

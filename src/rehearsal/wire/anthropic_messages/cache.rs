@@ -24,7 +24,7 @@ impl Ttl {
     /// The mark in `cache_control` of an object, if there is one.
     pub(super) fn of(fields: &JsonFields<'_>) -> Result<Option<Self>, RequestRefusal> {
         let Some(control) = fields.object("cache_control", "dictionary")? else { return Ok(None) };
-        control.check(&ObjectShape { required: &["type"], optional: &["ttl", "scope"] })?;
+        control.check(&ObjectShape { required: "type", optional: "ttl scope" })?;
         if control.text("type")?.0 != "ephemeral" {
             return Err(refuse(control.path("type"), "Input should be 'ephemeral'"));
         }

@@ -18,6 +18,7 @@ use serde_json::value::RawValue;
 use super::{
     Format, RequestRefusal,
     fields::{FieldProblem, JsonFields},
+    is_word,
 };
 use crate::rehearsal::BorrowedText;
 
@@ -59,9 +60,4 @@ fn tool_name<'a>(fields: &JsonFields<'a>) -> Result<BorrowedText<'a>, RequestRef
         return Err(refuse(fields.path("name"), problem));
     }
     Ok(name)
-}
-
-/// True if the text has only the characters of tool names and call ids.
-fn is_word(text: &str) -> bool {
-    !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-')
 }

@@ -16,7 +16,6 @@ use crate::rehearsal::{
     wire::{
         AnswerOptions, ParsedRequest, RequestRefusal,
         fields::{JsonFields, ObjectShape},
-        reply_mode,
     },
 };
 
@@ -24,31 +23,10 @@ use crate::rehearsal::{
 const MIN_BUDGET_TOKENS: u64 = 1024;
 
 const REQUEST: ObjectShape = ObjectShape {
-    required: &["model", "max_tokens", "messages"],
-    optional: &[
-        "system",
-        "stream",
-        "tools",
-        "tool_choice",
-        "thinking",
-        "temperature",
-        "top_k",
-        "top_p",
-        "stop_sequences",
-        "metadata",
-        "service_tier",
-        "cache_control",
-        "container",
-        "context_management",
-        "compaction",
-        "diagnostics",
-        "fallbacks",
-        "inference_geo",
-        "mcp_servers",
-        "output_config",
-        "output_format",
-        "speed",
-    ],
+    required: "model max_tokens messages",
+    optional: "system stream tools tool_choice thinking temperature top_k top_p stop_sequences metadata \
+        service_tier cache_control container context_management compaction diagnostics fallbacks \
+        inference_geo mcp_servers output_config output_format speed",
 };
 
 /// Parses a request by the vendor's rules.
@@ -87,11 +65,11 @@ pub fn read(body: &[u8]) -> Result<ParsedRequest<'_>, RequestRefusal> {
     messages.extend(system_message(system, &system_blocks));
     turns.iter().for_each(|turn| turn.append_messages(&mut messages));
     let offers_tools = !tools.is_empty() && choice != ToolChoiceMode::None;
-    let stream = fields.read("stream", "boolean")?;
+    let is_stream = fields.read("stream", "boolean")?.unwrap_or(false);
     Ok(ParsedRequest {
         conversation: Conversation { messages, offers_tools, thinking, bytes: prefix.bytes() },
         model,
-        reply: reply_mode(stream),
+        is_stream,
         include,
         prefix,
     })

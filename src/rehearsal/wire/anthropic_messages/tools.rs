@@ -2,12 +2,13 @@
 
 use std::collections::HashSet;
 
-use super::{cache::Ttl, is_word, refuse, refuse_tag, tool_name};
+use super::{cache::Ttl, refuse, refuse_tag, tool_name};
 use crate::rehearsal::{
     BorrowedText,
     wire::{
         RequestRefusal,
         fields::{JsonFields, ObjectShape},
+        is_word,
     },
 };
 
@@ -28,17 +29,9 @@ pub(super) enum ToolChoiceMode {
 }
 
 const CUSTOM: ObjectShape = ObjectShape {
-    required: &["name", "input_schema"],
-    optional: &[
-        "type",
-        "description",
-        "cache_control",
-        "strict",
-        "defer_loading",
-        "eager_input_streaming",
-        "allowed_callers",
-        "input_examples",
-    ],
+    required: "name input_schema",
+    optional: "type description cache_control strict defer_loading eager_input_streaming allowed_callers \
+        input_examples",
 };
 
 /// Parses `tools`.

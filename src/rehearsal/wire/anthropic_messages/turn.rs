@@ -12,7 +12,7 @@ use crate::rehearsal::{
     wire::{RequestRefusal, fields::ObjectShape},
 };
 
-const MESSAGE: ObjectShape = ObjectShape { required: &["role", "content"], optional: &[] };
+const MESSAGE: ObjectShape = ObjectShape { required: "role content", optional: "" };
 
 /// Consecutive messages of one role, which count as one.
 #[derive(Debug)]

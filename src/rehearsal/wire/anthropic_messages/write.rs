@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::rehearsal::{
     ScriptedAnswer,
-    wire::{EventBuffer, ParsedRequest, ReplyMode, RequestRefusal, events::pieces, seal::seal},
+    wire::{EventBuffer, ParsedRequest, RequestRefusal, events::pieces, seal::seal},
 };
 
 /// One block of an answer.
@@ -29,17 +29,13 @@ pub fn write(scripted: &ScriptedAnswer<'_>, request: &ParsedRequest<'_>, model: 
         "stop_sequence": null,
         "usage": usage,
     });
-    match request.reply {
-        ReplyMode::Whole => {
-            message["content"] = blocks.iter().map(ReplyBlock::whole).collect();
-            message["stop_reason"] = stop_reason(scripted.answer.finish).into();
-            EventBuffer::whole(&message)
-        }
-        ReplyMode::Stream => {
-            message["usage"]["output_tokens"] = 1.into();
-            stream(scripted, &blocks, &message, &usage)
-        }
+    if request.is_stream {
+        message["usage"]["output_tokens"] = 1.into();
+        return stream(scripted, &blocks, &message, &usage);
     }
+    message["content"] = blocks.iter().map(ReplyBlock::whole).collect();
+    message["stop_reason"] = stop_reason(scripted.answer.finish).into();
+    EventBuffer::whole(&message)
 }
 
 fn blocks<'a>(scripted: &'a ScriptedAnswer<'_>, request: &ParsedRequest<'_>) -> Vec<ReplyBlock<'a>> {
@@ -103,14 +99,6 @@ impl ReplyBlock<'_> {
     }
 }
 
-/// Writes an event; its name equals its type.
-fn send(events: &mut EventBuffer, kind: &str, mut body: Value) {
-    if let Value::Object(fields) = &mut body {
-        fields.shift_insert(0, "type".into(), kind.into());
-    }
-    events.named(kind, &body);
-}
-
 fn stream(
     scripted: &ScriptedAnswer<'_>,
     blocks: &[ReplyBlock<'_>],
@@ -118,20 +106,20 @@ fn stream(
     usage: &Value,
 ) -> EventBuffer {
     let mut events = EventBuffer::default();
-    send(&mut events, "message_start", json!({ "message": message }));
+    events.typed("message_start", json!({ "message": message }));
     for (index, block) in blocks.iter().enumerate() {
-        send(&mut events, "content_block_start", json!({ "index": index, "content_block": block.start() }));
+        events.typed("content_block_start", json!({ "index": index, "content_block": block.start() }));
         if index == 0 {
-            send(&mut events, "ping", json!({}));
+            events.typed("ping", json!({}));
         }
         for delta in block.deltas(scripted.pace.chunk) {
-            send(&mut events, "content_block_delta", json!({ "index": index, "delta": delta }));
+            events.typed("content_block_delta", json!({ "index": index, "delta": delta }));
         }
-        send(&mut events, "content_block_stop", json!({ "index": index }));
+        events.typed("content_block_stop", json!({ "index": index }));
     }
     let delta = json!({ "stop_reason": stop_reason(scripted.answer.finish), "stop_sequence": null });
-    send(&mut events, "message_delta", json!({ "delta": delta, "usage": usage }));
-    send(&mut events, "message_stop", json!({}));
+    events.typed("message_delta", json!({ "delta": delta, "usage": usage }));
+    events.typed("message_stop", json!({}));
     events
 }
 

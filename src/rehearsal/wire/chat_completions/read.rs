@@ -12,7 +12,6 @@ use crate::rehearsal::{
         fields::{TextOrList, text_or_list},
         image,
         openai::{is_function_name, refuse_image},
-        reply_mode,
     },
 };
 
@@ -128,7 +127,7 @@ pub fn read(body: &[u8]) -> Result<ParsedRequest<'_>, RequestRefusal> {
     Ok(ParsedRequest {
         conversation,
         model: request.model,
-        reply: reply_mode(Some(request.stream)),
+        is_stream: request.stream,
         include: AnswerOptions { usage, thoughts: true, sealed_thoughts: false },
         prefix,
     })

@@ -5,16 +5,13 @@ use serde_json::{Value, json};
 
 use crate::rehearsal::{
     ScriptedAnswer,
-    wire::{EventBuffer, ParsedRequest, ReplyMode, events::pieces},
+    wire::{EventBuffer, ParsedRequest, events::pieces},
 };
 
 /// Renders an answer in the requested mode. Its id depends only on the step and its time is constant, so equal requests
 /// get equal bytes, except for the usage.
 pub fn write(scripted: &ScriptedAnswer<'_>, request: &ParsedRequest<'_>, model: &str) -> EventBuffer {
-    match request.reply {
-        ReplyMode::Whole => whole(scripted, model),
-        ReplyMode::Stream => stream(scripted, model, request.include.usage),
-    }
+    if request.is_stream { stream(scripted, model, request.include.usage) } else { whole(scripted, model) }
 }
 
 fn completion(scripted: &ScriptedAnswer<'_>, object: &str, model: &str, choices: &[Value]) -> Value {

@@ -40,21 +40,14 @@ pub(super) enum ItemRole {
     Assistant,
 }
 
-const MESSAGE: ObjectShape =
-    ObjectShape { required: &["role", "content"], optional: &["type", "id", "status", "phase"] };
-const CALL: ObjectShape = ObjectShape {
-    required: &["type", "call_id", "name", "arguments"],
-    optional: &["id", "status", "caller", "namespace"],
-};
-const OUTPUT: ObjectShape = ObjectShape {
-    required: &["type", "call_id", "output"],
-    optional: &["id", "status", "caller", "name", "namespace"],
-};
-const REASONING: ObjectShape = ObjectShape {
-    required: &["type", "summary"],
-    optional: &["id", "content", "encrypted_content", "status"],
-};
-const SUMMARY: ObjectShape = ObjectShape { required: &["type", "text"], optional: &[] };
+const MESSAGE: ObjectShape = ObjectShape { required: "role content", optional: "type id status phase" };
+const CALL: ObjectShape =
+    ObjectShape { required: "type call_id name arguments", optional: "id status caller namespace" };
+const OUTPUT: ObjectShape =
+    ObjectShape { required: "type call_id output", optional: "id status caller name namespace" };
+const REASONING: ObjectShape =
+    ObjectShape { required: "type summary", optional: "id content encrypted_content status" };
+const SUMMARY: ObjectShape = ObjectShape { required: "type text", optional: "" };
 
 /// The parts of a message from the client, and of an output.
 const INPUT_PARTS: [&str; 3] = ["input_text", "input_image", "input_file"];
@@ -231,15 +224,15 @@ fn check_part(raw: &RawValue, path: String, supported: &[&str]) -> Result<(), Re
     if !supported.contains(&kind.as_ref()) {
         return Err(refuse_value(&fields.path, &kind, supported));
     }
-    let (required, optional): (&[_], &[_]) = match kind.as_ref() {
-        "refusal" => (&["type", "refusal"], &[]),
-        "output_text" => (&["type", "text"], &["annotations", "logprobs"]),
-        "input_text" => (&["type", "text"], &[]),
-        "input_file" => (&["type"], &["file_data", "file_id", "file_url", "filename", "detail"]),
-        _ => (&["type"], &["image_url", "file_id", "detail"]),
+    let (required, optional) = match kind.as_ref() {
+        "refusal" => ("type refusal", ""),
+        "output_text" => ("type text", "annotations logprobs"),
+        "input_text" => ("type text", ""),
+        "input_file" => ("type", "file_data file_id file_url filename detail"),
+        _ => ("type", "image_url file_id detail"),
     };
     fields.check(&ObjectShape { required, optional })?;
-    required.iter().try_for_each(|name| fields.text(name).map(drop))?;
+    required.split_ascii_whitespace().try_for_each(|name| fields.text(name).map(drop))?;
     if kind != "input_image" || fields.get("file_id").is_some() {
         return Ok(());
     }

@@ -3,7 +3,6 @@
 
 mod history;
 mod item;
-mod output;
 mod request;
 mod tools;
 mod write;

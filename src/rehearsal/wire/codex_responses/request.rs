@@ -14,7 +14,6 @@ use crate::rehearsal::{
     wire::{
         AnswerOptions, CachePolicy, CachePrefix, ParsedRequest, RequestRefusal,
         fields::{JsonFields, ObjectShape, TextOrList},
-        reply_mode,
     },
 };
 
@@ -23,40 +22,12 @@ const MIN_OUTPUT_TOKENS: u64 = 16;
 const SEALED_REASONING: &str = "reasoning.encrypted_content";
 
 const REQUEST: ObjectShape = ObjectShape {
-    required: &["model"],
-    optional: &[
-        "input",
-        "instructions",
-        "stream",
-        "stream_options",
-        "tools",
-        "tool_choice",
-        "parallel_tool_calls",
-        "max_tool_calls",
-        "reasoning",
-        "include",
-        "store",
-        "previous_response_id",
-        "conversation",
-        "background",
-        "max_output_tokens",
-        "temperature",
-        "top_p",
-        "top_logprobs",
-        "text",
-        "truncation",
-        "metadata",
-        "prompt",
-        "prompt_cache_key",
-        "prompt_cache_options",
-        "prompt_cache_retention",
-        "context_management",
-        "moderation",
-        "safety_identifier",
-        "service_tier",
-        "user",
-        "client_metadata",
-    ],
+    required: "model",
+    optional: "input instructions stream stream_options tools tool_choice parallel_tool_calls max_tool_calls \
+        reasoning include store previous_response_id conversation background max_output_tokens temperature \
+        top_p top_logprobs text truncation metadata prompt prompt_cache_key prompt_cache_options \
+        prompt_cache_retention context_management moderation safety_identifier service_tier user \
+        client_metadata",
 };
 
 const INCLUDABLE: &[&str] = &[
@@ -82,7 +53,7 @@ pub fn read(body: &[u8]) -> Result<ParsedRequest<'_>, RequestRefusal> {
         .map_err(|_| RequestRefusal::bad_request(None, "The body of your request must be a JSON object."))?;
     fields.check(&REQUEST)?;
     check_stored(&fields)?;
-    let stream = check_output(&fields)?;
+    let is_stream = check_output(&fields)?;
     let model = fields.text("model")?;
     if model.0.is_empty() {
         return Err(refuse("model", "empty_string", "Invalid 'model': empty string: name a model."));
@@ -125,7 +96,7 @@ pub fn read(body: &[u8]) -> Result<ParsedRequest<'_>, RequestRefusal> {
         }
     }
     let conversation = Conversation { messages, offers_tools, thinking, bytes: prefix.bytes() };
-    Ok(ParsedRequest { conversation, model, reply: reply_mode(stream), include, prefix })
+    Ok(ParsedRequest { conversation, model, is_stream, include, prefix })
 }
 
 fn items<'a>(list: &[&'a RawValue], model: &str) -> Result<Vec<InputItem<'a>>, RequestRefusal> {
@@ -153,8 +124,8 @@ fn check_stored(request: &JsonFields<'_>) -> Result<(), RequestRefusal> {
     Ok(())
 }
 
-/// Checks the output options; returns `stream`.
-fn check_output(request: &JsonFields<'_>) -> Result<Option<bool>, RequestRefusal> {
+/// Checks the output options; true if the answer is streamed.
+fn check_output(request: &JsonFields<'_>) -> Result<bool, RequestRefusal> {
     let max = request.read::<u64>("max_output_tokens", "an integer")?;
     if let Some(max) = max.filter(|max| *max < MIN_OUTPUT_TOKENS) {
         let message = format!(
@@ -163,12 +134,12 @@ fn check_output(request: &JsonFields<'_>) -> Result<Option<bool>, RequestRefusal
         );
         return Err(refuse("max_output_tokens", "integer_below_min_value", message));
     }
-    let stream = request.read("stream", "a boolean")?;
-    if stream != Some(true) && request.get("stream_options").is_some() {
+    let is_stream = request.read("stream", "a boolean")?.unwrap_or(false);
+    if !is_stream && request.get("stream_options").is_some() {
         let message = "The 'stream_options' parameter is only allowed when 'stream' is enabled.";
         return Err(refuse("stream_options", "invalid_value", message));
     }
-    Ok(stream)
+    Ok(is_stream)
 }
 
 /// Parses `reasoning` and `include`.

@@ -13,8 +13,8 @@ use crate::rehearsal::{
 };
 
 const FUNCTION: ObjectShape = ObjectShape {
-    required: &["type", "name"],
-    optional: &["description", "parameters", "strict", "defer_loading", "allowed_callers", "output_schema"],
+    required: "type name",
+    optional: "description parameters strict defer_loading allowed_callers output_schema",
 };
 
 /// Type prefixes of the tools that the vendor runs.

@@ -1,23 +1,97 @@
-//! Renders `codex_responses` answers: the response object and the events of a stream. Errors and the list of models are
+//! Renders `codex_responses` answers: the output items, the response object and the events of a stream. Errors and the list of models are
 //! in `openai.rs`.
 
-use hermod_actors::model::{FinishReason, Usage};
+use hermod_actors::model::{FinishReason, ToolCall, Usage};
 use serde_json::{Value, json};
 
-use super::output::{ItemStage, OutputItem, outputs, summary_part, text_part};
 use crate::rehearsal::{
     ScriptedAnswer,
-    wire::{EventBuffer, ParsedRequest, ReplyMode, events::pieces},
+    wire::{EventBuffer, ParsedRequest, events::pieces, seal::seal},
 };
 
 /// Renders an answer in the requested mode. Equal requests get equal bytes, except for the usage.
 pub fn write(scripted: &ScriptedAnswer<'_>, request: &ParsedRequest<'_>, model: &str) -> EventBuffer {
     let outputs = outputs(scripted, request);
     let response = ResponseBuilder { scripted, model };
-    match request.reply {
-        ReplyMode::Whole => EventBuffer::whole(&response.finished(&outputs)),
-        ReplyMode::Stream => stream(&response, &outputs),
+    if request.is_stream {
+        stream(&response, &outputs)
+    } else {
+        EventBuffer::whole(&response.finished(&outputs))
     }
+}
+
+/// One item of an answer.
+enum OutputItem<'a> {
+    Reasoning { id: String, summary: Option<&'a str>, sealed: Option<String> },
+    Message { id: String, text: &'a str },
+    Call { id: String, call: &'a ToolCall },
+}
+
+/// The items of an answer, in order.
+fn outputs<'a>(scripted: &'a ScriptedAnswer<'_>, request: &ParsedRequest<'_>) -> Vec<OutputItem<'a>> {
+    let (reply, step) = (&scripted.answer.message, scripted.step);
+    let mut outputs = Vec::new();
+    if !reply.reasoning.is_empty() {
+        let include = request.include;
+        outputs.push(OutputItem::Reasoning {
+            id: format!("rs_rehearsal_{step}"),
+            summary: include.thoughts.then_some(reply.reasoning.as_str()),
+            sealed: include.sealed_thoughts.then(|| seal(&request.model.0, &reply.reasoning)),
+        });
+    }
+    if !reply.text.is_empty() {
+        outputs.push(OutputItem::Message { id: format!("msg_rehearsal_{step}"), text: &reply.text });
+    }
+    for (n, call) in (1..).zip(&reply.calls) {
+        outputs.push(OutputItem::Call { id: format!("fc_rehearsal_{step}_{n}"), call });
+    }
+    outputs
+}
+
+impl OutputItem<'_> {
+    fn id(&self) -> &str {
+        match self {
+            Self::Reasoning { id, .. } | Self::Message { id, .. } | Self::Call { id, .. } => id,
+        }
+    }
+
+    /// The item as JSON; without content until it is `done`.
+    fn item(&self, done: bool) -> Value {
+        let status = if done { "completed" } else { "in_progress" };
+        match self {
+            Self::Reasoning { id, summary, sealed } => {
+                let summary: Vec<_> =
+                    summary.iter().filter(|_| done).map(|text| summary_part(text)).collect();
+                let mut item = json!({ "id": id, "type": "reasoning", "summary": summary });
+                if let Some(sealed) = sealed {
+                    item["encrypted_content"] = sealed.as_str().into();
+                }
+                item
+            }
+            Self::Message { id, text } => {
+                let content: Vec<_> = done.then(|| text_part(text)).into_iter().collect();
+                json!({
+                    "id": id, "type": "message", "status": status, "role": "assistant", "content": content,
+                })
+            }
+            Self::Call { id, call } => json!({
+                "id": id,
+                "type": "function_call",
+                "status": status,
+                "arguments": if done { call.arguments.as_str() } else { "" },
+                "call_id": call.id,
+                "name": call.name,
+            }),
+        }
+    }
+}
+
+fn summary_part(text: &str) -> Value {
+    json!({ "type": "summary_text", "text": text })
+}
+
+fn text_part(text: &str) -> Value {
+    json!({ "type": "output_text", "annotations": [], "logprobs": [], "text": text })
 }
 
 struct ResponseBuilder<'a> {
@@ -71,7 +145,7 @@ impl ResponseBuilder<'_> {
             response["status"] = "incomplete".into();
             response["incomplete_details"] = json!({ "reason": reason });
         }
-        response["output"] = outputs.iter().map(|output| output.item(ItemStage::Done)).collect();
+        response["output"] = outputs.iter().map(|output| output.item(true)).collect();
         let answer = &self.scripted.answer;
         let reasoning_tokens = (answer.message.reasoning.len() / 4) as u64;
         response["usage"] = usage(answer.usage.unwrap_or_default(), reasoning_tokens);
@@ -100,14 +174,11 @@ struct EventWriter {
 }
 
 impl EventWriter {
-    /// Writes an event; its name equals its type.
+    /// Writes an event with its number.
     fn send(&mut self, kind: &str, mut body: Value) {
-        if let Value::Object(fields) = &mut body {
-            fields.shift_insert(0, "type".into(), kind.into());
-            fields.insert("sequence_number".into(), self.number.into());
-        }
+        body["sequence_number"] = self.number.into();
         self.number += 1;
-        self.events.named(kind, &body);
+        self.events.typed(kind, body);
     }
 
     /// Writes the events between the start and the end of an item.
@@ -158,10 +229,10 @@ fn stream(response: &ResponseBuilder<'_>, outputs: &[OutputItem<'_>]) -> EventBu
     writer.send("response.created", json!({ "response": started }));
     writer.send("response.in_progress", json!({ "response": started }));
     for (index, output) in outputs.iter().enumerate() {
-        let at = |stage| json!({ "output_index": index, "item": output.item(stage) });
-        writer.send("response.output_item.added", at(ItemStage::Begun));
+        let at = |done| json!({ "output_index": index, "item": output.item(done) });
+        writer.send("response.output_item.added", at(false));
         writer.fill(index, output, response.scripted.pace.chunk);
-        writer.send("response.output_item.done", at(ItemStage::Done));
+        writer.send("response.output_item.done", at(true));
     }
     let end = if response.incomplete().is_some() { "response.incomplete" } else { "response.completed" };
     writer.send(end, json!({ "response": response.finished(outputs) }));
