@@ -71,11 +71,11 @@ fn decode(format: &str, parts: &[&[u8]]) -> (Result<ModelAnswer, Failure>, Texts
     (result, shown.0.into_inner().unwrap_or_else(PoisonError::into_inner))
 }
 
-type Events = Vec<(Vec<u8>, Vec<u8>)>;
+type Events = Vec<Vec<u8>>;
 
 fn events(parts: &[&[u8]]) -> Result<Events, sse::EventTooLarge> {
     let mut events = Events::new();
-    let mut take = |event: sse::SseEvent<'_>| events.push((event.name.to_vec(), event.data.to_vec()));
+    let mut take = |data: &[u8]| events.push(data.to_vec());
     let mut parser = sse::SseParser::new();
     for part in parts {
         parser.push(part, &mut take)?;

@@ -119,8 +119,7 @@ impl<D: AnswerDecoder> Decoder for ResponseReader<D> {
             ResponseBody::Events { parser, prefix } => {
                 retain_prefix(prefix, bytes);
                 let mut result = Ok(self.events.start());
-                let parsed =
-                    parser.push(bytes, |event| self.events.decode_event(event.data, deltas, &mut result));
+                let parsed = parser.push(bytes, |data| self.events.decode_event(data, deltas, &mut result));
                 self.events.end(parsed, result)
             }
             ResponseBody::Json(body) if body.len() + bytes.len() > MAX_ANSWER_BYTES => {
@@ -157,7 +156,7 @@ impl<D: AnswerDecoder> Decoder for ResponseReader<D> {
             ResponseBody::Events { parser, prefix } => {
                 let is_stream = parser.is_event_stream();
                 let mut result = Ok(self.events.start());
-                let parsed = parser.finish(|event| self.events.decode_event(event.data, deltas, &mut result));
+                let parsed = parser.finish(|data| self.events.decode_event(data, deltas, &mut result));
                 let result = self.events.end(parsed, result);
                 if !self.events.has_event && !is_stream {
                     return Err(not_an_api("no event stream", &prefix));

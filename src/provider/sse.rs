@@ -1,4 +1,6 @@
-//! Parser of server-sent events (`text/event-stream`): bytes in, events out.
+//! Parser of server-sent events (`text/event-stream`): bytes in, the data of events out. The `data` lines of an event are
+//! joined by `\n`. Data is bytes, because the sender's UTF-8 may be invalid. Names of events are passed over: the data
+//! of every wire format has its type.
 
 use memchr::{memchr, memchr2};
 
@@ -6,15 +8,6 @@ use memchr::{memchr, memchr2};
 pub const MAX_EVENT: usize = 16 * 1024 * 1024;
 
 const BOM: &[u8] = b"\xef\xbb\xbf";
-
-/// One event.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct SseEvent<'a> {
-    /// The `event` field; empty if there was none.
-    pub name: &'a [u8],
-    /// The `data` lines, joined by `\n`. Bytes, because the sender's UTF-8 may be invalid.
-    pub data: &'a [u8],
-}
 
 /// An event that is larger than [`MAX_EVENT`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -26,7 +19,6 @@ pub struct EventTooLarge;
 pub struct SseParser {
     /// The unfinished line.
     line: Vec<u8>,
-    name: Vec<u8>,
     /// The event's data so far; `None` before its first `data` line.
     data: Option<Vec<u8>>,
     /// The last byte was `\r`: a following `\n` belongs to it.
@@ -62,12 +54,8 @@ impl SseParser {
         Self::default()
     }
 
-    /// Parses the next bytes, and passes each completed event to `each`.
-    pub fn push(
-        &mut self,
-        mut bytes: &[u8],
-        mut each: impl FnMut(SseEvent<'_>),
-    ) -> Result<(), EventTooLarge> {
+    /// Parses the next bytes, and passes the data of each completed event to `each`.
+    pub fn push(&mut self, mut bytes: &[u8], mut each: impl FnMut(&[u8])) -> Result<(), EventTooLarge> {
         if bytes.is_empty() {
             return Ok(());
         }
@@ -108,14 +96,14 @@ impl SseParser {
     }
 
     /// Ends the stream. An event without its closing blank line counts, because many servers omit that line.
-    pub fn finish(mut self, mut each: impl FnMut(SseEvent<'_>)) -> Result<(), EventTooLarge> {
+    pub fn finish(mut self, mut each: impl FnMut(&[u8])) -> Result<(), EventTooLarge> {
         self.end_line(b"", &mut each)?;
         self.dispatch(&mut each);
         Ok(())
     }
 
     /// Ends the line of which `rest` is the last part.
-    fn end_line(&mut self, rest: &[u8], each: &mut impl FnMut(SseEvent<'_>)) -> Result<(), EventTooLarge> {
+    fn end_line(&mut self, rest: &[u8], each: &mut impl FnMut(&[u8])) -> Result<(), EventTooLarge> {
         if self.line.is_empty() {
             return self.take_line(rest, each);
         }
@@ -127,11 +115,7 @@ impl SseParser {
         result
     }
 
-    fn take_line(
-        &mut self,
-        mut line: &[u8],
-        each: &mut impl FnMut(SseEvent<'_>),
-    ) -> Result<(), EventTooLarge> {
+    fn take_line(&mut self, mut line: &[u8], each: &mut impl FnMut(&[u8])) -> Result<(), EventTooLarge> {
         if !self.first_line_ended {
             self.first_line_ended = true;
             line = line.strip_prefix(BOM).unwrap_or(line);
@@ -150,17 +134,8 @@ impl SseParser {
         } else if matches!(self.evidence, StreamEvidence::None) {
             self.evidence = StreamEvidence::Foreign;
         }
-        match field {
-            b"data" => self.take_data(value),
-            b"event" if value.len() > MAX_EVENT => Err(EventTooLarge),
-            b"event" => {
-                self.name.clear();
-                self.name.extend_from_slice(value);
-                Ok(())
-            }
-            // Comments, `id`, `retry` and undefined fields.
-            _ => Ok(()),
-        }
+        // Comments, the other fields and undefined ones are passed over.
+        if field == b"data" { self.take_data(value) } else { Ok(()) }
     }
 
     fn take_data(&mut self, value: &[u8]) -> Result<(), EventTooLarge> {
@@ -176,11 +151,10 @@ impl SseParser {
         Ok(())
     }
 
-    fn dispatch(&mut self, each: &mut impl FnMut(SseEvent<'_>)) {
+    fn dispatch(&mut self, each: &mut impl FnMut(&[u8])) {
         if let Some(data) = self.data.take() {
-            each(SseEvent { name: &self.name, data: &data });
+            each(&data);
         }
-        self.name.clear();
     }
 }
 
@@ -190,21 +164,20 @@ mod tests {
 
     use super::*;
 
-    fn parse<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> Vec<(String, String)> {
-        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    fn parse<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> Vec<String> {
         let mut events = Vec::new();
         let mut parser = SseParser::new();
+        let mut each = |data: &[u8]| events.push(String::from_utf8_lossy(data).into_owned());
         for part in parts {
-            parser.push(part, |event| events.push((text(event.name), text(event.data)))).unwrap();
+            parser.push(part, &mut each).unwrap();
         }
-        parser.finish(|event| events.push((text(event.name), text(event.data)))).unwrap();
+        parser.finish(&mut each).unwrap();
         events
     }
 
     /// Checks that the stream gives these events, also for every cut of the bytes into three parts.
-    fn check(stream: &str, expected: &[(&str, &str)]) {
+    fn check(stream: &str, expected: &[&str]) {
         let stream = stream.as_bytes();
-        let expected: Vec<_> = expected.iter().map(|(n, d)| ((*n).to_owned(), (*d).to_owned())).collect();
         assert_eq!(parse([stream]), expected);
         for first in 0..=stream.len() {
             for second in first..=stream.len() {
@@ -216,37 +189,37 @@ mod tests {
 
     #[test]
     fn events_end_with_a_blank_line() {
-        check("data: a\n\ndata:b\n\n", &[("", "a"), ("", "b")]);
-        check("event: x\ndata: a\n\ndata: b\n\n", &[("x", "a"), ("", "b")]);
+        check("data: a\n\ndata:b\n\n", &["a", "b"]);
+        check("event: x\ndata: a\n\ndata: b\n\n", &["a", "b"]);
     }
 
     #[test]
     fn all_line_ends_are_known() {
-        check("data: a\r\n\r\ndata: b\r\n\r\n", &[("", "a"), ("", "b")]);
-        check("data: a\r\rdata: b\r\r", &[("", "a"), ("", "b")]);
-        check("data: a\r\ndata: c\n\r\ndata: b\n\r", &[("", "a\nc"), ("", "b")]);
+        check("data: a\r\n\r\ndata: b\r\n\r\n", &["a", "b"]);
+        check("data: a\r\rdata: b\r\r", &["a", "b"]);
+        check("data: a\r\ndata: c\n\r\ndata: b\n\r", &["a\nc", "b"]);
     }
 
     #[test]
     fn data_lines_are_joined() {
-        check("data: a\ndata:\ndata:  b\n\n", &[("", "a\n\n b")]);
-        check("data\n\n", &[("", "")]);
+        check("data: a\ndata:\ndata:  b\n\n", &["a\n\n b"]);
+        check("data\n\n", &[""]);
     }
 
     #[test]
     fn what_is_no_data_is_passed_over() {
-        check(": keep-alive\n\n:\n\nid: 1\nretry: 5\nwhat: ever\nevent: x\n\ndata: a\n\n", &[("", "a")]);
+        check(": keep-alive\n\n:\n\nid: 1\nretry: 5\nwhat: ever\nevent: x\n\ndata: a\n\n", &["a"]);
     }
 
     #[test]
     fn a_byte_order_mark_counts_only_at_the_begin() {
-        check("\u{feff}data: ü\n\ndata: \u{feff}€\n\n", &[("", "ü"), ("", "\u{feff}€")]);
+        check("\u{feff}data: ü\n\ndata: \u{feff}€\n\n", &["ü", "\u{feff}€"]);
     }
 
     #[test]
     fn the_last_blank_line_may_be_missing() {
-        check("data: a\n\ndata: b\n", &[("", "a"), ("", "b")]);
-        check("data: a\n\ndata: b", &[("", "a"), ("", "b")]);
+        check("data: a\n\ndata: b\n", &["a", "b"]);
+        check("data: a\n\ndata: b", &["a", "b"]);
         check("", &[]);
     }
 

@@ -40,9 +40,9 @@ impl PromptCache {
     /// marks only the marked ones.
     pub fn look_up(&self, prefix: &CachePrefix) -> CacheUsage {
         let mut prefixes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        match prefix.policy() {
-            CachePolicy::Explicit => prefixes.usage_by_marks(prefix.breakpoints()),
-            CachePolicy::Automatic => prefixes.usage_by_prefix(prefix.breakpoints()),
+        match prefix.policy {
+            CachePolicy::Explicit => prefixes.usage_by_marks(&prefix.breakpoints),
+            CachePolicy::Automatic => prefixes.usage_by_prefix(&prefix.breakpoints),
         }
     }
 }

@@ -50,10 +50,10 @@ impl ResponseShape {
             }
             Some(_) => {
                 let mut parser = sse::SseParser::new();
-                let pushed = parser.push(body, |event| shape.event(event.data));
+                let pushed = parser.push(body, |data| shape.event(data));
                 // The decoder also stops at an event that is too large, so nothing after it counts.
                 if pushed.is_ok() {
-                    let _incomplete = parser.finish(|event| shape.event(event.data));
+                    let _incomplete = parser.finish(|data| shape.event(data));
                 }
             }
         }

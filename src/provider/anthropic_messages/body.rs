@@ -38,11 +38,8 @@ pub(super) fn body(cache: CacheTtl, request: ModelRequest) -> Vec<Bytes> {
     }
     let marks = request.messages.marks();
     let marks = &marks[marks.len().saturating_sub(MAX_MARKED_MESSAGES)..];
-    let markers: Vec<(usize, Bytes)> = cache_marker(cache)
-        .map(|marker| {
-            marks.iter().map(|position| (*position, Bytes::from_static(marker.as_bytes()))).collect()
-        })
-        .unwrap_or_default();
+    let marker = cache_marker(cache).map(|marker| Bytes::from_static(marker.as_bytes()));
+    let markers: Vec<_> = marks.iter().filter_map(|position| Some((*position, marker.clone()?))).collect();
     join_body(begin, request, &markers)
 }
 

@@ -50,18 +50,16 @@ fn may_reason(model: &str) -> bool {
 
 /// The value of the field `reasoning`; `None` if the request omits it.
 fn reasoning(model: &str, thinking: ThinkingRequest) -> Option<Value> {
-    match thinking.style {
-        ThinkingStyle::None => None,
-        // This API configures reasoning only by effort.
-        ThinkingStyle::Effort | ThinkingStyle::Budget | ThinkingStyle::Adaptive => {
-            let effort = effort(model, thinking.level);
-            Some(if effort == "none" {
-                json!({"effort": effort})
-            } else {
-                json!({"effort": effort, "summary": "auto"})
-            })
-        }
+    // This API configures reasoning only by effort.
+    if thinking.style == ThinkingStyle::None {
+        return None;
     }
+    let effort = effort(model, thinking.level);
+    let mut reasoning = json!({"effort": effort});
+    if effort != "none" {
+        reasoning["summary"] = "auto".into();
+    }
+    Some(reasoning)
 }
 
 /// The nearest effort that the model supports, by OpenAI's documentation of `reasoning.effort`.

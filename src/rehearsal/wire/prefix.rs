@@ -5,10 +5,13 @@ use std::hash::{DefaultHasher, Hasher};
 /// The hashed prefixes of a request.
 #[derive(Debug, Clone)]
 pub struct CachePrefix {
-    policy: CachePolicy,
+    /// How cached prefixes are selected.
+    pub policy: CachePolicy,
     hasher: DefaultHasher,
-    bytes: usize,
-    breakpoints: Vec<CacheBreakpoint>,
+    /// The size in bytes of all values: the model's input.
+    pub bytes: usize,
+    /// The breakpoints in order; their tokens never decrease.
+    pub breakpoints: Vec<CacheBreakpoint>,
 }
 
 /// How cached prefixes are selected.
@@ -67,20 +70,5 @@ impl CachePrefix {
     /// Marks the last breakpoint, if there is one.
     pub(super) fn mark_last(&mut self) {
         self.breakpoints.iter_mut().next_back().into_iter().for_each(|stop| stop.is_marked = true);
-    }
-
-    /// The size in bytes of all values: the model's input.
-    pub(super) const fn bytes(&self) -> usize {
-        self.bytes
-    }
-
-    /// How cached prefixes are selected.
-    pub fn policy(&self) -> CachePolicy {
-        self.policy
-    }
-
-    /// The breakpoints in order; their tokens never decrease.
-    pub fn breakpoints(&self) -> &[CacheBreakpoint] {
-        &self.breakpoints
     }
 }

@@ -1,8 +1,6 @@
 //! Parsing and checks of single content blocks of `anthropic_messages` requests. The order of blocks and messages is
 //! checked in `turn.rs`.
 
-use std::fmt;
-
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -20,7 +18,8 @@ use crate::rehearsal::{
 /// One block of a message, of the system prompt or of a result, checked on its own.
 #[derive(Debug)]
 pub(super) struct RequestBlock<'a> {
-    pub(super) at: BlockPath,
+    /// The path: `messages.1.content.0` or `system.0`, with the part of a result appended.
+    pub(super) at: String,
     pub(super) kind: BlockKind,
     pub(super) fields: JsonFields<'a>,
     /// The content blocks of a result.
@@ -52,25 +51,6 @@ pub(super) enum BlockOwner {
     System,
     #[serde(skip)]
     Result,
-}
-
-/// The path of a block: `messages.1.content.0` or `system.0`, with the part of a result appended.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct BlockPath {
-    /// `None` in the system prompt.
-    pub(super) message: Option<usize>,
-    pub(super) block: usize,
-    pub(super) part: Option<usize>,
-}
-
-impl fmt::Display for BlockPath {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.message {
-            None => write!(f, "system.{}", self.block)?,
-            Some(message) => write!(f, "messages.{message}.content.{}", self.block)?,
-        }
-        self.part.map_or(Ok(()), |part| write!(f, ".tool_result.content.{part}"))
-    }
 }
 
 struct BlockSpec {
@@ -128,8 +108,8 @@ const HOSTED_TYPES: &[&str] = &[
 
 impl<'a> RequestBlock<'a> {
     /// A text that was not written as a block.
-    pub(super) fn plain(at: BlockPath, text: &'a RawValue) -> Self {
-        let fields = JsonFields::single("text", text, at.to_string(), refuse_field);
+    pub(super) fn plain(at: String, text: &'a RawValue) -> Self {
+        let fields = JsonFields::single("text", text, at.clone(), refuse_field);
         Self { at, kind: BlockKind::Text, fields, parts: Vec::new(), marker: None }
     }
 
@@ -145,11 +125,11 @@ impl<'a> RequestBlock<'a> {
     /// Parses a block of `owner`; reasoning must be sealed for `model`.
     pub(super) fn read(
         raw: &'a RawValue,
-        at: BlockPath,
+        at: String,
         owner: BlockOwner,
         model: &str,
     ) -> Result<Self, RequestRefusal> {
-        let mut fields = object(raw, at.to_string())?;
+        let mut fields = object(raw, at.clone())?;
         let BorrowedText(name) = fields.text("type")?;
         if owner == BlockOwner::Assistant && HOSTED_TYPES.contains(&name.as_ref()) {
             let marker = Ttl::of(&fields)?;
@@ -183,11 +163,11 @@ impl<'a> RequestBlock<'a> {
                 if thought.is_some_and(fits) {
                     return Ok(());
                 }
-                Err(refuse(self.at, "Invalid `signature` in `thinking` block"))
+                Err(refuse(&self.at, "Invalid `signature` in `thinking` block"))
             }
             BlockKind::RedactedThinking => {
                 let thought = seal::open(model, &fields.text("data")?.0);
-                let problem = || refuse(self.at, "Invalid `data` in `redacted_thinking` block");
+                let problem = || refuse(&self.at, "Invalid `data` in `redacted_thinking` block");
                 thought.map(drop).ok_or_else(problem)
             }
             BlockKind::ToolUse => {
@@ -210,7 +190,7 @@ impl<'a> RequestBlock<'a> {
             Some(TextOrList::Text(BorrowedText(text))) => text.is_empty(),
             Some(TextOrList::List(list)) => {
                 for (part, raw) in list.into_iter().enumerate() {
-                    let at = BlockPath { part: Some(part), ..self.at };
+                    let at = format!("{}.tool_result.content.{part}", self.at);
                     self.parts.push(RequestBlock::read(raw, at, BlockOwner::Result, model)?);
                 }
                 self.parts.is_empty()
@@ -273,14 +253,14 @@ fn refuse_image(path: &str, problem: &ImageError) -> RequestRefusal {
     }
 }
 
-/// The blocks of a content; a string is one text block.
+/// The blocks of the content at `path`; a string is one text block.
 pub(super) fn blocks<'a>(
     content: &'a RawValue,
-    message: Option<usize>,
+    path: &str,
     owner: BlockOwner,
     model: &str,
 ) -> Result<Vec<RequestBlock<'a>>, RequestRefusal> {
-    let at = |block| BlockPath { message, block, part: None };
+    let at = |block: usize| format!("{path}.{block}");
     match text_or_list(content) {
         Some(TextOrList::Text(BorrowedText(text))) if text.is_empty() => Ok(Vec::new()),
         Some(TextOrList::Text(BorrowedText(text))) => {
@@ -291,9 +271,6 @@ pub(super) fn blocks<'a>(
             let blocks = list.into_iter().enumerate();
             blocks.map(|(index, raw)| RequestBlock::read(raw, at(index), owner, model)).collect()
         }
-        None => {
-            let path = message.map_or("system".into(), |message| format!("messages.{message}.content"));
-            Err(refuse(path, "Input should be a valid string or list"))
-        }
+        None => Err(refuse(path, "Input should be a valid string or list")),
     }
 }

@@ -47,7 +47,7 @@ pub fn read(body: &[u8]) -> Result<ParsedRequest<'_>, RequestRefusal> {
     let (thinking, include) = thinking_options(&fields, choice)?;
     let system = fields.get("system");
     let system_blocks =
-        system.map_or(Ok(Vec::new()), |raw| blocks(raw, None, BlockOwner::System, &model.0))?;
+        system.map_or(Ok(Vec::new()), |raw| blocks(raw, "system", BlockOwner::System, &model.0))?;
     let messages = fields.require("messages", "list")?;
     let turns = turn::turns(messages, &model.0)?;
     turn::check(&turns, thinking)?;
@@ -67,7 +67,7 @@ pub fn read(body: &[u8]) -> Result<ParsedRequest<'_>, RequestRefusal> {
     let offers_tools = !tools.is_empty() && choice != ToolChoiceMode::None;
     let is_stream = fields.read("stream", "boolean")?.unwrap_or(false);
     Ok(ParsedRequest {
-        conversation: Conversation { messages, offers_tools, thinking, bytes: prefix.bytes() },
+        conversation: Conversation { messages, offers_tools, thinking, bytes: prefix.bytes },
         model,
         is_stream,
         include,

@@ -37,7 +37,7 @@ pub(super) fn turns<'a>(
         let role = fields.require::<BlockOwner>("role", "role: 'user' or 'assistant'")?;
         fields.check(&MESSAGE)?;
         let content = fields.require("content", "string or list")?;
-        let blocks = blocks(content, Some(index), role, model)?;
+        let blocks = blocks(content, &fields.path("content"), role, model)?;
         if blocks.is_empty() && (index < last || role == BlockOwner::User) {
             let problem =
                 "all messages must have non-empty content except for the optional final assistant message";
@@ -109,14 +109,14 @@ impl<'a> MessageTurn<'a> {
                      have a corresponding `tool_use` block in the previous message.",
                     id.0
                 );
-                return Err(refuse(block.at, problem));
+                return Err(refuse(&block.at, problem));
             }
             if seen.contains(&id) {
                 let problem = format!(
                     "each tool_use must have a single result. Found multiple `tool_result` blocks with id: {}",
                     id.0
                 );
-                return Err(refuse(block.at, problem));
+                return Err(refuse(&block.at, problem));
             }
             seen.push(id);
         }
@@ -131,7 +131,7 @@ impl<'a> MessageTurn<'a> {
             .enumerate()
             .find(|(n, (_, id))| calls[..*n].contains(id));
         if let Some((_, (block, _))) = repeated {
-            return Err(refuse(block.at, "`tool_use` ids must be unique"));
+            return Err(refuse(&block.at, "`tool_use` ids must be unique"));
         }
         let results = next.map(Self::leading_results).unwrap_or_default();
         let open: Vec<_> = calls.iter().filter(|id| !results.contains(id)).map(|id| id.0.as_ref()).collect();

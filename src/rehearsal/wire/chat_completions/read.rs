@@ -120,7 +120,7 @@ pub fn read(body: &[u8]) -> Result<ParsedRequest<'_>, RequestRefusal> {
         request.messages.into_iter().enumerate().map(|(index, message)| to_message(index, message));
     let messages = messages.collect::<Result<_, _>>()?;
     let conversation =
-        Conversation { messages, offers_tools, thinking: ThinkingMode::Scripted, bytes: prefix.bytes() };
+        Conversation { messages, offers_tools, thinking: ThinkingMode::Scripted, bytes: prefix.bytes };
     conversation.check().map_err(|error| {
         RequestRefusal::bad_request(Some(&format!("messages[{}]", error.index)), error.to_string())
     })?;

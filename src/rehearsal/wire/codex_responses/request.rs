@@ -95,7 +95,7 @@ pub fn read(body: &[u8]) -> Result<ParsedRequest<'_>, RequestRefusal> {
             return Err(refuse("input", "missing_required_parameter", message));
         }
     }
-    let conversation = Conversation { messages, offers_tools, thinking, bytes: prefix.bytes() };
+    let conversation = Conversation { messages, offers_tools, thinking, bytes: prefix.bytes };
     Ok(ParsedRequest { conversation, model, is_stream, include, prefix })
 }
 
