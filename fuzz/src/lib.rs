@@ -76,7 +76,7 @@ type Events = Vec<Vec<u8>>;
 fn events(parts: &[&[u8]]) -> Result<Events, sse::EventTooLarge> {
     let mut events = Events::new();
     let mut take = |data: &[u8]| events.push(data.to_vec());
-    let mut parser = sse::SseParser::new();
+    let mut parser = sse::SseParser::default();
     for part in parts {
         parser.push(part, &mut take)?;
     }

@@ -103,7 +103,7 @@ impl<D: AnswerDecoder> ResponseReader<D> {
             None => ResponseBody::Unknown,
             Some(b'{' | b'[') => ResponseBody::Json(Vec::new()),
             Some(b'<') => ResponseBody::Page(Vec::new()),
-            Some(_) => ResponseBody::Events { parser: sse::SseParser::new(), prefix: Vec::new() },
+            Some(_) => ResponseBody::Events { parser: sse::SseParser::default(), prefix: Vec::new() },
         };
         bytes
     }
@@ -292,10 +292,8 @@ pub(super) fn opaque_state(
     if parts.is_empty() {
         return Ok(None);
     }
-    match OpaqueState::new(origin, parts) {
-        Ok(opaque) => Ok(Some(Arc::new(opaque))),
-        Err(error) => Err(incomplete_stream(&error.to_string())),
-    }
+    let opaque = OpaqueState::new(origin, parts).map_err(|error| incomplete_stream(&error.to_string()))?;
+    Ok(Some(Arc::new(opaque)))
 }
 
 /// The finish reason of an answer. `Stop` and `ToolCalls` follow from its calls: some vendors do not distinguish them.

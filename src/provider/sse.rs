@@ -49,11 +49,6 @@ fn is_known(field: &[u8]) -> bool {
 }
 
 impl SseParser {
-    /// A parser at the start of a stream.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
     /// Parses the next bytes, and passes the data of each completed event to `each`.
     pub fn push(&mut self, mut bytes: &[u8], mut each: impl FnMut(&[u8])) -> Result<(), EventTooLarge> {
         if bytes.is_empty() {
@@ -166,7 +161,7 @@ mod tests {
 
     fn parse<'a>(parts: impl IntoIterator<Item = &'a [u8]>) -> Vec<String> {
         let mut events = Vec::new();
-        let mut parser = SseParser::new();
+        let mut parser = SseParser::default();
         let mut each = |data: &[u8]| events.push(String::from_utf8_lossy(data).into_owned());
         for part in parts {
             parser.push(part, &mut each).unwrap();
@@ -226,7 +221,7 @@ mod tests {
     #[test]
     fn every_begin_of_a_stream_can_be_one_and_other_texts_cannot() {
         let is_stream = |text: &[u8]| {
-            let mut parser = SseParser::new();
+            let mut parser = SseParser::default();
             parser.push(text, |_| ()).unwrap();
             parser.is_event_stream()
         };
@@ -247,13 +242,13 @@ mod tests {
 
     #[test]
     fn an_event_has_a_limit() {
-        let mut parser = SseParser::new();
+        let mut parser = SseParser::default();
         let part = vec![b'x'; MAX_EVENT / 4];
         parser.push(b"data: ", |_| ()).unwrap();
         let results: Vec<_> = (0..5).map(|_| parser.push(&part, |_| ())).collect();
         assert_eq!(results.first(), Some(&Ok(())));
         assert_eq!(results.last(), Some(&Err(EventTooLarge)));
-        let mut parser = SseParser::new();
+        let mut parser = SseParser::default();
         let line = [b"data: ", &part[..], b"\n"].concat();
         let results: Vec<_> = (0..5).map(|_| parser.push(&line, |_| ())).collect();
         assert_eq!(results.last(), Some(&Err(EventTooLarge)));

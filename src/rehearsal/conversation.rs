@@ -7,7 +7,7 @@ use hermod_actors::model::{Hash, Hasher};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::scripted_answer::step_of;
+use super::{scripted_answer::step_of, wire::RequestRefusal};
 
 /// A parsed request, independent of its wire format. Borrows from the request's bytes.
 #[derive(Debug)]
@@ -55,16 +55,6 @@ pub struct RawContent<'a>(Vec<&'a RawValue>);
 #[serde(transparent)]
 pub struct BorrowedText<'a>(#[serde(borrow)] pub Cow<'a, str>);
 
-/// Why a strict provider would refuse a conversation.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("messages[{index}]: {problem}")]
-pub struct ConversationError {
-    /// The index of the message, counted from 0.
-    pub index: usize,
-    /// What is wrong with the message.
-    pub problem: String,
-}
-
 /// The part of a conversation that the script answers: a user's text and the messages after it.
 #[derive(Debug, Clone, Copy)]
 pub struct ScriptTurn<'c, 'a> {
@@ -104,11 +94,6 @@ impl<'a> RawContent<'a> {
 
     /// True if its parts include images.
     pub fn has_images(&self) -> bool {
-        #[derive(Deserialize)]
-        struct Part<'a> {
-            #[serde(borrow, rename = "type")]
-            kind: Option<BorrowedText<'a>>,
-        }
         self.0.iter().filter(|piece| piece.get().starts_with('[')).any(|piece| {
             let parts = serde_json::from_str::<Vec<Part<'_>>>(piece.get()).unwrap_or_default();
             parts.iter().any(|part| part.kind.as_ref().is_some_and(|kind| kind.0 == "image_url"))
@@ -121,12 +106,16 @@ impl<'a> RawContent<'a> {
     }
 }
 
+/// A part of a content.
+#[derive(Deserialize)]
+struct Part<'a> {
+    #[serde(borrow, rename = "type")]
+    kind: Option<BorrowedText<'a>>,
+    #[serde(borrow)]
+    text: Option<BorrowedText<'a>>,
+}
+
 fn text_of(piece: &str) -> Cow<'_, str> {
-    #[derive(Deserialize)]
-    struct Part<'a> {
-        #[serde(borrow)]
-        text: Option<BorrowedText<'a>>,
-    }
     if piece.starts_with('"') {
         return serde_json::from_str(piece).map_or(piece.into(), |BorrowedText(text)| text);
     }
@@ -143,20 +132,23 @@ impl<'a> Conversation<'a> {
     /// Checks the order of roles by the rules of the strictest servers of `chat_completions`: system messages, then
     /// user and assistant in turn. An assistant message with calls is directly followed by one result for each call. An
     /// assistant message or images follow the results.
-    pub fn check(&self) -> Result<(), ConversationError> {
+    pub fn check(&self) -> Result<(), RequestRefusal> {
+        let refuse = |index: usize, problem: String| {
+            let param = format!("messages[{index}]");
+            RequestRefusal::bad_request(Some(&param), format!("{param}: {problem}"))
+        };
         let mut previous = None;
         let mut unanswered = Vec::new();
         for (index, message) in self.messages.iter().enumerate() {
-            check_order(previous, message, &mut unanswered)
-                .map_err(|problem| ConversationError { index, problem })?;
+            check_order(previous, message, &mut unanswered).map_err(|problem| refuse(index, problem))?;
             previous = Some(message);
         }
         let index = self.messages.len();
         if let Some(BorrowedText(id)) = unanswered.first() {
-            return Err(ConversationError { index, problem: format!("the call `{id}` has no tool message") });
+            return Err(refuse(index, format!("the call `{id}` has no tool message")));
         }
         if matches!(previous, None | Some(RequestMessage::System(_))) {
-            return Err(ConversationError { index, problem: "a user message is missing".into() });
+            return Err(refuse(index, "a user message is missing".into()));
         }
         Ok(())
     }

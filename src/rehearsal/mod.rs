@@ -15,9 +15,7 @@ mod stream;
 pub mod wire;
 
 pub use cache::{CacheUsage, PromptCache};
-pub use conversation::{
-    BorrowedText, Conversation, ConversationError, RawContent, RequestMessage, ScriptTurn, ThinkingMode,
-};
+pub use conversation::{BorrowedText, Conversation, RawContent, RequestMessage, ScriptTurn, ThinkingMode};
 pub use fault_counter::FaultCounter;
 pub use script::{AnswerPace, Cut, FaultRule, Script, ScriptError, ScriptFault};
 pub use scripted_answer::{ScriptedAnswer, call_id, next_answer};

@@ -49,7 +49,7 @@ impl ResponseShape {
                 shape.inspect(body);
             }
             Some(_) => {
-                let mut parser = sse::SseParser::new();
+                let mut parser = sse::SseParser::default();
                 let pushed = parser.push(body, |data| shape.event(data));
                 // The decoder also stops at an event that is too large, so nothing after it counts.
                 if pushed.is_ok() {

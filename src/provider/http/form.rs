@@ -51,14 +51,11 @@ impl FormClient {
 
     /// Sends a form. Errors contain none of its fields.
     pub async fn post(&self, fields: &[(&str, &str)]) -> Result<FormResponse, KeyError> {
-        match ActiveDeadline::after(REQUEST_TIMEOUT).bound(self.send(fields)).await {
-            Some(result) => result,
-            None => Err(KeyError::Unreachable(format!(
-                "{} did not answer within {} s",
-                self.redacted_url,
-                REQUEST_TIMEOUT.as_secs()
-            ))),
-        }
+        let result = ActiveDeadline::after(REQUEST_TIMEOUT).bound(self.send(fields)).await;
+        result.unwrap_or_else(|| {
+            let (url, seconds) = (&self.redacted_url, REQUEST_TIMEOUT.as_secs());
+            Err(KeyError::Unreachable(format!("{url} did not answer within {seconds} s")))
+        })
     }
 
     fn client(&self) -> Result<&Client, KeyError> {

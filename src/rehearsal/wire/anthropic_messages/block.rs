@@ -53,22 +53,8 @@ pub(super) enum BlockOwner {
     Result,
 }
 
-struct BlockSpec {
-    name: &'static str,
-    kind: BlockKind,
-    owners: &'static [BlockOwner],
-    shape: ObjectShape,
-}
-
-const fn block_spec(
-    name: &'static str,
-    kind: BlockKind,
-    owners: &'static [BlockOwner],
-    required: &'static str,
-    optional: &'static str,
-) -> BlockSpec {
-    BlockSpec { name, kind, owners, shape: ObjectShape { required, optional } }
-}
+/// The `type` of a block, its kind, its possible owners, and the fields that it must and may have.
+type BlockSpec = (&'static str, BlockKind, &'static [BlockOwner], &'static str, &'static str);
 
 const SPECS: &[BlockSpec] = {
     use BlockKind::{Document, Image, RedactedThinking, SearchResult, Text, Thinking, ToolResult, ToolUse};
@@ -76,20 +62,14 @@ const SPECS: &[BlockSpec] = {
     const EVERY: &[BlockOwner] = &[User, Assistant, System, Result];
     const GIVEN: &[BlockOwner] = &[User, Result];
     &[
-        block_spec("text", Text, EVERY, "type text", "cache_control citations"),
-        block_spec("image", Image, GIVEN, "type source", "cache_control"),
-        block_spec("document", Document, GIVEN, "type source", "cache_control citations context title"),
-        block_spec(
-            "search_result",
-            SearchResult,
-            GIVEN,
-            "type source title content",
-            "cache_control citations",
-        ),
-        block_spec("thinking", Thinking, &[Assistant], "type thinking signature", ""),
-        block_spec("redacted_thinking", RedactedThinking, &[Assistant], "type data", ""),
-        block_spec("tool_use", ToolUse, &[Assistant], "type id name input", "cache_control caller"),
-        block_spec("tool_result", ToolResult, &[User], "type tool_use_id", "content is_error cache_control"),
+        ("text", Text, EVERY, "type text", "cache_control citations"),
+        ("image", Image, GIVEN, "type source", "cache_control"),
+        ("document", Document, GIVEN, "type source", "cache_control citations context title"),
+        ("search_result", SearchResult, GIVEN, "type source title content", "cache_control citations"),
+        ("thinking", Thinking, &[Assistant], "type thinking signature", ""),
+        ("redacted_thinking", RedactedThinking, &[Assistant], "type data", ""),
+        ("tool_use", ToolUse, &[Assistant], "type id name input", "cache_control caller"),
+        ("tool_result", ToolResult, &[User], "type tool_use_id", "content is_error cache_control"),
     ]
 };
 
@@ -135,15 +115,16 @@ impl<'a> RequestBlock<'a> {
             let marker = Ttl::of(&fields)?;
             return Ok(Self { at, kind: BlockKind::Hosted, fields, parts: Vec::new(), marker });
         }
-        let spec = SPECS.iter().find(|spec| spec.name == name && spec.owners.contains(&owner));
-        let Some(spec) = spec else {
-            let allowed = SPECS.iter().filter(|spec| spec.owners.contains(&owner)).map(|spec| spec.name);
+        let allowed = SPECS.iter().filter(|(_, _, owners, ..)| owners.contains(&owner));
+        let spec = allowed.clone().find(|(tag, ..)| *tag == name);
+        let Some((tag, kind, _, required, optional)) = spec else {
+            let allowed = allowed.map(|(tag, ..)| *tag);
             return Err(refuse_tag(at, &name, &allowed.collect::<Vec<_>>()));
         };
-        fields = fields.at(format!("{at}.{}", spec.name));
-        fields.check(&spec.shape)?;
+        fields = fields.at(format!("{at}.{tag}"));
+        fields.check(&ObjectShape { required, optional })?;
         let marker = Ttl::of(&fields)?;
-        let mut block = Self { at, kind: spec.kind, fields, parts: Vec::new(), marker };
+        let mut block = Self { at, kind: *kind, fields, parts: Vec::new(), marker };
         block.check(model)?;
         Ok(block)
     }

@@ -5,7 +5,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::{
-    block::{BlockOwner, RequestBlock, blocks},
+    block::{BlockOwner, blocks},
     cache::{CacheableParts, Ttl, prefix},
     object, refuse,
     tools::{ToolChoiceMode, choice, tools},
@@ -62,7 +62,8 @@ pub fn read(body: &[u8]) -> Result<ParsedRequest<'_>, RequestRefusal> {
         last: Ttl::of(&fields)?,
     })?;
     let mut messages = Vec::with_capacity(turns.len() + 1);
-    messages.extend(system_message(system, &system_blocks));
+    let system = system.filter(|_| !system_blocks.is_empty());
+    messages.extend(system.and_then(|raw| RawContent::of(Some(raw))).map(RequestMessage::System));
     turns.iter().for_each(|turn| turn.append_messages(&mut messages));
     let offers_tools = !tools.is_empty() && choice != ToolChoiceMode::None;
     let is_stream = fields.read("stream", "boolean")?.unwrap_or(false);
@@ -73,11 +74,6 @@ pub fn read(body: &[u8]) -> Result<ParsedRequest<'_>, RequestRefusal> {
         include,
         prefix,
     })
-}
-
-fn system_message<'a>(raw: Option<&'a RawValue>, blocks: &[RequestBlock<'a>]) -> Option<RequestMessage<'a>> {
-    let raw = raw.filter(|_| !blocks.is_empty());
-    raw.and_then(|raw| RawContent::of(Some(raw))).map(RequestMessage::System)
 }
 
 #[derive(Deserialize)]

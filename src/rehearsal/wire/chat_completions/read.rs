@@ -121,9 +121,7 @@ pub fn read(body: &[u8]) -> Result<ParsedRequest<'_>, RequestRefusal> {
     let messages = messages.collect::<Result<_, _>>()?;
     let conversation =
         Conversation { messages, offers_tools, thinking: ThinkingMode::Scripted, bytes: prefix.bytes };
-    conversation.check().map_err(|error| {
-        RequestRefusal::bad_request(Some(&format!("messages[{}]", error.index)), error.to_string())
-    })?;
+    conversation.check()?;
     Ok(ParsedRequest {
         conversation,
         model: request.model,

@@ -76,7 +76,9 @@ pub fn read(body: &[u8]) -> Result<ParsedRequest<'_>, RequestRefusal> {
     prefix.add_breakpoint();
     match fields.text_or_list("input")? {
         Some(TextOrList::List(list)) if !list.is_empty() => {
-            let items = items(&list, &model.0)?;
+            let items = list.iter().enumerate();
+            let items = items.map(|(n, raw)| InputItem::read(raw, item_path("input", n), &model.0));
+            let items = items.collect::<Result<Vec<_>, _>>()?;
             list.iter().for_each(|raw| {
                 prefix.value(raw.get());
                 prefix.add_breakpoint();
@@ -97,11 +99,6 @@ pub fn read(body: &[u8]) -> Result<ParsedRequest<'_>, RequestRefusal> {
     }
     let conversation = Conversation { messages, offers_tools, thinking, bytes: prefix.bytes };
     Ok(ParsedRequest { conversation, model, is_stream, include, prefix })
-}
-
-fn items<'a>(list: &[&'a RawValue], model: &str) -> Result<Vec<InputItem<'a>>, RequestRefusal> {
-    let items = list.iter().enumerate();
-    items.map(|(index, raw)| InputItem::read(raw, item_path("input", index), model)).collect()
 }
 
 /// Refuses options that need stored responses.
