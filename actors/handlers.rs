@@ -2,9 +2,12 @@
 //! that does not return blocks its actor and one of the process's threads for ever, and nothing else would show it.
 
 use std::{
+    borrow::Cow,
     collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
+
+use serde::{Deserialize, Serialize};
 
 use crate::{
     model::{SessionId, Timestamp},
@@ -35,18 +38,20 @@ struct HandlerEntry {
     since_ms: u64,
 }
 
-/// A handler that has not returned for some time.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// A handler that has not returned for some time. It blocks its actor and a thread of the process.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StalledHandler {
     /// Number of the handler in this process: the same number is the same stall.
+    #[serde(skip)]
     pub number: u64,
     /// The kind of its actor, as in the supervision tree.
-    pub actor: &'static str,
+    pub actor: Cow<'static, str>,
     /// The session of its actor, if it has one.
     pub session: Option<SessionId>,
     /// When the handler started.
     pub since: Timestamp,
     /// Milliseconds since then.
+    #[serde(skip)]
     pub ms: u64,
 }
 
@@ -79,7 +84,7 @@ impl HandlerWatch {
         let all = running.handlers.iter().map(|(number, entry)| {
             let ms = now_ms.saturating_sub(entry.since_ms);
             let since = Timestamp(at.0.saturating_sub_unsigned(ms));
-            StalledHandler { number: *number, actor: entry.actor, session: entry.session, since, ms }
+            StalledHandler { number: *number, actor: entry.actor.into(), session: entry.session, since, ms }
         });
         all.filter(|handler| handler.ms >= limit_ms).collect()
     }
@@ -116,7 +121,7 @@ mod tests {
         let later = watch.enter("Persistence", None);
         advance(Duration::from_secs(3)).await;
         let expected =
-            StalledHandler { number: 1, actor: "Session", session: Some(session), since, ms: 5_000 };
+            StalledHandler { number: 1, actor: "Session".into(), session: Some(session), since, ms: 5_000 };
         assert_eq!(watch.stalled(4_000), [expected]);
         assert_eq!(watch.stalled(3_000).len(), 2);
         assert_eq!(watch.stalled(5_001), []);

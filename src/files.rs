@@ -6,19 +6,22 @@
 
 use std::{
     ffi::CStr,
-    fs::{self, DirBuilder, File, FileType, OpenOptions},
+    fs::{self, DirBuilder, File, FileType, OpenOptions, TryLockError},
     io::{self, Read, Write as _},
     os::{
         fd::{AsFd as _, OwnedFd},
         unix::fs::{DirBuilderExt, FileTypeExt as _, OpenOptionsExt},
     },
     path::{Path, PathBuf},
+    thread::sleep,
+    time::Duration,
 };
 
 use rustix::{
     fs::{AtFlags, Dir, Mode, OFlags},
     io::Errno,
 };
+use tokio::task::spawn_blocking;
 
 /// Size limit for files that Hermod wrote itself; none comes near it. Reading more would only fill the memory.
 const MAX_OWN_BYTES: u64 = 1 << 30;
@@ -55,6 +58,13 @@ impl<T> IoResult<T> for io::Result<T> {
     }
 }
 
+/// Does file work on a thread that may block.
+pub(crate) async fn off_thread<T: Send + 'static>(
+    work: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> io::Result<T> {
+    spawn_blocking(work).await?
+}
+
 /// The paths of a folder's entries; none if the folder is missing.
 pub(crate) fn entries(folder: &Path) -> io::Result<Vec<PathBuf>> {
     let entries = fs::read_dir(folder).if_exists()?;
@@ -75,7 +85,7 @@ pub(crate) fn make_folder(path: &Path) -> io::Result<()> {
 
 /// Creates a file; fails if it exists.
 pub(crate) fn make(path: &Path) -> io::Result<File> {
-    OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
+    OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path)
 }
 
 /// Creates a file with these bytes and syncs it; fails if it exists. The folder is not synced.
@@ -189,6 +199,31 @@ fn unlink(folder: &OwnedFd, name: &CStr) -> rustix::io::Result<bool> {
 /// Syncs a folder, so that the names in it are durable.
 pub(crate) fn sync_folder(path: &Path) -> io::Result<()> {
     File::open(path)?.sync_all()
+}
+
+/// Opens a file that serves as a lock; creates it if it is missing.
+pub(crate) fn open_lock(path: &Path) -> io::Result<File> {
+    open_regular_with(OpenOptions::new().write(true).create(true).truncate(false).mode(0o600), path)
+}
+
+/// Locks a file that other processes lock too, in at most `tries` tries while `goes_on` returns true; false if none of
+/// them got the lock.
+pub(crate) fn lock_within(
+    file: &File,
+    (tries, delay): (u32, Duration),
+    goes_on: impl Fn() -> bool,
+) -> io::Result<bool> {
+    for _ in 0..tries {
+        if !goes_on() {
+            return Ok(false);
+        }
+        match file.try_lock() {
+            Ok(()) => return Ok(true),
+            Err(TryLockError::WouldBlock) => sleep(delay),
+            Err(TryLockError::Error(error)) => return Err(error),
+        }
+    }
+    Ok(false)
 }
 
 /// Opens a regular file for reading, following symlinks.

@@ -66,7 +66,7 @@ fn new_stalls<'a>(
     reported.retain(|number| stalled.iter().any(|handler| handler.number == *number));
     stalled.iter().filter(|handler| reported.insert(handler.number)).map(|handler| {
         let StalledHandler { actor, session, since, ms, .. } = handler;
-        tracing::warn!(actor, session = ?session, %since, ms, "a handler does not come back");
+        tracing::warn!(%actor, session = ?session, %since, ms, "a handler does not come back");
         let suffix = session.map_or_else(String::new, |session| format!(" of session {session}"));
         format!("stalled   the {actor} handler{suffix} has not come back since {since} ({} s)", ms / 1_000)
     })
@@ -82,7 +82,7 @@ mod tests {
     fn a_stall_is_reported_once() {
         let stalled = |number, ms| StalledHandler {
             number,
-            actor: "Session",
+            actor: "Session".into(),
             session: Some(SessionId::from_bits(1)),
             since: Timestamp(0),
             ms,

@@ -3,6 +3,8 @@
 
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use crate::{
     model::{MessageSteered, RunId, RunState, SessionId, StopReason},
     runtime::{AfterCommand, RunError, Runtime, submit::MAX_TRIES},
@@ -12,7 +14,7 @@ use crate::{
 };
 
 /// A steering message that is durable.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SteerReceipt {
     /// The run that was steered.
     pub run: RunId,

@@ -13,8 +13,10 @@ use hermod_actors::{
     port::{ArtifactError, ArtifactName},
 };
 
-use super::files::{FileArtifacts, UNFINISHED, off_thread, unavailable};
-use crate::files::{IoResult as _, entries, open_regular, read_regular_text, remove, sync_folder, write};
+use super::files::{FileArtifacts, UNFINISHED, unavailable};
+use crate::files::{
+    IoResult as _, entries, off_thread, open_regular, read_regular_text, remove, sync_folder, write,
+};
 
 /// The file of tombstones; no artifact handle has this name.
 const TOMBSTONES: &str = "removed";

@@ -21,13 +21,11 @@ use hermod_actors::{
     model::{Artifact, ContentHash, SessionId},
     port::{ArtifactError, ArtifactName, ArtifactSink, Artifacts, Excerpt, Presence},
 };
-use tokio::task::spawn_blocking;
 
 use super::hash::{self, VerifiedHashes};
-
 use crate::{
     disk_space::check_reserve,
-    files::{self, IoResult as _, open_regular},
+    files::{self, IoResult as _, off_thread, open_regular},
 };
 
 const FOLDER: &str = "artifacts";
@@ -214,12 +212,6 @@ fn make_durable(path: &Path) -> io::Result<()> {
     files::make_folder(path)?;
     // Both the folder and its parent may be new.
     path.ancestors().skip(1).take(2).try_for_each(files::sync_folder)
-}
-
-pub(super) async fn off_thread<T: Send + 'static>(
-    work: impl FnOnce() -> io::Result<T> + Send + 'static,
-) -> io::Result<T> {
-    spawn_blocking(work).await.map_err(io::Error::other)?
 }
 
 pub(super) fn unavailable(error: io::Error) -> ArtifactError {

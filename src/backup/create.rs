@@ -189,9 +189,9 @@ impl control::BackupService for BackupMaker {
             })
         };
         async move {
-            let internal_error = |text: String| RequestError::new(RequestErrorKind::Internal, text);
-            let manifest = spawn_blocking(work).await.map_err(|error| internal_error(error.to_string()))?;
-            serde_json::to_value(manifest?).map_err(|error| internal_error(error.to_string()))
+            let manifest =
+                spawn_blocking(work).await.map_err(|error| RequestError::internal(error.to_string()))?;
+            serde_json::to_value(manifest?).map_err(|error| RequestError::internal(error.to_string()))
         }
         .boxed()
     }

@@ -146,7 +146,7 @@ impl From<&StartError> for Exit {
                 | OpenError::Corrupt { .. }
                 | OpenError::Io { .. },
             )
-            | StartError::State { .. }
+            | StartError::State(_)
             | StartError::Script { .. } => Self::Store,
             StartError::NoHome
             | StartError::NoModels

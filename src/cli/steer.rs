@@ -1,12 +1,12 @@
 //! `hermod steer`: sends a message to a run in progress.
 
 use clap::Args;
+use hermod_actors::SteerReceipt;
 
 use super::{CliError, print_as};
 use crate::{
     control::ControlResponse,
     host::{Identifier, StoreClient, unexpected_response},
-    view::SteeredView,
 };
 
 /// Tell a run that is under way something; the model reads it before its next step
@@ -26,7 +26,7 @@ pub(crate) async fn execute(args: SteerArgs, client: &StoreClient) -> Result<(),
     let ControlResponse::Steered(steered) = client.steer(args.run.into(), args.text).await? else {
         return Err(unexpected_response().into());
     };
-    print_as(args.json, &steered, |SteeredView { run, next, .. }| {
+    print_as(args.json, &steered, |SteerReceipt { run, next, .. }| {
         format!(
             "run {run} reads it before its next step; if it completes before that, the message becomes run {next}"
         )

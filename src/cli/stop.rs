@@ -4,7 +4,7 @@ use clap::Args;
 
 use super::{CliError, print_as, runs};
 use crate::{
-    host::{Identifier, StopTarget, StoreClient},
+    host::{Identifier, StoreClient},
     view::RunView,
 };
 
@@ -28,12 +28,7 @@ pub(crate) struct StopArgs {
 
 /// Stops runs, and prints their states.
 pub(crate) async fn execute(args: StopArgs, client: &StoreClient) -> Result<(), CliError> {
-    let target = match args.run {
-        None => StopTarget::All,
-        Some(run) if args.tree => StopTarget::Tree(run.into()),
-        Some(run) => StopTarget::Run(run.into()),
-    };
-    let rows = client.stop(&target).await?;
+    let rows = client.stop(args.run.map(String::from), args.tree).await?;
     let line = |row: &RunView| match &row.ended {
         Some(ended) => format!("run {} has ended: {ended}\n", row.id),
         None => format!("run {} is {} still: it ends when its tools have ended\n", row.id, runs::state(row)),

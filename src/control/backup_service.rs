@@ -13,16 +13,10 @@ use std::{
 
 use futures::future::BoxFuture;
 use serde_json::Value;
-use tokio::{
-    sync::mpsc,
-    time::{MissedTickBehavior, interval},
-};
+use tokio::{sync::mpsc, time::interval};
 use tokio_util::sync::CancellationToken;
 
-use super::{
-    error::{RequestError, RequestErrorKind},
-    protocol::ControlResponse,
-};
+use super::{error::RequestError, handler::with_progress, protocol::ControlResponse};
 
 /// Interval of the progress lines. It must stay below the 30 s that a client waits for a line.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
@@ -51,23 +45,12 @@ pub(super) async fn back_up(
             dir.display()
         )));
     }
-    let backups = backups
-        .ok_or_else(|| RequestError::new(RequestErrorKind::Internal, "this process makes no backups"))?;
+    let backups = backups.ok_or_else(|| RequestError::internal("this process makes no backups"))?;
     let (stop, done) = (CancellationToken::new(), Arc::new(AtomicU64::new(0)));
     // Cancels the backup when this future is dropped.
     let _guard = stop.clone().drop_guard();
-    let mut backup = backups.create(dir, stop, Arc::clone(&done));
-    let mut ticks = interval(PROGRESS_INTERVAL);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    loop {
-        tokio::select! {
-            biased;
-            backup = &mut backup => return backup.map(|manifest| Some(ControlResponse::BackedUp(manifest))),
-            _ = ticks.tick() => {
-                if to.send(ControlResponse::BackingUp { bytes: done.load(Ordering::Relaxed) }).await.is_err() {
-                    return Ok(None);
-                }
-            }
-        }
-    }
+    let backup = backups.create(dir, stop, Arc::clone(&done));
+    let progress = || ControlResponse::BackingUp { bytes: done.load(Ordering::Relaxed) };
+    let manifest = with_progress(backup, interval(PROGRESS_INTERVAL), progress, to).await?;
+    Ok(manifest.map(ControlResponse::BackedUp))
 }

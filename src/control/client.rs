@@ -131,5 +131,5 @@ fn silent_owner() -> RequestError {
 
 fn version_mismatch(error: &str) -> AskError {
     let text = format!("the process that holds the store is of another version: {error}");
-    RequestError::new(RequestErrorKind::Internal, text).into()
+    RequestError::internal(text).into()
 }

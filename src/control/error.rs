@@ -39,6 +39,17 @@ impl RequestError {
     pub fn usage(text: impl Into<String>) -> Self {
         Self::new(RequestErrorKind::Usage, text)
     }
+
+    /// Creates an error of kind [`RequestErrorKind::Internal`].
+    pub fn internal(text: impl Into<String>) -> Self {
+        Self::new(RequestErrorKind::Internal, text)
+    }
+}
+
+impl From<ReadError> for RequestError {
+    fn from(error: ReadError) -> Self {
+        RunError::Read(error).into()
+    }
 }
 
 impl From<RunError> for RequestError {

@@ -1,39 +1,31 @@
-//! Answers the requests of clients. Queries are answered from the store. Commands are queued for the process with the
-//! runtime: their types and their receiver are here, `host/commands.rs` executes them.
+//! Answers the requests of clients. Queries are answered from the store. Commands are executed by the runtime of this
+//! process, see `commands.rs`.
 
-use std::{
-    pin::pin,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{pin::pin, sync::Arc, time::Duration};
 
 use hermod_actors::{
-    HealthProbe, Runtime, StalledHandler,
-    model::{ApprovalDecision, CallId, LimitIncrease, RunId, RunRow, RunState, Seq, SessionId},
+    HealthProbe, Runtime,
+    model::{RunRow, RunState, Seq, SessionId},
 };
 use tokio::{
-    sync::{
-        mpsc::{self, error::TrySendError},
-        oneshot,
-    },
-    time::sleep,
+    sync::mpsc,
+    time::{Instant, Interval, MissedTickBehavior, interval_at},
 };
 
 use super::{
     backup_service::{BackupService, back_up},
+    commands::{self, RuntimeSlot},
     error::{RequestError, RequestErrorKind},
     maintenance::MaintenanceService,
-    protocol::{ControlRequest, ControlResponse, HandlerStall},
+    protocol::{ControlRequest, ControlResponse},
     reader::{PAGE_RECORDS, StoreReader, not_accepted},
-    run_detail::RunDetailFold,
+    run_folds::RunDetailFold,
     tree::{RunTreeCache, run_view, run_waits},
 };
 use crate::view::{
     BudgetView, NodeView, RunDetailView, RunSummaryView, RunView, SessionDetailView, SessionView,
 };
 
-/// Limit of commands that wait for the runtime.
-const MAX_PENDING_COMMANDS: usize = 32;
 /// Interval of heartbeat lines during a long request.
 const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(5);
 
@@ -41,114 +33,27 @@ const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(5);
 #[derive(Debug, Clone)]
 pub struct RequestHandler {
     reader: StoreReader,
-    commands: Option<mpsc::Sender<PendingCommand>>,
-    health: SharedHealthProbe,
+    runtime: Option<Arc<RuntimeSlot>>,
     run_trees: Arc<tokio::sync::Mutex<RunTreeCache>>,
     backups: Option<Arc<dyn BackupService>>,
-    maintenance: Option<Arc<dyn MaintenanceService>>,
-}
-
-/// Health probe of this process's runtime, once one is attached.
-type SharedHealthProbe = Arc<Mutex<Option<HealthProbe>>>;
-
-/// A command that only the process with the runtime can carry out.
-#[derive(Debug)]
-pub enum ControlCommand {
-    /// Stops these runs.
-    Stop(Vec<RunRow>),
-    /// Sends a steering message to a run.
-    Steer {
-        /// The run to steer.
-        run: Box<RunRow>,
-        /// The text of the message.
-        text: Arc<str>,
-    },
-    /// Answers the pending approval of a call.
-    Decide {
-        /// The call to decide about.
-        call: CallId,
-        /// Whether the call may be made again.
-        verdict: ApprovalDecision,
-    },
-    /// Raises limits of a run.
-    Raise {
-        /// The run whose limits rise.
-        run: RunId,
-        /// The amounts to add.
-        by: LimitIncrease,
-    },
-    /// Reports the availability of models.
-    Providers,
-    /// Forgets every failure of the provider with this name.
-    ResetProvider(String),
-    /// Reports the summary calls and the statistics of summarisers.
-    Summaries,
-}
-
-/// A command with the channel for its answer.
-#[derive(Debug)]
-pub struct PendingCommand {
-    /// The command to carry out.
-    pub command: ControlCommand,
-    /// The channel for the answer. Dropping it unsent reports that the runtime has ended.
-    pub reply: oneshot::Sender<ControlResponse>,
-}
-
-/// Receives commands for the runtime of this process.
-#[derive(Debug)]
-pub struct CommandReceiver {
-    receiver: mpsc::Receiver<PendingCommand>,
-    health: SharedHealthProbe,
-}
-
-impl CommandReceiver {
-    /// The next command; `None` after the last handler is dropped or after `close`.
-    pub async fn recv(&mut self) -> Option<PendingCommand> {
-        self.receiver.recv().await
-    }
-
-    /// Accepts no further commands.
-    pub fn close(&mut self) {
-        self.receiver.close();
-    }
-
-    /// Attaches the runtime that carries out the commands; the handler then reads waits and health from it.
-    pub fn attach_runtime(&self, runtime: &Runtime) {
-        *self.health.lock().unwrap_or_else(PoisonError::into_inner) = Some(runtime.health_probe());
-    }
+    maintenance: Arc<dyn MaintenanceService>,
 }
 
 impl RequestHandler {
-    /// A handler for a process with a runtime, and the receiver of its commands.
-    pub fn new(reader: StoreReader) -> (Self, CommandReceiver) {
-        let (sender, receiver) = mpsc::channel(MAX_PENDING_COMMANDS);
-        let health = SharedHealthProbe::default();
-        let handler =
-            Self { commands: Some(sender), health: Arc::clone(&health), ..Self::without_runtime(reader) };
-        (handler, CommandReceiver { receiver, health })
+    /// A handler for a process that only has the store open: it refuses commands and backups.
+    pub fn new(reader: StoreReader, maintenance: Arc<dyn MaintenanceService>) -> Self {
+        Self { reader, maintenance, runtime: None, backups: None, run_trees: Arc::default() }
     }
 
-    /// A handler for a process that only has the store open: it refuses commands.
-    pub fn without_runtime(reader: StoreReader) -> Self {
-        let (health, run_trees) = (SharedHealthProbe::default(), Arc::default());
-        Self { reader, commands: None, health, run_trees, backups: None, maintenance: None }
+    /// This handler for the owner of the store. Commands wait until a runtime is attached to the slot.
+    #[must_use]
+    pub fn of_owner(self, runtime: Arc<RuntimeSlot>, backups: Arc<dyn BackupService>) -> Self {
+        Self { runtime: Some(runtime), backups: Some(backups), ..self }
     }
 
     /// This handler for one client, with its own cache of run trees.
     pub(super) fn for_client(self) -> Self {
         Self { run_trees: Arc::default(), ..self }
-    }
-
-    /// Adds the service for backups.
-    #[must_use]
-    pub fn with_backup_service(self, backups: Arc<dyn BackupService>) -> Self {
-        Self { backups: Some(backups), ..self }
-    }
-
-    /// Adds the service for garbage collection and disk usage.
-    #[must_use]
-    pub fn with_maintenance(self, maintenance: Arc<dyn MaintenanceService>) -> Self {
-        Self { maintenance: Some(maintenance), ..self }
     }
 
     /// Sends the answer of a request to `to`. Sends none if the runtime ends before it answers.
@@ -166,6 +71,10 @@ impl RequestHandler {
         to: &mpsc::Sender<ControlResponse>,
     ) -> Result<Option<ControlResponse>, RequestError> {
         let reader = &self.reader;
+        if self.runtime.is_none() && request.asks_providers() {
+            let text = "no provider is asked from this process: it only looks into the store";
+            return Err(RequestError::usage(text));
+        }
         Ok(Some(match request {
             ControlRequest::Ping {} => self.pong(),
             ControlRequest::RunsList { max } => ControlResponse::Runs(self.summaries(max).await?),
@@ -183,37 +92,34 @@ impl RequestHandler {
             ControlRequest::Journal { session, from } => return self.journal(&session, from, to).await,
             ControlRequest::BackupCreate { dir } => return back_up(self.backups.as_deref(), dir, to).await,
             ControlRequest::Gc(request) => {
-                let report = with_heartbeat(self.maintenance()?.gc(request), to).await?;
+                let report = with_heartbeats(self.maintenance.gc(request), to).await?;
                 return Ok(report.map(ControlResponse::Gc));
             }
             ControlRequest::StoreFootprint {} => {
-                let footprint = with_heartbeat(self.maintenance()?.footprint(), to).await?;
+                let footprint = with_heartbeats(self.maintenance.footprint(), to).await?;
                 return Ok(footprint.map(ControlResponse::Footprint));
             }
-            ControlRequest::Stop { run, tree } => {
-                let row = if tree { reader.root(&run).await? } else { reader.run(&run).await? };
-                return self.send_command(ControlCommand::Stop(vec![row])).await;
-            }
-            ControlRequest::StopAll {} => match reader.read(|rows| rows.open_runs()).await? {
-                open if open.is_empty() => ControlResponse::Stopped(Vec::new()),
-                open => return self.send_command(ControlCommand::Stop(open)).await,
-            },
+            ControlRequest::Stop { run, tree } => return self.stop(Some(&run), tree).await,
+            ControlRequest::StopAll {} => return self.stop(None, false).await,
             ControlRequest::Steer { run, text } => {
-                let run = Box::new(reader.run(&run).await?);
-                return self.send_command(ControlCommand::Steer { run, text: text.into() }).await;
+                let row = reader.run(&run).await?;
+                if self.runtime.is_none() {
+                    return Err(not_under_way(&row));
+                }
+                return self.execute(|runtime| commands::steer(runtime, row, text)).await;
             }
             ControlRequest::BudgetAdd { run, by } => {
                 let run = reader.run(&run).await?.id;
-                return self.send_command(ControlCommand::Raise { run, by }).await;
+                return self.execute(|runtime| commands::raise(runtime, run, by)).await;
             }
             ControlRequest::ApprovalsDecide { call, verdict } => {
                 let (_, call) = reader.find_approval(&call).await?;
-                return self.send_command(ControlCommand::Decide { call, verdict }).await;
+                return self.execute(|runtime| commands::decide(runtime, call, verdict)).await;
             }
-            ControlRequest::ProvidersStatus {} => return self.send_command(ControlCommand::Providers).await,
-            ControlRequest::SummariesStatus {} => return self.send_command(ControlCommand::Summaries).await,
+            ControlRequest::ProvidersStatus {} => return self.execute(commands::providers).await,
+            ControlRequest::SummariesStatus {} => return self.execute(commands::summaries).await,
             ControlRequest::ProvidersReset { name } => {
-                return self.send_command(ControlCommand::ResetProvider(name)).await;
+                return self.execute(|runtime| commands::reset_provider(runtime, name)).await;
             }
         }))
     }
@@ -224,7 +130,7 @@ impl RequestHandler {
             pid: std::process::id(),
             version: env!("CARGO_PKG_VERSION").into(),
             writing_since: health.as_ref().and_then(HealthProbe::writing_since),
-            stalled: health.as_ref().map(stalled).unwrap_or_default(),
+            stalled: health.as_ref().map(HealthProbe::stalled_handlers).unwrap_or_default(),
         }
     }
 
@@ -298,7 +204,7 @@ impl RequestHandler {
     }
 
     fn health(&self) -> Option<HealthProbe> {
-        self.health.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.runtime.as_ref()?.health()
     }
 
     async fn session(&self, id: &str, max: usize) -> Result<SessionDetailView, RequestError> {
@@ -361,71 +267,63 @@ impl RequestHandler {
         Ok(BudgetView { run: self.view(row).await?, leg, accounts, wall })
     }
 
-    fn maintenance(&self) -> Result<&dyn MaintenanceService, RequestError> {
-        let text = "this process does not maintain the state directory";
-        self.maintenance.as_deref().ok_or_else(|| RequestError::new(RequestErrorKind::Internal, text))
+    async fn stop(&self, run: Option<&str>, tree: bool) -> Result<Option<ControlResponse>, RequestError> {
+        let rows = self.reader.runs_to_stop(run, tree).await?;
+        if rows.is_empty() {
+            return Ok(Some(ControlResponse::Stopped(Vec::new())));
+        }
+        self.execute(|runtime| commands::stop_runs(runtime, rows)).await
     }
 
-    async fn send_command(&self, command: ControlCommand) -> Result<Option<ControlResponse>, RequestError> {
-        let Some(commands) = &self.commands else { return Err(no_runtime(&command)) };
-        let (reply, answer) = oneshot::channel();
-        match commands.try_send(PendingCommand { command, reply }) {
-            Ok(()) => Ok(answer.await.ok()),
-            Err(TrySendError::Full(_)) => {
-                let text = format!("{MAX_PENDING_COMMANDS} orders wait already; try again in a moment");
-                Err(RequestError::new(RequestErrorKind::Busy, text))
-            }
-            // The receiver is dropped: the runtime has ended.
-            Err(TrySendError::Closed(_)) => Ok(None),
-        }
-    }
-}
-
-fn stalled(health: &HealthProbe) -> Vec<HandlerStall> {
-    let handlers = health.stalled_handlers().into_iter();
-    let stall = |handler: StalledHandler| HandlerStall {
-        actor: handler.actor.to_owned(),
-        session: handler.session,
-        since: handler.since,
-    };
-    handlers.map(stall).collect()
-}
-
-/// The error of a command in a process without a runtime.
-fn no_runtime(command: &ControlCommand) -> RequestError {
-    match command {
-        ControlCommand::Steer { run, .. } => RequestError::usage(match &run.ended {
-            None if run.state == RunState::Parked => format!(
-                "no process runs run {0}, and it waits for a person: answer it (see `hermod approvals list`), or take it up \
-                 with `hermod runs resume {0}` and steer it then",
-                run.id
-            ),
-            Some(ended) => format!(
-                "run {0} has ended: {ended}; `hermod run --resume {0} TEXT` continues its conversation",
-                run.id
-            ),
-            None => format!("no process runs run {0}; it goes on with `hermod run --resume {0}`", run.id),
-        }),
-        ControlCommand::Providers | ControlCommand::ResetProvider(_) | ControlCommand::Summaries => {
-            RequestError::usage("no provider is asked from this process: it only looks into the store")
-        }
-        ControlCommand::Stop(_) | ControlCommand::Decide { .. } | ControlCommand::Raise { .. } => {
-            RequestError::new(RequestErrorKind::Internal, "nothing runs in this process")
-        }
+    /// Executes a command once the runtime is attached; `None` if the runtime has ended.
+    async fn execute<F: Future<Output = Result<ControlResponse, RequestError>>>(
+        &self,
+        command: impl FnOnce(Arc<Runtime>) -> F,
+    ) -> Result<Option<ControlResponse>, RequestError> {
+        let slot = self.runtime.as_ref();
+        let slot = slot.ok_or_else(|| RequestError::internal("nothing runs in this process"))?;
+        slot.execute(command).await.transpose()
     }
 }
 
-/// Waits for `work` with regular heartbeats. Returns `None` and drops `work` if the client is gone.
-async fn with_heartbeat<T>(
+/// The error of a message to a run in a process without a runtime.
+fn not_under_way(run: &RunRow) -> RequestError {
+    RequestError::usage(match &run.ended {
+        None if run.state == RunState::Parked => format!(
+            "no process runs run {0}, and it waits for a person: answer it (see `hermod approvals list`), or take it up \
+             with `hermod runs resume {0}` and steer it then",
+            run.id
+        ),
+        Some(ended) => format!(
+            "run {0} has ended: {ended}; `hermod run --resume {0} TEXT` continues its conversation",
+            run.id
+        ),
+        None => format!("no process runs run {0}; it goes on with `hermod run --resume {0}`", run.id),
+    })
+}
+
+async fn with_heartbeats<T>(
     work: impl Future<Output = Result<T, RequestError>>,
     to: &mpsc::Sender<ControlResponse>,
 ) -> Result<Option<T>, RequestError> {
+    let ticks = interval_at(Instant::now() + HEARTBEAT_INTERVAL, HEARTBEAT_INTERVAL);
+    with_progress(work, ticks, || ControlResponse::Heartbeat {}, to).await
+}
+
+/// Waits for `work`, and sends a line at each tick. Returns `None` and drops `work` if the client is gone.
+pub(super) async fn with_progress<T>(
+    work: impl Future<Output = Result<T, RequestError>>,
+    mut ticks: Interval,
+    line: impl Fn() -> ControlResponse,
+    to: &mpsc::Sender<ControlResponse>,
+) -> Result<Option<T>, RequestError> {
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let mut work = pin!(work);
     loop {
         tokio::select! {
             biased;
             done = &mut work => return done.map(Some),
-            () = sleep(HEARTBEAT_INTERVAL) => if !send(to, ControlResponse::Heartbeat {}).await { return Ok(None) },
+            _ = ticks.tick() => if !send(to, line()).await { return Ok(None) },
         }
     }
 }

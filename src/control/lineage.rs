@@ -5,10 +5,7 @@
 
 use std::{ops::ControlFlow, sync::Arc};
 
-use hermod_actors::{
-    RunError,
-    model::{Body, Record, RunRow, SessionId, SessionRow, Timestamp},
-};
+use hermod_actors::model::{Body, Record, RunRow, SessionId, SessionRow, Timestamp};
 
 use super::{error::RequestError, reader::StoreReader};
 
@@ -46,7 +43,7 @@ impl StoreReader {
             }
             ControlFlow::Continue(())
         };
-        let found = self.visit(run.session, run.first, each).await.map_err(RunError::Read)?;
+        let found = self.visit(run.session, run.first, each).await?;
         Ok(found.break_value().unwrap_or(false))
     }
 }

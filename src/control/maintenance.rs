@@ -7,6 +7,7 @@ use futures::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 
 use super::error::RequestError;
+use crate::view::StoreFootprint;
 
 /// Garbage collection and disk usage of the state directory, in the process that has the store open.
 pub trait MaintenanceService: Debug + Send + Sync + 'static {
@@ -67,8 +68,8 @@ pub struct Footprint {
     pub state: String,
     /// By class: `store`, `blobs`, `artifacts`, `spool`, `scripts`, `memories`, `replaced`, `other`.
     pub classes: Vec<ClassUsage>,
-    /// Usage within the store's file.
-    pub store: StoreUsage,
+    /// Usage within the store's file; the remainder is the storage engine's own.
+    pub store: StoreFootprint,
 }
 
 /// The disk usage of one class.
@@ -80,21 +81,4 @@ pub struct ClassUsage {
     pub bytes: u64,
     /// Number of files.
     pub files: u64,
-}
-
-/// Usage within the store's file. The remainder is the storage engine's own.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct StoreUsage {
-    /// Bytes of records.
-    pub records: u64,
-    /// Bytes of all other rows.
-    pub index: u64,
-    /// Approximate free bytes in the file, which the next writes use.
-    pub free: u64,
-    /// Number of sessions.
-    pub sessions: u64,
-    /// Number of runs.
-    pub runs: u64,
-    /// Number of runs that have not ended.
-    pub unfinished: u64,
 }

@@ -8,6 +8,7 @@ mod approvals;
 mod backup_service;
 mod budget;
 mod client;
+mod commands;
 mod connection;
 mod error;
 mod handler;
@@ -16,8 +17,7 @@ mod lines;
 mod maintenance;
 mod protocol;
 mod reader;
-mod run_detail;
-mod run_projection;
+mod run_folds;
 mod server;
 mod socket_path;
 mod token;
@@ -27,12 +27,11 @@ mod tree_tests;
 
 pub use backup_service::BackupService;
 pub use client::{AskError, ControlClient};
+pub use commands::{RuntimeSlot, stop};
 pub use error::{RequestError, RequestErrorKind};
-pub use handler::{CommandReceiver, ControlCommand, PendingCommand, RequestHandler};
-pub use maintenance::{
-    ClassUsage, Footprint, GcClassReport, GcReport, GcRequest, MaintenanceService, StoreUsage,
-};
-pub use protocol::{ControlRequest, ControlResponse, HandlerStall};
+pub use handler::RequestHandler;
+pub use maintenance::{ClassUsage, Footprint, GcClassReport, GcReport, GcRequest, MaintenanceService};
+pub use protocol::{ControlRequest, ControlResponse};
 pub use reader::{PAGE_RECORDS, ResolvedId, StoreReader};
-pub use server::{ControlServer, ListenError};
+pub use server::ControlServer;
 pub use tree::{RunTreeCache, run_view};

@@ -4,19 +4,19 @@
 use std::path::PathBuf;
 
 use hermod_actors::{
-    CompressorStatus, ProviderStatus,
-    model::{ApprovalDecision, LimitIncrease, ModelRow, Seq, SessionId, Timestamp},
+    CompressorStatus, ProviderStatus, StalledHandler, SteerReceipt,
+    model::{ApprovalDecision, LimitIncrease, ModelRow, Seq, Timestamp},
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{
-    error::{RequestError, RequestErrorKind},
+    error::RequestError,
     maintenance::{Footprint, GcReport, GcRequest},
 };
 use crate::view::{
     ApprovalView, BudgetView, DecisionView, EventView, NodeView, RunDetailView, RunSummaryView, RunView,
-    SessionDetailView, SessionView, SteeredView,
+    SessionDetailView, SessionView,
 };
 
 /// Rows of a list whose request has no `max`.
@@ -166,17 +166,6 @@ const fn first() -> Seq {
     1
 }
 
-/// A message handler that does not return. It blocks its actor and a thread of the process.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct HandlerStall {
-    /// The kind of the actor.
-    pub actor: String,
-    /// The actor's session, if it has one.
-    pub session: Option<SessionId>,
-    /// When the handler started.
-    pub since: Timestamp,
-}
-
 /// A line of an answer. Most answers have one line; those to `journal` and `backup.create` have many. Heartbeats
 /// precede a late answer to `gc` and `store.footprint`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -193,7 +182,7 @@ pub enum ControlResponse {
         writing_since: Option<Timestamp>,
         /// Message handlers that do not return.
         #[serde(default)]
-        stalled: Vec<HandlerStall>,
+        stalled: Vec<StalledHandler>,
     },
     /// Answer to `runs.list`, in order of acceptance.
     Runs(Vec<RunSummaryView>),
@@ -212,7 +201,7 @@ pub enum ControlResponse {
     /// Answer to `stop` and `stop.all`: the runs afterwards.
     Stopped(Vec<RunView>),
     /// Answer to `steer`: the message is durable.
-    Steered(SteeredView),
+    Steered(SteerReceipt),
     /// Answer to `budget.show`.
     Budget(Box<BudgetView>),
     /// Answer to `budget.add`: the increase is durable.
@@ -260,6 +249,11 @@ impl ControlRequest {
             RequestError::usage(format!("`{shown}` is no request: {error}; see docs/control.md"))
         })
     }
+
+    /// True if the providers or the summarisers of a runtime answer this.
+    pub(super) const fn asks_providers(&self) -> bool {
+        matches!(self, Self::ProvidersStatus {} | Self::ProvidersReset { .. } | Self::SummariesStatus {})
+    }
 }
 
 impl ControlResponse {
@@ -271,9 +265,8 @@ impl ControlResponse {
 
 /// Encodes `value` as one line of JSON with its newline.
 pub(super) fn encode_line(value: &impl Serialize) -> Result<Vec<u8>, RequestError> {
-    let mut line = serde_json::to_vec(value).map_err(|error| {
-        RequestError::new(RequestErrorKind::Internal, format!("an answer is no JSON: {error}"))
-    })?;
+    let mut line = serde_json::to_vec(value)
+        .map_err(|error| RequestError::internal(format!("an answer is no JSON: {error}")))?;
     line.push(b'\n');
     Ok(line)
 }
@@ -282,7 +275,7 @@ pub(super) fn encode_line(value: &impl Serialize) -> Result<Vec<u8>, RequestErro
 mod tests {
     use serde_json::json;
 
-    use super::*;
+    use super::{super::error::RequestErrorKind, *};
 
     #[track_caller]
     fn check(line: &str, expect: Result<ControlRequest, &str>) {

@@ -9,7 +9,7 @@ use hermod_actors::{
     port::{Journal, ReadError, ReadFuture, RowReader, StoredRecord},
 };
 
-use super::error::{RequestError, RequestErrorKind};
+use super::error::RequestError;
 use crate::view::EventView;
 
 /// Records per read.
@@ -125,9 +125,18 @@ impl StoreReader {
     }
 
     /// The root of the tree that contains the run `id`.
-    pub async fn root(&self, id: &str) -> Result<RunRow, RequestError> {
+    pub(super) async fn root(&self, id: &str) -> Result<RunRow, RequestError> {
         let row = self.run(id).await?;
         Ok(self.ancestors(&row).await?.pop().unwrap_or(row))
+    }
+
+    /// The runs to stop: the named one, with `tree` the root of its tree, or every unfinished run.
+    pub async fn runs_to_stop(&self, run: Option<&str>, tree: bool) -> Result<Vec<RunRow>, RequestError> {
+        match run {
+            Some(run) if tree => Ok(vec![self.root(run).await?]),
+            Some(run) => Ok(vec![self.run(run).await?]),
+            None => self.read(|rows| rows.open_runs()).await,
+        }
     }
 
     /// The session that `id` names, directly or by one of its runs.
@@ -147,7 +156,7 @@ impl StoreReader {
     ) -> Result<T, RequestError> {
         // Short reads are ready at once: without yielding, many in a row would block other tasks.
         tokio::task::coop::consume_budget().await;
-        read(self.0.rows()).await.map_err(|error| RunError::Read(error).into())
+        Ok(read(self.0.rows()).await?)
     }
 
     /// The run that `id` names; the error of a session's id says how to list its runs.
@@ -201,7 +210,7 @@ impl StoreReader {
             each(seq, record);
             ControlFlow::<Infallible>::Continue(())
         };
-        self.visit(session, from, each).await.map(drop).map_err(|error| RunError::Read(error).into())
+        Ok(self.visit(session, from, each).await.map(drop)?)
     }
 
     /// Why this version cannot read a session's journal; `None` if it can.
@@ -224,7 +233,7 @@ impl StoreReader {
         match self.visit(session, from, each).await {
             Ok(_) => Ok(None),
             Err(error @ ReadError::Record { .. }) => Ok(Some(error.to_string())),
-            Err(error) => Err(RunError::Read(error).into()),
+            Err(error) => Err(error.into()),
         }
     }
 
@@ -234,7 +243,7 @@ impl StoreReader {
             let Body::RunAccepted(accepted) = &record.body else { return None };
             (accepted.run == row.id).then(|| (**accepted).clone())
         };
-        let first = self.page(row.session, row.first, 1).await.map_err(RunError::Read)?;
+        let first = self.page(row.session, row.first, 1).await?;
         if let Some(accepted) = first.first().and_then(|stored| accepted_in(&stored.record)) {
             return Ok(accepted);
         }
@@ -243,7 +252,7 @@ impl StoreReader {
             Some(accepted) => ControlFlow::Break(accepted),
             None => ControlFlow::Continue(()),
         };
-        let found = self.visit(row.session, 1, each).await.map_err(RunError::Read)?;
+        let found = self.visit(row.session, 1, each).await?;
         found.break_value().ok_or_else(|| not_accepted(row))
     }
 
@@ -263,14 +272,14 @@ impl StoreReader {
                     // If the index row that finds the earlier records is lost too, there are none.
                     _ => self.page(session, from, before).await.unwrap_or_default(),
                 };
-                (page, Some(RunError::Read(error).into()))
+                (page, Some(error.into()))
             }
-            Err(error) => return Err(RunError::Read(error).into()),
+            Err(error) => return Err(error.into()),
         };
         let event = |stored: &StoredRecord| {
             EventView::new(stored.seq, &stored.record).map_err(|error| {
                 let text = format!("record {} cannot be shown as JSON: {error}", stored.seq);
-                RequestError::new(RequestErrorKind::Internal, text)
+                RequestError::internal(text)
             })
         };
         Ok((page.iter().map(event).collect::<Result<_, _>>()?, damage))
@@ -312,5 +321,5 @@ impl StoreReader {
 /// The error of a run whose session has no record of its acceptance.
 pub(super) fn not_accepted(row: &RunRow) -> RequestError {
     let reason = format!("no record of session {} accepts run {}", row.session, row.id);
-    RunError::Read(ReadError::Unavailable(reason)).into()
+    ReadError::Unavailable(reason).into()
 }

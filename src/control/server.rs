@@ -23,7 +23,7 @@ use super::{
     socket_path::{SOCKET, SocketPath},
     token::ControlToken,
 };
-use crate::files;
+use crate::files::{self, IoResult as _, PathError};
 
 /// Limit of concurrent connections.
 const MAX_CONNECTIONS: usize = 32;
@@ -31,16 +31,6 @@ const MAX_CONNECTIONS: usize = 32;
 const CLOSE_TIMEOUT: Duration = Duration::from_millis(500);
 /// Pause after a failed accept, for example without a free file descriptor.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
-
-/// Why the socket cannot be served.
-#[derive(Debug, thiserror::Error)]
-#[error("{}: {source}; other processes can neither ask nor stop this one", path.display())]
-pub struct ListenError {
-    /// The socket or the token file.
-    pub path: PathBuf,
-    /// The system's error.
-    pub source: io::Error,
-}
 
 /// Serves the socket until it is stopped or dropped; both remove the socket.
 #[derive(Debug)]
@@ -68,15 +58,10 @@ impl Drop for SocketFiles {
 impl ControlServer {
     /// Listens in the state directory. This process must have its store open: an existing socket is then of a dead
     /// process.
-    pub fn start(state: &Path, handler: RequestHandler) -> Result<Self, ListenError> {
-        let socket = state.join(SOCKET);
-        let listen_error = |path: &Path| {
-            let path = path.to_owned();
-            move |source| ListenError { path, source }
-        };
-        let token = ControlToken::create(state).map_err(listen_error(&ControlToken::path(state)))?;
+    pub fn start(state: &Path, handler: RequestHandler) -> Result<Self, PathError> {
+        let token = ControlToken::create(state).at(ControlToken::path(state))?;
         let files = SocketFiles(state.to_owned());
-        let listener = listen(state).map_err(listen_error(&socket))?;
+        let listener = listen(state).at(state.join(SOCKET))?;
         let closing = CancellationToken::new();
         let task = tokio::spawn(accept(listener, handler, token, closing.clone()));
         Ok(Self { task, closing: closing.drop_guard(), files })

@@ -8,7 +8,7 @@ use hermod_actors::{
     model::{Record, RunId, RunRow, RunState, RunWait, Seq, SessionId},
 };
 
-use super::{error::RequestError, reader::StoreReader, run_projection::RunProjection};
+use super::{error::RequestError, reader::StoreReader, run_folds::RunProjection};
 use crate::{
     clock,
     view::{NodeView, RunView},

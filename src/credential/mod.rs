@@ -1,15 +1,13 @@
 //! Sources of keys that change (files, commands, OAuth refresh tokens), and the credential of a configured reference.
 //! The credential itself is in `provider/credential.rs`, references are in `secret.rs`.
 
-mod command;
-mod file;
+mod key_sources;
 mod oauth;
 mod token_file;
 
 use std::collections::BTreeMap;
 
-pub use command::KeyCommand;
-pub use file::KeyFile;
+pub use key_sources::{KeyCommand, KeyFile};
 pub use oauth::{Oauth, OauthGrant};
 pub use token_file::TokenFile;
 

@@ -1,13 +1,18 @@
 //! A source of keys: OAuth access tokens, fetched with a refresh token. `token_file.rs` stores the next refresh token.
 
-use std::{io, sync::Mutex, sync::PoisonError, time::Duration};
+use std::{
+    fs::File,
+    io,
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
 
 use futures::future::{BoxFuture, FutureExt};
 use serde::Deserialize;
 use serde_json::Value;
 use tokio::task::spawn_blocking;
 
-use super::token_file::{TokenFile, TokenLock};
+use super::token_file::TokenFile;
 use crate::{
     provider::{FetchedKey, FormClient, FormResponse, KeyError, KeySource},
     secret::{Secret, redact},
@@ -98,7 +103,7 @@ impl Oauth {
     }
 
     /// Stores the new refresh token. The one that was sent may be invalid from now on.
-    async fn save_token(&self, new_token: Secret, lock: TokenLock) {
+    async fn save_token(&self, new_token: Secret, lock: File) {
         let (configured, token) = (self.grant.refresh_token.clone(), new_token.clone());
         let save = move |token_file: &TokenFile| {
             let result = token_file.save(&configured, &token);

@@ -1,22 +1,22 @@
 //! Storage of rotated refresh tokens, one file for each provider, and the lock against their use by two processes.
 
 use std::{
-    fs::{self, DirBuilder, File, OpenOptions},
-    io::{self, ErrorKind, Write as _},
-    os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _},
+    fs::{self, File},
+    io::{self, ErrorKind},
     path::PathBuf,
-    thread::sleep,
     time::Duration,
 };
 
 use hermod_actors::model::Hash;
-use rustix::fs::{FlockOperation, flock};
 use serde::{Deserialize, Serialize};
 
-use crate::{files::read_regular_text, secret::Secret};
+use crate::{
+    files::{self, IoResult as _},
+    secret::Secret,
+};
 
 /// Attempts to take a lock that another process holds, with a pause after each.
-const MAX_TRIES: usize = 500;
+const MAX_TRIES: u32 = 500;
 const RETRY_DELAY: Duration = Duration::from_millis(50);
 /// Limit of a token file, in bytes.
 const MAX_FILE_BYTES: u64 = 64 * 1024;
@@ -37,10 +37,6 @@ struct TokenFileContent {
     refresh_token: String,
 }
 
-/// Holds the lock of a provider's refresh token: no other process uses it meanwhile.
-#[derive(Debug)]
-pub(super) struct TokenLock(#[expect(dead_code, reason = "closing it gives the lock up")] File);
-
 impl TokenFile {
     /// The file of a provider in `folder`, which need not exist. A provider's name is a valid file name.
     pub fn new(folder: impl Into<PathBuf>, provider: &str) -> Self {
@@ -51,16 +47,12 @@ impl TokenFile {
         self.folder.join(format!("{}{end}", self.provider))
     }
 
-    /// Waits until no other process uses the token.
-    pub(super) fn lock(&self) -> io::Result<TokenLock> {
-        DirBuilder::new().recursive(true).mode(0o700).create(&self.folder)?;
-        let file = open().truncate(false).open(self.path(".lock"))?;
-        for _ in 0..MAX_TRIES {
-            match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-                Ok(()) => return Ok(TokenLock(file)),
-                Err(rustix::io::Errno::WOULDBLOCK) => sleep(RETRY_DELAY),
-                Err(error) => return Err(error.into()),
-            }
+    /// Waits until no other process uses the token. None does until the returned file is closed.
+    pub(super) fn lock(&self) -> io::Result<File> {
+        files::make_folder(&self.folder)?;
+        let file = files::open_lock(&self.path(".lock"))?;
+        if files::lock_within(&file, (MAX_TRIES, RETRY_DELAY), || true)? {
+            return Ok(file);
         }
         Err(io::Error::new(ErrorKind::TimedOut, "another process has held the lock for too long"))
     }
@@ -68,10 +60,8 @@ impl TokenFile {
     /// The token that replaces the configured one.
     pub(super) fn load(&self, configured: &Secret) -> io::Result<Option<Secret>> {
         let path = self.path(".json");
-        let text = match read_regular_text(&path, MAX_FILE_BYTES) {
-            Ok(text) => text,
-            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(error),
+        let Some(text) = files::read_regular_text(&path, MAX_FILE_BYTES).if_exists()? else {
+            return Ok(None);
         };
         // The parser's own error would quote the text.
         let damaged =
@@ -87,18 +77,11 @@ impl TokenFile {
         let content =
             TokenFileContent { configured_hash: hash(configured), refresh_token: token.reveal().to_owned() };
         let part = self.path(".part");
-        let mut file = open().truncate(true).open(&part)?;
-        file.write_all(&serde_json::to_vec(&content)?)?;
-        file.sync_all()?;
+        files::remove(&part)?;
+        files::write(&part, &serde_json::to_vec(&content)?)?;
         fs::rename(&part, self.path(".json"))?;
-        File::open(&self.folder)?.sync_all()
+        files::sync_folder(&self.folder)
     }
-}
-
-fn open() -> OpenOptions {
-    let mut options = OpenOptions::new();
-    options.write(true).create(true).mode(0o600);
-    options
 }
 
 fn hash(token: &Secret) -> String {

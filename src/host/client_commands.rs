@@ -1,68 +1,43 @@
 //! Stops runs, answers approvals, raises limits and steers runs, from a process that is not the owner of the store. A
-//! command goes to the owner, whose side is `commands.rs`. Without an owner, this process opens the store and writes
+//! command goes to the owner, whose side is `control/commands.rs`. Without an owner, this process opens the store and writes
 //! the change itself; only steering is refused then. No command resumes a run that no process runs.
 
 use std::sync::Arc;
 
 use hermod_actors::{
     RunError, Runtime,
-    model::{ApprovalDecision, LimitIncrease, RunRow, RunState},
+    model::{ApprovalDecision, LimitIncrease, RunState},
     port::Journal,
 };
 use tokio::time::sleep;
 
 use super::{
-    commands,
     error::HostError,
     start::{ShutdownUrgency, start_write_only},
     store_client::{OwnerReply, RETRY_DELAY, StoreClient, unexpected_response},
 };
 use crate::{
-    control::{ControlRequest, ControlResponse, RequestError, StoreReader},
+    control::{self, ControlRequest, ControlResponse, StoreReader},
     process::runner::{OWN_PROGRAM, Runner},
     view::{DecisionView, RunView},
 };
 
-/// The runs to stop.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum StopTarget {
-    /// This run.
-    Run(String),
-    /// The root of the tree to which this run belongs.
-    Tree(String),
-    /// Every unfinished run.
-    All,
-}
-
-impl StopTarget {
-    fn request(&self) -> ControlRequest {
-        match self {
-            Self::Run(run) => ControlRequest::Stop { run: run.clone(), tree: false },
-            Self::Tree(run) => ControlRequest::Stop { run: run.clone(), tree: true },
-            Self::All => ControlRequest::StopAll {},
-        }
-    }
-
-    async fn rows(&self, reader: &StoreReader) -> Result<Vec<RunRow>, RequestError> {
-        match self {
-            Self::Run(run) => Ok(vec![reader.run(run).await?]),
-            Self::Tree(run) => Ok(vec![reader.root(run).await?]),
-            Self::All => reader.read(|rows| rows.open_runs()).await,
-        }
-    }
-}
-
 impl StoreClient {
-    /// Stops runs durably, and returns them as they are then.
-    pub async fn stop(&self, target: &StopTarget) -> Result<Vec<RunView>, HostError> {
-        let request = target.request();
+    /// Stops a run durably, with `tree` the root of its tree, or every unfinished run; returns the runs as they are then.
+    pub async fn stop(&self, run: Option<String>, tree: bool) -> Result<Vec<RunView>, HostError> {
+        let request = match run.clone() {
+            Some(run) => ControlRequest::Stop { run, tree },
+            None => ControlRequest::StopAll {},
+        };
         loop {
             match self.ask_owner(&request).await? {
                 OwnerReply::Response(ControlResponse::Stopped(runs)) => return Ok(runs),
                 OwnerReply::Response(_) => return Err(unexpected_response().into()),
                 // Stopping is idempotent, so the request can be repeated.
                 OwnerReply::Disconnected => sleep(RETRY_DELAY).await,
-                OwnerReply::NoOwner(journal) => return self.stop_without_owner(target, journal).await,
+                OwnerReply::NoOwner(journal) => {
+                    return self.stop_without_owner((run.as_deref(), tree), journal).await;
+                }
             }
         }
     }
@@ -125,13 +100,13 @@ impl StoreClient {
     /// Stops runs that no process runs.
     async fn stop_without_owner(
         &self,
-        target: &StopTarget,
+        (run, tree): (Option<&str>, bool),
         journal: Arc<dyn Journal>,
     ) -> Result<Vec<RunView>, HostError> {
-        let mut rows = target.rows(&StoreReader::new(Arc::clone(&journal))).await?;
+        let mut rows = StoreReader::new(Arc::clone(&journal)).runs_to_stop(run, tree).await?;
         if rows.iter().any(|row| row.state != RunState::Ended) {
-            rows = self.write(journal, async |runtime: &Runtime| commands::stop(runtime, rows).await).await?;
-        } else if matches!(target, StopTarget::All) {
+            rows = self.write(journal, async |runtime: &Runtime| control::stop(runtime, rows).await).await?;
+        } else if run.is_none() {
             // Commands may outlive their runs, and also the store that knew those runs.
             Runner::new(OWN_PROGRAM, self.state()).sweep(|_| false).await;
         }

@@ -3,7 +3,7 @@
 
 use std::{
     collections::BTreeMap,
-    fs,
+    fs::{self, File},
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -12,13 +12,12 @@ use hermod_actors::{
     model::{Hash, ModelRef, RunSpec},
     port::ModelProvider,
 };
-use rustix::fs::FlockOperation;
 
 use super::error::StartError;
 use crate::{
     config::ProviderDefaults,
     discovery::{self, DiscoveredProvider, DiscoverySource, ModelChoiceError, Variables},
-    files::{self, read_regular},
+    files::{self, IoResult as _, read_regular},
     maintenance::scripts::{self, SCRIPTS},
     provider::HttpProvider,
     provider_account::ProviderAccount,
@@ -47,10 +46,10 @@ pub fn store_script(state: &Path, json: &[u8], script: &Script) -> Result<(Hash,
     };
     let keep = || {
         files::make_folder(&folder)?;
-        let _no_sweep = scripts::lock_folder(&folder, FlockOperation::LockShared)?;
+        let _no_sweep = scripts::lock_folder(&folder, File::lock_shared)?;
         if path.exists() { scripts::touch(&path) } else { write() }
     };
-    keep().map_err(|source| StartError::State { path: path.clone(), source })?;
+    keep().at(&path)?;
     let model = script.model();
     let model = model.strip_prefix("rehearsal/").unwrap_or(&model);
     Ok((hash, ModelRef::new(rehearsal_provider_name(hash), model).map_err(ModelChoiceError::Name)?))

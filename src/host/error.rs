@@ -5,8 +5,8 @@ use std::{io, path::PathBuf};
 use hermod_actors::{RunError, RuntimeEnd};
 
 use crate::{
-    config::ConfigErrors, control::RequestError, discovery::ModelChoiceError, provider::ProviderConfigError,
-    store::redb::OpenError,
+    config::ConfigErrors, control::RequestError, discovery::ModelChoiceError, files::PathError,
+    provider::ProviderConfigError, store::redb::OpenError,
 };
 
 /// Why a runtime could not be started.
@@ -22,13 +22,8 @@ pub enum StartError {
     #[error(transparent)]
     Store(#[from] OpenError),
     /// The state directory cannot be used.
-    #[error("{}: {source}; the state directory must be writable by this user", path.display())]
-    State {
-        /// The file or folder.
-        path: PathBuf,
-        /// The system's error.
-        source: io::Error,
-    },
+    #[error("{0}; the state directory must be writable by this user")]
+    State(#[from] PathError),
     /// The tools cannot work in this folder.
     #[error("workspace {}: {reason}", path.display())]
     Workspace {

@@ -6,13 +6,11 @@
 
 mod budget_limits;
 mod client_commands;
-mod commands;
 mod conversation;
 mod crash_trials;
 mod disk_full;
 mod endpoints;
 mod error;
-mod idempotency_key;
 mod identifier;
 mod model_choice;
 mod new_run;
@@ -27,20 +25,19 @@ mod store_client;
 mod workspace;
 
 pub use budget_limits::{BudgetLimits, millis, parse_duration};
-pub use client_commands::StopTarget;
-pub use commands::{serve_commands, stop};
 pub use conversation::{ConversationChoice, ConversationTarget};
 pub use crash_trials::{fail_crash_looping, first_trial};
 pub use disk_full::DiskFullMonitor;
 pub(crate) use endpoints::endpoint;
 pub use endpoints::{Endpoints, store_script};
 pub use error::{HostError, StartError};
-pub use idempotency_key::first_of_key;
 pub use identifier::Identifier;
 pub use model_choice::{ModelSelection, OllamaProbe, RehearsalScript, discover};
-pub use new_run::{RunInput, SpecRequest, endpoints as run_endpoints, ignored_settings, new_spec};
+pub use new_run::{
+    RunInput, SpecRequest, endpoints as run_endpoints, first_of_key, ignored_settings, new_spec,
+};
 pub use notes::NoteSink;
-pub use owned_store::OwnedStore;
+pub use owned_store::{OwnedStore, serve_commands};
 pub use resume::{ResumeObserver, ResumeOutcome, ResumeRequest, resume_runs};
 pub use signals::{ShutdownSignal, Signals};
 pub(crate) use start::{HostDependencies, runtime};

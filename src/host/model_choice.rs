@@ -51,14 +51,6 @@ impl ModelSelection<'_> {
     }
 }
 
-/// The models of a new run, and the script if it is a rehearsal.
-#[derive(Debug)]
-pub(super) struct ModelChoice {
-    /// The models, in the order of failover.
-    pub chain: Vec<ModelRef>,
-    pub script: Option<Hash>,
-}
-
 /// When a local Ollama is queried for its models.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OllamaProbe {
@@ -127,15 +119,15 @@ fn requested_model<'a>(config: &'a Config, request: ModelSelection<'a>) -> Reque
     }
 }
 
-/// The models of a new run: the first is the requested one, else the conversation's, else the configured or
-/// discovered one.
+/// The models of a new run in the order of failover, and the script if it is a rehearsal. The first model is the
+/// requested one, else the conversation's, else the configured or discovered one.
 pub(super) fn choose(
     config: &Config,
     request: ModelSelection<'_>,
     before: Option<&RunSpec>,
     providers: &[DiscoveredProvider],
     state: &Path,
-) -> Result<ModelChoice, HostError> {
+) -> Result<(Vec<ModelRef>, Option<Hash>), HostError> {
     if let Some(rehearsal) = request.script {
         return script(rehearsal, state);
     }
@@ -146,7 +138,7 @@ pub(super) fn choose(
         is_available.then(|| (model.clone(), spec.script))
     });
     let first = match former {
-        Some((model, Some(script))) => return Ok(ModelChoice { chain: vec![model], script: Some(script) }),
+        Some((model, Some(script))) => return Ok((vec![model], Some(script))),
         Some((model, None)) => model,
         None => {
             discovery::choose(providers, requested_model(config, request)).map_err(StartError::NoModel)?
@@ -154,10 +146,10 @@ pub(super) fn choose(
     };
     let chain =
         discovery::chain(providers, first, &config.fallback_providers.0).map_err(StartError::NoModel)?;
-    Ok(ModelChoice { chain, script: None })
+    Ok((chain, None))
 }
 
-fn script(rehearsal: &RehearsalScript, state: &Path) -> Result<ModelChoice, HostError> {
+fn script(rehearsal: &RehearsalScript, state: &Path) -> Result<(Vec<ModelRef>, Option<Hash>), HostError> {
     let (name, json) = match rehearsal {
         RehearsalScript::Embedded => ("the embedded script".to_owned(), DEFAULT_SCRIPT.to_vec()),
         RehearsalScript::File { path, name } => {
@@ -168,5 +160,5 @@ fn script(rehearsal: &RehearsalScript, state: &Path) -> Result<ModelChoice, Host
     };
     let script = Script::parse(&json).map_err(|error| HostError::usage(format!("{name}: {error}")))?;
     let (hash, model) = store_script(state, &json, &script)?;
-    Ok(ModelChoice { chain: vec![model], script: Some(hash) })
+    Ok((vec![model], Some(hash)))
 }

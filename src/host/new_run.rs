@@ -1,10 +1,14 @@
 //! The task and the spec of a new run, from the request, the configuration and the conversation. Also the endpoints
-//! that it needs, and the lines about settings that its models ignore.
+//! that it needs, the lines about settings that its models ignore, and the run for which an idempotency key already
+//! stands.
 
 use std::{path::Path, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use hermod_actors::model::{Message, RunSpec, ThinkingLevel, ThinkingLevels, ThinkingStyle};
+use hermod_actors::{
+    FirstTask, RunRequest, SessionChoice,
+    model::{Message, RunRow, RunSpec, ThinkingLevel, ThinkingLevels, ThinkingStyle},
+};
 
 use super::{
     budget_limits::{BudgetLimits, millis},
@@ -14,7 +18,10 @@ use super::{
     model_choice::{self, ModelSelection},
     run_defaults,
 };
-use crate::{config::Config, discovery::Variables, prompt::skill_folders, tool::SKILL_VIEW};
+use crate::{
+    artifacts::FileArtifacts, config::Config, control::StoreReader, discovery::Variables,
+    prompt::skill_folders, tool::SKILL_VIEW,
+};
 
 /// The task of a new run.
 #[derive(Debug)]
@@ -84,14 +91,14 @@ pub fn new_spec(
     endpoints: &Endpoints,
     (workspace, state): (&Path, &Path),
 ) -> Result<RunSpec, HostError> {
-    let choice = model_choice::choose(
+    let (chain, script) = model_choice::choose(
         config,
         request.model,
         target.last_spec.as_ref(),
         endpoints.discovered_providers(),
         state,
     )?;
-    let mut spec = run_defaults::spec(config, choice.chain, choice.script, workspace);
+    let mut spec = run_defaults::spec(config, chain, script, workspace);
     match &target.last_spec {
         None => run_defaults::add_skill_tool(&mut spec, &skill_folders(config, state)),
         // The prompt of the session is fixed: it lists the skills only if the earlier run had the tool.
@@ -122,4 +129,28 @@ fn check_priced(spec: &RunSpec) -> Result<(), HostError> {
              [models.\"{model}\"] price.input and price.output, or limit tokens instead"
         ))),
     }
+}
+
+/// The first run accepted with this key, if there is one; an error if its task differs.
+pub async fn first_of_key(
+    reader: &StoreReader,
+    key: &str,
+    task: &RunInput,
+    session: &SessionChoice,
+    state: &Path,
+) -> Result<Option<RunRow>, HostError> {
+    let Some(row) = reader.read(|rows| rows.run_of_key(key)).await? else { return Ok(None) };
+    let request = RunRequest {
+        images: task.images.clone(),
+        history: task.history.clone(),
+        session: session.clone(),
+        idempotency_key: Some(key.into()),
+        ..RunRequest::new(task.text.clone())
+    };
+    let (session, accepted) =
+        (reader.session(&row.session.to_string()).await?, reader.acceptance(&row).await?);
+    let first = FirstTask { row: &row, session: &session, accepted: &accepted };
+    let repeats = request.check_repeats(first, &FileArtifacts::at(state)).await;
+    repeats.map_err(|conflict| HostError::usage(conflict.to_string()))?;
+    Ok(Some(row))
 }

@@ -3,16 +3,17 @@
 
 use std::{path::PathBuf, sync::Arc};
 
-use hermod_actors::port::Journal;
+use hermod_actors::{Runtime, port::Journal};
 
 use super::{crash_trials, error::HostError, notes::NoteSink, signals::Signals, store_client::open_as_owner};
 use crate::{
     backup::BackupMaker,
     clock,
-    control::{CommandReceiver, ControlServer, RequestHandler, StoreReader},
+    control::{ControlServer, RequestHandler, RuntimeSlot, StoreReader},
     crash_loop::CrashHistoryFile,
     maintenance::StateDirMaintenance,
     store::redb::Durability,
+    watchdog::HandlerWatchdog,
 };
 
 /// The store owned by this process, with its control server, signals and crash history.
@@ -22,8 +23,8 @@ pub struct OwnedStore {
     pub journal: Arc<dyn Journal>,
     /// The state directory.
     pub state: PathBuf,
-    /// The commands of other processes.
-    pub commands: CommandReceiver,
+    /// Where the runtime is attached that executes the commands of other processes.
+    pub runtime: Arc<RuntimeSlot>,
     /// The signals that end this process.
     pub signals: Signals,
     /// The crashes of earlier processes.
@@ -45,10 +46,13 @@ impl OwnedStore {
         let (backups, maintenance) =
             (BackupMaker::new(&journal, &state), Arc::new(StateDirMaintenance::new(&state, &journal)));
         let journal: Arc<dyn Journal> = journal;
-        let (handler, commands) = RequestHandler::new(StoreReader::new(Arc::clone(&journal)));
-        let handler = handler.with_backup_service(backups).with_maintenance(maintenance);
+        let runtime = Arc::<RuntimeSlot>::default();
+        let handler = RequestHandler::new(StoreReader::new(Arc::clone(&journal)), maintenance)
+            .of_owner(Arc::clone(&runtime), backups);
         let server = ControlServer::start(&state, handler)
-            .map_err(|error| notes.note(&format!("control   {error}")))
+            .map_err(|error| {
+                notes.note(&format!("control   {error}; other processes can neither ask nor stop this one"));
+            })
             .ok();
         let mut crash_history = CrashHistoryFile::read(&state);
         let step = match crash_history.last_trial() {
@@ -58,7 +62,7 @@ impl OwnedStore {
         // Until here a signal ends the process at once, which counts as no crash.
         let signals = Signals::listen()?;
         crash_history.begin_process(clock::now(), step);
-        Ok(Self { journal, state, commands, signals, crash_history, notes, server })
+        Ok(Self { journal, state, runtime, signals, crash_history, notes, server })
     }
 
     /// A reader of the store.
@@ -69,15 +73,30 @@ impl OwnedStore {
     /// Closes the store and the control server, and records the end of the process. A failed runtime counts as a crash:
     /// the run in progress may be the cause.
     pub async fn release(self, has_failed: bool) {
-        let Self { journal, commands, crash_history, server, .. } = self;
+        let Self { journal, runtime, crash_history, server, .. } = self;
         if !has_failed {
             crash_history.end(clock::now());
         }
         // No command is executed any more; clients that still wait for one query the store themselves.
-        drop(commands);
+        runtime.close();
         if let Some(server) = server {
             server.stop().await;
         }
         drop(journal);
     }
+}
+
+/// Lets other processes stop and steer the runs of `runtime` during `work`, and reports message handlers that do not
+/// return meanwhile.
+pub async fn serve_commands<T>(
+    (slot, runtime): (&RuntimeSlot, &Arc<Runtime>),
+    notes: &Arc<dyn NoteSink>,
+    work: impl Future<Output = T>,
+) -> T {
+    slot.attach(runtime);
+    let watchdog_notes = Arc::clone(notes);
+    let _watchdog = HandlerWatchdog::start(runtime.health_probe(), move |line| watchdog_notes.note(&line));
+    let result = work.await;
+    slot.drain().await;
+    result
 }

@@ -1,11 +1,11 @@
 //! SIGINT and SIGTERM as events, so that a process can suspend its runs before it exits. Also cancels work at a signal.
 
-use std::{io, ops::ControlFlow};
+use std::ops::ControlFlow;
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::error::HostError;
-use crate::control::{RequestError, RequestErrorKind};
+use crate::control::RequestError;
 
 /// A signal that ends a command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,16 +28,11 @@ pub struct Signals {
 impl Signals {
     /// Starts to listen: neither signal ends the process any more.
     pub fn listen() -> Result<Self, HostError> {
-        let listen = || -> io::Result<Self> {
-            Ok(Self {
-                interrupt: signal(SignalKind::interrupt())?,
-                terminate: signal(SignalKind::terminate())?,
-            })
+        let listen = |kind| {
+            let text = |error| format!("signals cannot be listened to: {error}");
+            signal(kind).map_err(|error| RequestError::internal(text(error)))
         };
-        listen().map_err(|error| {
-            let text = format!("signals cannot be listened to: {error}");
-            RequestError::new(RequestErrorKind::Internal, text).into()
-        })
+        Ok(Self { interrupt: listen(SignalKind::interrupt())?, terminate: listen(SignalKind::terminate())? })
     }
 
     /// Resolves at either signal.

@@ -22,6 +22,7 @@ use crate::{
     clock::{self, SystemClock},
     config::Config,
     disk_space::DiskSpaceMonitor,
+    files::IoResult as _,
     memory::MemoryFiles,
     process::runner::{OWN_PROGRAM, Runner},
     prompt::skill_folders,
@@ -134,8 +135,7 @@ pub(crate) struct HostDependencies {
 pub(crate) async fn runtime(config: &Config, dependencies: HostDependencies) -> Result<Runtime, StartError> {
     let HostDependencies { journal, state, providers, tools, defaults } = dependencies;
     let space = DiskSpaceMonitor::new(&state, config.store.reserve.0);
-    let artifacts =
-        FileArtifacts::open(&state).map_err(|source| StartError::State { path: state, source })?;
+    let artifacts = FileArtifacts::open(&state).at(&state)?;
     let dependencies = RuntimeDependencies {
         boot: clock::boot_of(journal.restore_generation()),
         journal,

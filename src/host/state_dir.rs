@@ -2,8 +2,6 @@
 //! `maintenance/` cleans it up.
 
 use std::{
-    fs,
-    os::unix::fs::DirBuilderExt,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -11,6 +9,7 @@ use std::{
 use super::error::StartError;
 use crate::{
     discovery::Variables,
+    files::{IoResult as _, make_folder},
     store::redb::{Durability, RedbJournal},
 };
 
@@ -43,10 +42,7 @@ pub(super) fn workspace_problem(folder: &Path, state: &Path) -> Option<String> {
 
 /// Creates the state directory if it is missing, and returns its real path.
 pub fn create_state_dir(dir: &Path) -> Result<PathBuf, StartError> {
-    let created = fs::DirBuilder::new().recursive(true).mode(0o700).create(dir);
-    created
-        .and_then(|()| dir.canonicalize())
-        .map_err(|source| StartError::State { path: dir.to_owned(), source })
+    Ok(make_folder(dir).and_then(|()| dir.canonicalize()).at(dir)?)
 }
 
 /// The real path of the state directory that the variables name; it is created if it is missing.

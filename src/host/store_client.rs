@@ -162,7 +162,21 @@ impl StoreClient {
         journal: Arc<RedbJournal>,
         request: ControlRequest,
     ) -> Result<ControlResponse, HostError> {
-        answer_from_store(&self.state, journal, request, |_| Ok(())).await
+        let maintenance = Arc::new(StateDirMaintenance::new(&self.state, &journal));
+        let handler = RequestHandler::new(StoreReader::new(journal), maintenance);
+        let (sender, mut answers) = mpsc::channel(MAX_QUEUED_RESPONSES);
+        let answering = async move { handler.answer(request, &sender).await };
+        let last = async move {
+            let mut last = None;
+            while let Some(answer) = answers.recv().await {
+                last = Some(answer);
+            }
+            last
+        };
+        match tokio::join!(answering, last) {
+            ((), Some(ControlResponse::Refused(error))) => Err(error.into()),
+            ((), last) => last.ok_or_else(|| unexpected_response().into()),
+        }
     }
 
     /// The owner of the store, if there is one.
@@ -225,37 +239,7 @@ async fn page(
     Ok(reader.events(session, from).await?)
 }
 
-/// Answers a request from the store opened here.
-async fn answer_from_store(
-    state: &Path,
-    journal: Arc<RedbJournal>,
-    request: ControlRequest,
-    mut each: impl FnMut(ControlResponse) -> Result<(), RequestError>,
-) -> Result<ControlResponse, HostError> {
-    let maintenance = Arc::new(StateDirMaintenance::new(state, &journal));
-    let handler = RequestHandler::without_runtime(StoreReader::new(journal)).with_maintenance(maintenance);
-    let (sender, mut answers) = mpsc::channel(MAX_QUEUED_RESPONSES);
-    let answering = async move { handler.answer(request, &sender).await };
-    let forwarded = async move {
-        while let Some(answer) = answers.recv().await {
-            if let ControlResponse::Refused(error) = answer {
-                return Err(error);
-            }
-            if answer.is_last() {
-                return Ok(answer);
-            }
-            each(answer)?;
-        }
-        Err(unexpected_response())
-    };
-    let ((), forwarded) = tokio::join!(answering, forwarded);
-    forwarded.map_err(HostError::from)
-}
-
 /// The owner's response does not belong to the request.
 pub fn unexpected_response() -> RequestError {
-    RequestError::new(
-        RequestErrorKind::Internal,
-        "another question was answered; is the other process of another version?",
-    )
+    RequestError::internal("another question was answered; is the other process of another version?")
 }

@@ -7,9 +7,8 @@ use std::{
 
 use super::{MaintenanceError, StateDirMaintenance};
 use crate::{
-    control::{ClassUsage, Footprint, StoreUsage},
+    control::{ClassUsage, Footprint},
     files::{self, IoResult as _},
-    store::redb::StoreFootprint,
 };
 
 /// Folders that are a class of their own.
@@ -21,8 +20,7 @@ const REPLACED_PREFIX: &str = "replaced-";
 
 /// Measures the whole state directory. Blocks.
 pub(super) fn measure(maintenance: &StateDirMaintenance) -> Result<Footprint, MaintenanceError> {
-    let StoreFootprint { free, records, index, sessions, runs, unfinished } =
-        maintenance.store.footprint()?;
+    let store = maintenance.store.footprint()?;
     let names = ["store", "blobs", "artifacts", "spool", "scripts", "memories", "replaced", "other"];
     let usage = |class: &str| ClassUsage { class: class.to_owned(), bytes: 0, files: 0 };
     let mut classes: Vec<ClassUsage> = names.map(usage).into();
@@ -38,11 +36,7 @@ pub(super) fn measure(maintenance: &StateDirMaintenance) -> Result<Footprint, Ma
             usage.files += files;
         }
     }
-    Ok(Footprint {
-        state: state.display().to_string(),
-        classes,
-        store: StoreUsage { records, index, free, sessions, runs, unfinished },
-    })
+    Ok(Footprint { state: state.display().to_string(), classes, store })
 }
 
 fn class(name: &str) -> &str {

@@ -56,9 +56,7 @@ fn off_thread<T: Send + 'static>(
     async move {
         match work.await {
             Ok(result) => result.map_err(RequestError::from),
-            Err(error) => {
-                Err(RequestError::new(RequestErrorKind::Internal, format!("the care ended early: {error}")))
-            }
+            Err(error) => Err(RequestError::internal(format!("the care ended early: {error}"))),
         }
     }
     .boxed()

@@ -8,7 +8,7 @@ use std::{
     path::Path,
 };
 
-use rustix::fs::{AtFlags, CWD, FlockOperation, Timespec, Timestamps, UTIME_NOW, flock, utimensat};
+use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, UTIME_NOW, utimensat};
 
 use super::{MaintenanceError, gc::Sweep};
 use crate::{
@@ -20,10 +20,10 @@ use crate::{
 /// The folder of rehearsal scripts in the state directory.
 pub(crate) const SCRIPTS: &str = "scripts";
 
-/// Takes the folder's lock until the returned file is closed.
-pub(crate) fn lock_folder(folder: &Path, operation: FlockOperation) -> io::Result<File> {
+/// Takes the folder's lock, with [`File::lock`] or [`File::lock_shared`], until the returned file is closed.
+pub(crate) fn lock_folder(folder: &Path, lock: fn(&File) -> io::Result<()>) -> io::Result<File> {
     let folder = File::open(folder)?;
-    flock(&folder, operation)?;
+    lock(&folder)?;
     Ok(folder)
 }
 
@@ -47,7 +47,7 @@ impl Sweep<'_> {
             tally.retain(why::UNKNOWN, scripts.len() as u64);
             return Ok(tally);
         };
-        let _no_new_script = lock_folder(&folder, FlockOperation::LockExclusive).at(&folder)?;
+        let _no_new_script = lock_folder(&folder, File::lock).at(&folder)?;
         for path in scripts {
             let name = path.file_stem().and_then(|name| name.to_str()).unwrap_or_default();
             let (bytes, modified) = size_and_modified(&path).at(&path)?;

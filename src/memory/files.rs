@@ -6,11 +6,10 @@ use std::{
     io::{self, Read as _},
     os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _},
     path::{Path, PathBuf},
-    thread::sleep,
     time::Duration,
 };
 
-use rustix::fs::{FlockOperation, OFlags, flock};
+use rustix::fs::OFlags;
 
 use super::{MemoryEntries, Target};
 use crate::files::{self, IoResult as _, PathError};
@@ -86,24 +85,13 @@ impl MemoryFiles {
         let folder = self.folder.clone();
         make_folder(&folder).at(&folder)?;
         let path = folder.join(LOCK);
-        let mut options = OpenOptions::new();
-        options.write(true).create(true).truncate(false).mode(0o600);
-        let lock = options.open(&path).at(&path)?;
-        for _ in 0..MAX_TRIES {
-            if !goes_on() {
-                return Err(MemoryError::Stopped);
-            }
-            match flock(&lock, FlockOperation::NonBlockingLockExclusive) {
-                Ok(()) => {
-                    let locked = LockedMemory { folder, _lock: lock };
-                    locked.remove_partials()?;
-                    return Ok(locked);
-                }
-                Err(rustix::io::Errno::WOULDBLOCK) => sleep(RETRY_DELAY),
-                Err(error) => return Ok(Err(error.into()).at(path)?),
-            }
+        let lock = files::open_lock(&path).at(&path)?;
+        if !files::lock_within(&lock, (MAX_TRIES, RETRY_DELAY), &goes_on).at(&path)? {
+            return Err(if goes_on() { MemoryError::LockHeld(path) } else { MemoryError::Stopped });
         }
-        Err(MemoryError::LockHeld(path))
+        let locked = LockedMemory { folder, _lock: lock };
+        locked.remove_partials()?;
+        Ok(locked)
     }
 }
 

@@ -11,11 +11,13 @@ use std::{
 };
 
 use hermod_actors::ActiveDeadline;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use tokio_util::sync::CancellationToken;
 
-use super::{Capture, Tee, environment::inherited, group::ProcessGroup, pipes::OutputPipes};
+use super::{Capture, Tee, group::ProcessGroup, pipes::OutputPipes};
 
+/// The names of variables that a command inherits, beside those that begin with `LC_`.
+const INHERITED: &[&str] = &["PATH", "HOME", "LANG", "TZ", "USER", "LOGNAME", "SHELL", "TMPDIR"];
 /// Time between SIGTERM and SIGKILL.
 pub const TERM_GRACE: Duration = Duration::from_secs(2);
 /// After the command's exit its output is read until nothing arrives for this long.
@@ -26,27 +28,47 @@ const DRAIN_TIMEOUT: Duration = Duration::from_millis(200);
 const DRAIN_TIMEOUT_AFTER_KILL: Duration = Duration::from_millis(40);
 
 /// A command to run.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Command {
     /// The program, searched in `PATH` if it is a bare name.
-    pub program: OsString,
+    pub program: String,
     /// Arguments of the program.
-    pub arguments: Vec<OsString>,
+    pub arguments: Vec<String>,
     /// The working directory.
     pub folder: PathBuf,
-    /// The variables that the command gets.
+    /// The variables that the command gets. They are not stored: a runner has the clean environment itself.
+    #[serde(skip)]
     pub environment: Environment,
     /// Time limit of the command.
+    #[serde(rename = "timeout_ms", serialize_with = "write_millis", deserialize_with = "read_millis")]
     pub timeout: Duration,
 }
 
+fn write_millis<S: Serializer>(time: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX).serialize(serializer)
+}
+
+fn read_millis<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Duration, D::Error> {
+    u64::deserialize(deserializer).map(Duration::from_millis)
+}
+
 /// The environment variables of a command.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Environment {
     /// Only those of [`inherited`], for a model's command.
     Clean,
     /// Those of this process, for the user's command.
+    #[default]
     Own,
+}
+
+/// The variables that a command inherits: an allow-list, so that no secret of this process is among them. `TERM` is
+/// `dumb`.
+pub fn inherited() -> impl Iterator<Item = (OsString, OsString)> {
+    let is_allowed = |name: &str| INHERITED.contains(&name) || name.starts_with("LC_");
+    std::env::vars_os()
+        .filter(move |(name, _)| name.to_str().is_some_and(is_allowed))
+        .chain([("TERM".into(), "dumb".into())])
 }
 
 /// Why a command ended.

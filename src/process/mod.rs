@@ -7,7 +7,6 @@
 
 mod capture;
 mod command;
-mod environment;
 mod group;
 mod pidfd;
 mod pipes;
@@ -15,6 +14,5 @@ pub mod runner;
 mod tee;
 
 pub use capture::{Capture, HEAD_BYTES, TAIL_BYTES, TruncatedOutput, without_cut_end, without_cut_start};
-pub use command::{Command, CommandResult, Environment, ExitCause, TERM_GRACE, run};
-pub use environment::inherited;
+pub use command::{Command, CommandResult, Environment, ExitCause, TERM_GRACE, inherited, run};
 pub use tee::{OutputChunk, Tee};

@@ -1,15 +1,10 @@
 //! The system prompt, built of layers. The most stable layers come first, so that vendors' caches retain them. Notes of
-//! earlier sessions, the date and the model come last. The prompt has no other text. A new layer is a function in a
-//! file of this folder, and a line in `LAYERS`.
+//! earlier sessions, the date and the model come last. The prompt has no other text. A new layer is a function in
+//! `layers.rs`, and a line in `LAYERS`.
 
 mod bounded_text;
-mod facts;
-mod fence;
-mod guidance;
-mod identity;
-mod memory;
+mod layers;
 mod project_files;
-mod skills;
 #[cfg(test)]
 mod tests;
 
@@ -38,24 +33,21 @@ enum LayerBuilder {
 
 /// All layers by name, in order.
 const LAYERS: &[(&str, LayerBuilder)] = &[
-    ("identity", LayerBuilder::Fallible(identity::build)),
-    ("guidance", LayerBuilder::Always(guidance::build)),
-    ("skills", LayerBuilder::Always(skills::build)),
-    ("environment", LayerBuilder::Always(facts::environment)),
+    ("identity", LayerBuilder::Fallible(layers::identity)),
+    ("guidance", LayerBuilder::Always(layers::guidance)),
+    ("skills", LayerBuilder::Always(layers::skills)),
+    ("environment", LayerBuilder::Always(layers::environment)),
     ("context", LayerBuilder::Always(project_files::build)),
-    ("memory", LayerBuilder::Always(memory::build)),
-    ("user", LayerBuilder::Always(memory::build_user)),
-    ("date", LayerBuilder::Always(facts::date)),
-    ("model", LayerBuilder::Always(facts::model)),
+    ("memory", LayerBuilder::Always(layers::memory)),
+    ("user", LayerBuilder::Always(layers::user)),
+    ("date", LayerBuilder::Always(layers::date)),
+    ("model", LayerBuilder::Always(layers::model)),
 ];
 
 /// The inputs of all layers.
 #[derive(Debug)]
 struct PromptInputs<'a> {
-    state: &'a Path,
-    limits: &'a PromptSection,
-    memory: MemorySection,
-    skills: &'a SkillFolders,
+    sources: &'a PromptSources,
     request: &'a PromptRequest,
 }
 
@@ -85,8 +77,7 @@ impl LayeredPrompt {
 
     /// Builds the prompt and reads its files. It fails only if the user's identity file cannot be read.
     pub fn build_now(&self, request: &PromptRequest) -> Result<SystemPrompt, SystemPromptError> {
-        let PromptSources { state, limits, memory, skills } = &*self.0;
-        let inputs = PromptInputs { state, limits, memory: *memory, skills, request };
+        let inputs = PromptInputs { sources: &self.0, request };
         let layer = |(name, build): &(&str, LayerBuilder)| {
             let BoundedText { text, total_bytes: original_bytes } = match build {
                 LayerBuilder::Always(build) => build(&inputs),

@@ -5,8 +5,7 @@ use std::{io, path::Path};
 
 use super::{
     PromptInputs,
-    bounded_text::{BoundedText, SizeLimit, head_and_tail},
-    fence::fence_text,
+    bounded_text::{BoundedText, SizeLimit, fence_text, head_and_tail},
 };
 use crate::tool::{WorkspacePath, resolve, skills::FileExcerpt};
 
@@ -18,7 +17,7 @@ const HEADING: &str =
 /// The layer `context`: all project files within the limits.
 pub(super) fn build(inputs: &PromptInputs<'_>) -> BoundedText {
     let (file_limit, mut bytes_left) =
-        (inputs.limits.context_file_bytes.0 as usize, inputs.limits.context_bytes.0 as usize);
+        (inputs.sources.limits.context_file_bytes.0 as usize, inputs.sources.limits.context_bytes.0 as usize);
     let (mut parts, mut total, mut is_cut) = (Vec::new(), 0, false);
     for name in FILES {
         match read_project_file(&inputs.request.workspace, name, file_limit) {

@@ -94,7 +94,7 @@ impl TypedTool for Shell {
             Err(end) => return end,
         };
         let timeout = timeout_of(timeout, &context.settings);
-        let arguments = vec!["-c".into(), command.into()];
+        let arguments = vec!["-c".into(), command];
         let environment = Environment::Clean;
         let command = Command { program: SHELL.into(), arguments, folder, environment, timeout };
         if context.cancel.is_cancelled() {

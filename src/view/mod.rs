@@ -20,6 +20,7 @@ mod result;
 mod run;
 mod store;
 
+pub use crate::store::redb::StoreFootprint;
 pub use account::{AccountView, ActiveTimeView, BudgetView, DimensionUsage};
 pub use approval::{ApprovalView, DecisionView};
 pub use event::EventView;
@@ -29,6 +30,5 @@ pub use provider::{ConfiguredProviderView, CredentialView, ModelView, ProviderPr
 pub use result::{EndedRunView, ResultView};
 pub use run::{
     NodeView, RunDetailView, RunStateView, RunSummaryView, RunView, SessionDetailView, SessionView,
-    SteeredView,
 };
 pub use store::{RowsFileView, SetAsideView, StoreRepairView};

@@ -1,5 +1,5 @@
-//! Views of runs: in a list, in detail, in a tree with their subagents, and a steering message to one. Also of their
-//! sessions. `control/tree.rs` builds the trees.
+//! Views of runs: in a list, in detail, and in a tree with their subagents. Also of their sessions. `control/tree.rs`
+//! builds the trees.
 
 use hermod_actors::model::{
     Amounts, BudgetAccount, ModelRef, OutcomeDetail, ParentRef, RunAccepted, RunId, RunRow, RunSpec,
@@ -204,17 +204,6 @@ impl RunDetailView {
     pub fn is_unowned(&self) -> bool {
         self.waits.iter().any(|wait| wait.kind == WaitKind::NoProcess)
     }
-}
-
-/// A durable message to a run: `{run, session, next}`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SteeredView {
-    /// The steered run.
-    pub run: RunId,
-    /// The run's session.
-    pub session: SessionId,
-    /// The run that the message starts if `run` ends before it reads the message.
-    pub next: RunId,
 }
 
 /// A run and its subagents: `{…of the run, parent, input, limits, spent, reserved, waits, children}`.

@@ -301,7 +301,7 @@ async fn run_action(
     run_display: RunDisplay<'_>,
 ) -> Result<FollowOutcome, CliError> {
     let (runtime, reader) = (&host.runtime, store.reader());
-    let OwnedStore { commands, signals, crash_history, notes, .. } = store;
+    let OwnedStore { runtime: slot, signals, crash_history, notes, .. } = store;
     let open_rows = prepared.target.open.iter().map(|(row, _)| row);
     let preparation = async {
         host::fail_crash_looping(runtime, &**notes, crash_history, open_rows.clone()).await?;
@@ -338,7 +338,7 @@ async fn run_action(
         crash_history.set_trial(Some(Trial { has_min_uptime: backoff.is_some(), ..trial }));
     }
     let work = Box::pin(execute_action(runtime, prepared, &reader, signals, run_display));
-    host::serve_commands(runtime, commands, notes, crash_history.watch_trial(work)).await
+    host::serve_commands((slot, runtime), notes, crash_history.watch_trial(work)).await
 }
 
 /// Prints the other open runs of the conversation, which are not resumed by this command.

@@ -14,7 +14,7 @@ use crate::{
     artifacts::FileArtifacts,
     cli::{CliError, Exit, print_as, print_note},
     clock::{self, rfc3339},
-    control::StoreReader,
+    control::{self, StoreReader},
     discovery::Variables,
     host::{self, Identifier, RETRY_DELAY, ShutdownUrgency, StartError, open_as_owner},
     store::redb::{CheckReport, Durability, OpenError, Repair, RepairReport, RepairTarget, check},
@@ -139,7 +139,7 @@ async fn end_runs(repaired: &RepairReport, state: &Path) -> Result<(), CliError>
     let host = host::start_write_only(journal, state).await?;
     for row in rows {
         let run = row.id;
-        match host::stop(&host.runtime, vec![row]).await {
+        match control::stop(&host.runtime, vec![row]).await {
             Ok(rows) => {
                 for ended in rows.iter().filter_map(|row| row.ended.as_ref()) {
                     print_note(format!("ended     run {run}: {ended}"));

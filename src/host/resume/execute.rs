@@ -1,5 +1,5 @@
 //! Resumes unfinished runs, from the request to the result: finds them, creates their endpoints, starts a runtime,
-//! force-fails crash-looping runs and follows the others. `follow.rs` has the loop of events.
+//! force-fails crash-looping runs and follows the others.
 
 use std::{collections::BTreeMap, ops::ControlFlow, path::Path, sync::Arc};
 
@@ -8,22 +8,22 @@ use hermod_actors::{
     model::{RunId, RunRow, RunState},
 };
 
-use super::{ResumeObserver, follow, probation::Probation, resumed_runs::ResumedRuns};
+use super::{ResumeObserver, probation::Probation, resumed_runs::ResumedRuns};
 use crate::{
     clock,
     config::{Config, OLLAMA},
     control::{ResolvedId, StoreReader},
+    crash_loop::CrashHistoryFile,
     discovery::Variables,
     host::{
-        commands::serve_commands,
         crash_trials::fail_crash_looping,
         endpoints::Endpoints,
         error::HostError,
         model_choice::{OllamaProbe, discover},
         notes::NoteSink,
-        owned_store::OwnedStore,
+        owned_store::{OwnedStore, serve_commands},
         run_defaults,
-        signals::ShutdownSignal,
+        signals::{ShutdownSignal, Signals},
         start::{ShutdownUrgency, start},
     },
     prompt::LayeredPrompt,
@@ -68,7 +68,7 @@ pub async fn resume_runs(
 ) -> Result<ResumeOutcome, HostError> {
     let since = clock::now();
     let reader = store.reader();
-    let OwnedStore { journal, state, commands, signals, crash_history, notes, .. } = store;
+    let OwnedStore { journal, state, runtime: slot, signals, crash_history, notes, .. } = store;
     let rows = match signals.run_until_signal(unfinished(request.id, &reader)).await? {
         ControlFlow::Continue(rows) => rows,
         ControlFlow::Break(signal) => return Ok(ResumeOutcome::without_texts(Vec::new(), Some(signal))),
@@ -98,10 +98,9 @@ pub async fn resume_runs(
             return Ok(Some(signal));
         }
         let mut trials = Probation::new(&runs, crash_history, notes);
-        follow::follow(&mut runs, &mut trials, (&reader, crash_history), (signals, &**notes, request.wait))
-            .await
+        follow(&mut runs, &mut trials, (&reader, crash_history), (signals, &**notes, request.wait)).await
     };
-    let followed = serve_commands(runtime, commands, notes, followed).await;
+    let followed = serve_commands((slot, runtime), notes, followed).await;
     let rows = runs.rows();
     drop(runs);
     let texts = if request.wait { texts(runtime, &rows).await? } else { BTreeMap::new() };
@@ -114,6 +113,40 @@ pub async fn resume_runs(
     let signal = followed?;
     let runs = with_current_counts(rows, &reader).await?;
     Ok(ResumeOutcome { runs: runs.into_iter().map(RunView::without_process).collect(), signal, texts })
+}
+
+/// Processes events until a signal comes, and returns it; with `wait`, also ends when no run is in
+/// progress.
+async fn follow(
+    runs: &mut ResumedRuns<'_>,
+    trials: &mut Probation,
+    (reader, crash_history): (&StoreReader, &mut CrashHistoryFile),
+    (signals, notes, wait): (&mut Signals, &dyn NoteSink, bool),
+) -> Result<Option<ShutdownSignal>, HostError> {
+    let runtime = runs.runtime;
+    let mut was_idle = false;
+    loop {
+        trials.advance(runs, reader, crash_history).await?;
+        if trials.is_over() && runs.is_idle() {
+            if wait {
+                return Ok(None);
+            }
+            if !was_idle {
+                notes.note("holding   the store: nothing is under way; a signal ends this");
+            }
+        }
+        was_idle = runs.is_idle();
+        tokio::select! {
+            biased;
+            signal = signals.next() => return Ok(Some(signal)),
+            reason = runtime.wait_for_end() => return Err(reason.into()),
+            event = runs.next_event() => {
+                runs.on_event(&event).await?;
+                trials.on_event(&event);
+            }
+            () = trials.wait_for_timer() => trials.on_timer(runs, crash_history)?,
+        }
+    }
 }
 
 /// The rows with current counts: the stored row of an unfinished run is as old as its last change of state.

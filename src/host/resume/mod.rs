@@ -3,7 +3,6 @@
 //! this module.
 
 mod execute;
-mod follow;
 mod probation;
 mod resumed_runs;
 

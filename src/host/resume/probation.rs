@@ -3,7 +3,7 @@
 
 use std::{cmp::Reverse, collections::VecDeque, future, sync::Arc, time::Duration};
 
-use hermod_actors::model::{RunId, Seq, SessionId};
+use hermod_actors::model::{RunId, SessionId};
 use tokio::time::{Instant, sleep_until};
 
 use super::resumed_runs::{ResumeEvent, ResumedRuns};
@@ -151,11 +151,11 @@ impl Probation {
         runs.revive(session)
     }
 
-    /// Ends the trial when its run makes progress.
+    /// Ends the trial when its run makes progress beyond the step at which the trial began.
     pub(super) fn on_event(&mut self, event: &ResumeEvent) {
         let ProbationPhase::Trying(ActiveTrial { trial, is_over, .. }) = &mut self.phase else { return };
         if let ResumeEvent::Recorded(_, seq, record) = event
-            && is_beyond(trial, *seq)
+            && *seq > trial.step
             && record.body.run() == Some(trial.run)
             && record.body.is_progress()
         {
@@ -195,9 +195,4 @@ impl Probation {
         }
         Ok(())
     }
-}
-
-/// True if the record follows the step at which the trial began.
-const fn is_beyond(trial: &Trial, seq: Seq) -> bool {
-    seq > trial.step
 }

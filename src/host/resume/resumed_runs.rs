@@ -82,13 +82,9 @@ impl<'a> ResumedRuns<'a> {
         let is_revived = self.revived.get(&session).is_some_and(|is_revived| *is_revived);
         let rows: Vec<&RunRow> = self.rows_of(session).collect();
         let running = running_runs(&rows, is_revived);
-        for run in rows.into_iter().map(|row| row.id).collect::<Vec<_>>() {
-            if running.contains(&run) {
-                self.under_way.insert(run);
-            } else {
-                self.under_way.remove(&run);
-            }
-        }
+        let ids: BTreeSet<RunId> = rows.into_iter().map(|row| row.id).collect();
+        self.under_way.retain(|run| !ids.contains(run));
+        self.under_way.extend(running);
     }
 
     fn rows_of(&self, session: SessionId) -> impl Iterator<Item = &RunRow> {

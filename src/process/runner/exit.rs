@@ -5,9 +5,9 @@
 //! bytes of both streams. The remainder is unused reserve.
 
 use std::{
-    fs::{File, OpenOptions},
+    fs::File,
     io::{self, Read as _},
-    os::unix::fs::{FileExt, OpenOptionsExt},
+    os::unix::fs::FileExt,
 };
 
 use hermod_actors::model::Hash;
@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use super::files::{SpoolFolder, present};
 use crate::{
-    files::open_regular,
+    files::{make, open_regular},
     process::{Capture, CommandResult, ExitCause, HEAD_BYTES, TAIL_BYTES},
 };
 
@@ -171,7 +171,7 @@ pub(super) struct PreallocatedExit {
 
 impl PreallocatedExit {
     pub(super) fn create(folder: &SpoolFolder) -> io::Result<Self> {
-        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(folder.file(FILE))?;
+        let file = make(&folder.file(FILE))?;
         match fallocate(&file, FallocateFlags::empty(), 0, RESERVED_BYTES as u64) {
             Ok(()) => {}
             // Without support by the file system, zeros allocate the same space.

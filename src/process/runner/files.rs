@@ -3,28 +3,22 @@
 
 use std::{
     fmt,
-    fs::{self, DirBuilder, File, OpenOptions},
+    fs::{self, DirBuilder, File, TryLockError},
     io,
-    os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt},
+    os::unix::fs::{DirBuilderExt, MetadataExt},
     path::{Path, PathBuf},
     process,
-    str::FromStr,
     sync::atomic::{AtomicU64, Ordering},
-    time::Duration,
 };
 
 use hermod_actors::model::{Attempt, CallId};
-use rustix::{
-    fs::{FlockOperation, flock},
-    io::Errno,
-    process::Pid,
-};
+use rustix::{io::Errno, process::Pid};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use super::ledger::CommandLedger;
 use crate::{
-    files,
-    process::{Command, Environment},
+    files::{self, IoResult as _},
+    process::Command,
 };
 
 /// The variable that names the attempt, for the runner and all processes below it.
@@ -52,89 +46,23 @@ impl fmt::Display for SpoolName {
     }
 }
 
-/// A text is not the name of an attempt.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct SpoolNameError;
-
-impl FromStr for SpoolName {
-    type Err = SpoolNameError;
-
-    fn from_str(text: &str) -> Result<Self, SpoolNameError> {
-        let (call, attempt) = text.rsplit_once('.').ok_or(SpoolNameError)?;
-        let name = Self {
-            call: call.parse().map_err(|_| SpoolNameError)?,
-            attempt: attempt.parse().map_err(|_| SpoolNameError)?,
-        };
-        // Only one spelling is valid, so that each folder belongs to one attempt.
-        if name.to_string() == text { Ok(name) } else { Err(SpoolNameError) }
+impl SpoolName {
+    /// `None` if the text is not the name of an attempt. Only one spelling is valid, so that each folder belongs to one
+    /// attempt.
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        let (call, attempt) = text.rsplit_once('.')?;
+        let name = Self { call: call.parse().ok()?, attempt: attempt.parse().ok()? };
+        (name.to_string() == text).then_some(name)
     }
 }
 
-/// The command that a runner is to run.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct RunnerTask {
-    program: String,
-    arguments: Vec<String>,
-    folder: PathBuf,
-    timeout_ms: u64,
-}
-
-impl TryFrom<Command> for RunnerTask {
-    type Error = io::Error;
-
-    fn try_from(command: Command) -> io::Result<Self> {
-        let Command { program, arguments, folder, environment: _, timeout } = command;
-        let text = |text: std::ffi::OsString| {
-            text.into_string().map_err(|text| {
-                io::Error::new(io::ErrorKind::InvalidInput, format!("{} is not UTF-8", text.display()))
-            })
-        };
-        Ok(Self {
-            program: text(program)?,
-            arguments: arguments.into_iter().map(text).collect::<io::Result<_>>()?,
-            folder,
-            timeout_ms: u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX),
-        })
-    }
-}
-
-impl From<RunnerTask> for Command {
-    fn from(task: RunnerTask) -> Self {
-        Self {
-            program: task.program.into(),
-            arguments: task.arguments.into_iter().map(Into::into).collect(),
-            folder: task.folder,
-            // The runner already has the clean environment with the attempt's name.
-            environment: Environment::Own,
-            timeout: Duration::from_millis(task.timeout_ms),
-        }
-    }
-}
-
-/// The process that made `started`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Claim {
-    /// A runner with its pid, if that can be read. It leads a POSIX session of the same number.
-    Runner(Option<Pid>),
-    /// An owner that revoked the attempt: the runner will not begin.
-    Revoked,
-}
-
-/// The result of an attempt to make `started`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum ClaimResult {
-    /// This process made it.
-    Claimed,
-    /// It existed before.
-    AlreadyClaimed,
-}
-
-#[derive(Debug, Serialize, Deserialize)]
+/// The process that made `started`, which is the content of that file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "by")]
-enum StartedFile {
-    Runner {
-        pid: i32,
-    },
+pub(super) enum Claim {
+    /// A runner with its pid, 0 if that cannot be read. It leads a POSIX session of the same number.
+    Runner { pid: i32 },
+    /// An owner that revoked the attempt: the runner will not begin.
     #[serde(rename = "reviver")]
     Revoked,
 }
@@ -197,7 +125,7 @@ impl SpoolFolder {
         }
         let part = self.file(&format!("{name}.again"));
         files::remove(&part)?;
-        let mut file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(&part)?;
+        let mut file = files::make(&part)?;
         fill(&mut file)?;
         let target = self.file(name);
         match fs::rename(&part, &target) {
@@ -217,8 +145,8 @@ impl SpoolFolder {
         builder.mode(0o700);
         match (builder.create(&self.0), self.0.parent()) {
             (Err(error), Some(spool)) if error.kind() == io::ErrorKind::NotFound => {
-                DirBuilder::new().recursive(true).mode(0o700).create(spool)?;
-                spool.parent().map_or(Ok(()), |state| File::open(state)?.sync_all())?;
+                files::make_folder(spool)?;
+                spool.parent().map_or(Ok(()), files::sync_folder)?;
                 builder.create(&self.0)
             }
             (created, _) => created,
@@ -226,58 +154,54 @@ impl SpoolFolder {
     }
 
     /// Step 1: makes the folder and writes the task. The task is read only after the runner's start.
-    pub(super) fn create_with_task(&self, task: &RunnerTask) -> io::Result<()> {
+    pub(super) fn create_with_task(&self, task: &Command) -> io::Result<()> {
         self.ledger().ensure()?;
         self.create()?;
         fs::write(self.file(TASK_FILE), json(task)?)
     }
 
-    pub(super) fn task(&self) -> io::Result<RunnerTask> {
+    pub(super) fn task(&self) -> io::Result<Command> {
         parse(&files::read_own(&self.file(TASK_FILE))?)
     }
 
     /// Step 2: takes the lock for as long as the file is open. It waits only for processes that check whether it is
     /// held.
     pub(super) fn lock(&self) -> io::Result<File> {
-        let mut options = OpenOptions::new();
-        options.write(true).create(true).truncate(false).mode(0o600);
-        let lock = files::open_regular_with(&mut options, &self.file(LOCK_FILE))?;
-        flock(&lock, FlockOperation::LockExclusive)?;
+        let lock = files::open_lock(&self.file(LOCK_FILE))?;
+        lock.lock()?;
         Ok(lock)
     }
 
     /// True if a runner holds the lock.
     pub(super) fn has_live_runner(&self) -> io::Result<bool> {
         let Some(lock) = present(files::open_regular(&self.file(LOCK_FILE)))? else { return Ok(false) };
-        match flock(&lock, FlockOperation::NonBlockingLockShared) {
+        match lock.try_lock_shared() {
             Ok(()) => Ok(false),
-            Err(Errno::WOULDBLOCK) => Ok(true),
-            Err(error) => Err(error.into()),
+            Err(TryLockError::WouldBlock) => Ok(true),
+            Err(TryLockError::Error(error)) => Err(error),
         }
     }
 
-    /// Step 4, for runner and owner: makes `started`, complete and only once. `NotFound` if the folder is being
-    /// removed.
-    pub(super) fn claim(&self, claim: Claim) -> io::Result<ClaimResult> {
-        let (part, started) = match claim {
-            Claim::Runner(pid) => {
-                ("started.runner", StartedFile::Runner { pid: pid.map_or(0, Pid::as_raw_pid) })
-            }
-            Claim::Revoked => ("started.reviver", StartedFile::Revoked),
+    /// Step 4, for runner and owner: makes `started`, complete and only once; false if it existed before. `NotFound` if
+    /// the folder is being removed.
+    pub(super) fn claim(&self, claim: Claim) -> io::Result<bool> {
+        let part = match claim {
+            Claim::Runner { .. } => "started.runner",
+            Claim::Revoked => "started.reviver",
         };
         let (part, target) = (self.file(part), self.file(STARTED_FILE));
         // The file that an earlier revocation linked is `started` itself and must not be written again.
         if target.try_exists()? {
-            return Ok(ClaimResult::AlreadyClaimed);
+            return Ok(false);
         }
         files::remove(&part)?;
-        fs::write(&part, json(started)?)?;
+        fs::write(&part, json(claim)?)?;
         // Unlike a file opened with O_EXCL, a linked one has its content when it appears.
         match fs::hard_link(part, target) {
             // A folder renamed in between has lost its `started` and could have taken this one.
             Ok(()) if self.read_claim()? != Some(claim) => Err(Errno::NOENT.into()),
-            Ok(()) => Ok(ClaimResult::Claimed),
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(ClaimResult::AlreadyClaimed),
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
             Err(error) => Err(error),
         }
     }
@@ -285,18 +209,14 @@ impl SpoolFolder {
     /// The maker of `started`; `None` if there is no such file.
     pub(super) fn read_claim(&self) -> io::Result<Option<Claim>> {
         let Some(bytes) = present(files::read_own(&self.file(STARTED_FILE)))? else { return Ok(None) };
-        Ok(Some(match parse(&bytes) {
-            Ok(StartedFile::Runner { pid }) => Claim::Runner(Pid::from_raw(pid)),
-            Ok(StartedFile::Revoked) => Claim::Revoked,
-            // Of another version, or torn by a power loss: the command may have begun.
-            Err(_) => Claim::Runner(None),
-        }))
+        // Of another version, or torn by a power loss: the command may have begun.
+        Ok(Some(parse(&bytes).unwrap_or(Claim::Runner { pid: 0 })))
     }
 
     /// The runner's pid, by the ledger or else by `started`; `None` if it is not known.
     pub(super) fn runner(&self, name: SpoolName) -> io::Result<Option<Pid>> {
         let claimed = match self.read_claim()? {
-            Some(Claim::Runner(pid)) => pid,
+            Some(Claim::Runner { pid }) => Pid::from_raw(pid),
             None | Some(Claim::Revoked) => None,
         };
         Ok(self.ledger().mark(name)?.runner().or(claimed))
@@ -309,10 +229,9 @@ impl SpoolFolder {
         let mut removed = self.0.clone().into_os_string();
         let number = REMOVALS.fetch_add(1, Ordering::Relaxed);
         removed.push(format!("{REMOVAL_INFIX}{}-{number}", process::id()));
-        match fs::rename(&self.0, &removed) {
-            Ok(()) => files::remove_tree(Path::new(&removed)),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            Err(error) => Err(error),
+        match fs::rename(&self.0, &removed).if_exists()? {
+            Some(()) => files::remove_tree(Path::new(&removed)),
+            None => Ok(()),
         }
     }
 }
@@ -330,7 +249,7 @@ pub(super) fn present<T>(read: io::Result<T>) -> io::Result<Option<T>> {
 
 /// True for the name of a folder whose removal was begun.
 pub(super) fn is_removal(name: &str) -> bool {
-    name.split_once(REMOVAL_INFIX).is_some_and(|(name, _)| name.parse::<SpoolName>().is_ok())
+    name.split_once(REMOVAL_INFIX).is_some_and(|(name, _)| SpoolName::parse(name).is_some())
 }
 
 fn json(content: impl Serialize) -> io::Result<Vec<u8>> {
@@ -352,6 +271,11 @@ mod tests {
     use rustix::process::getpid;
 
     use super::*;
+    use crate::process::Environment;
+
+    fn runner() -> Claim {
+        Claim::Runner { pid: getpid().as_raw_pid() }
+    }
 
     fn folder() -> (tempfile::TempDir, SpoolFolder) {
         let spool = tempfile::tempdir().unwrap();
@@ -364,9 +288,9 @@ mod tests {
     fn a_name_is_spelled_in_one_way() {
         let call = CallId { run: RunId::from_bits(7), iteration: 3, n: 2 };
         let name = SpoolName { call, attempt: 4 };
-        assert_eq!(name.to_string().parse(), Ok(name));
+        assert_eq!(SpoolName::parse(&name.to_string()), Some(name));
         for bad in ["", ".", "x.1", &call.to_string(), &format!("{call}.04"), &format!("{call}.4.part")] {
-            assert_eq!(bad.parse::<SpoolName>(), Err(SpoolNameError), "{bad}");
+            assert_eq!(SpoolName::parse(bad), None, "{bad}");
         }
     }
 
@@ -375,13 +299,10 @@ mod tests {
         let check = |claims: [Claim; 2]| {
             let (_spool, folder) = folder();
             assert_eq!(folder.read_claim().unwrap(), None);
-            assert_eq!(
-                claims.map(|claim| folder.claim(claim).unwrap()),
-                [ClaimResult::Claimed, ClaimResult::AlreadyClaimed]
-            );
+            assert_eq!(claims.map(|claim| folder.claim(claim).unwrap()), [true, false]);
             assert_eq!(folder.read_claim().unwrap(), Some(claims[0]));
         };
-        let runner = Claim::Runner(Some(getpid()));
+        let runner = runner();
         check([runner, Claim::Revoked]);
         check([Claim::Revoked, runner]);
         check([Claim::Revoked, Claim::Revoked]);
@@ -395,9 +316,9 @@ mod tests {
                 let folder = folder.clone();
                 std::thread::spawn(move || folder.claim(claim).unwrap())
             };
-            let both = [of(Claim::Runner(Some(getpid()))), of(Claim::Revoked)].map(|one| one.join().unwrap());
-            assert_eq!(both.iter().filter(|claimed| **claimed == ClaimResult::Claimed).count(), 1);
-            assert_eq!(folder.read_claim().unwrap() == Some(Claim::Revoked), both[1] == ClaimResult::Claimed);
+            let both = [of(runner()), of(Claim::Revoked)].map(|one| one.join().unwrap());
+            assert_eq!(both.iter().filter(|claimed| **claimed).count(), 1);
+            assert_eq!(folder.read_claim().unwrap() == Some(Claim::Revoked), both[1]);
         }
     }
 
@@ -411,8 +332,8 @@ mod tests {
             let removed = folder.clone();
             let removal = std::thread::spawn(move || removed.remove().unwrap());
             let error = loop {
-                match folder.claim(Claim::Runner(Some(getpid()))) {
-                    Ok(claimed) => assert_eq!(claimed, ClaimResult::AlreadyClaimed),
+                match folder.claim(runner()) {
+                    Ok(claimed) => assert!(!claimed),
                     Err(error) => break error,
                 }
             };
@@ -427,7 +348,7 @@ mod tests {
         let call = CallId { run: RunId::from_bits(7), iteration: 3, n: 2 };
         let removed = format!("{}{REMOVAL_INFIX}12-0", SpoolName { call, attempt: 4 });
         assert!(is_removal(&removed));
-        assert_eq!(removed.parse::<SpoolName>(), Err(SpoolNameError));
+        assert_eq!(SpoolName::parse(&removed), None);
         for other in ["notes", REMOVAL_INFIX, &format!("{call}.4"), &format!("notes{REMOVAL_INFIX}1-0")] {
             assert!(!is_removal(other), "{other}");
         }
@@ -438,7 +359,7 @@ mod tests {
         let (_spool, folder) = folder();
         for text in ["", "{", r#"{"version":2,"by":"reviver"}"#, r#"{"version":1,"by":"runner","pid":0}"#] {
             fs::write(folder.file(STARTED_FILE), text).unwrap();
-            assert_eq!(folder.read_claim().unwrap(), Some(Claim::Runner(None)), "{text}");
+            assert_eq!(folder.read_claim().unwrap(), Some(Claim::Runner { pid: 0 }), "{text}");
         }
     }
 
@@ -450,11 +371,11 @@ mod tests {
             arguments: vec!["-c".into(), "echo \"ä\"\n".into()],
             folder: "/tmp".into(),
             environment: Environment::Own,
-            timeout: Duration::from_millis(1_234),
+            timeout: std::time::Duration::from_millis(1_234),
         };
         fs::remove_dir(folder.path()).unwrap();
-        folder.create_with_task(&command.clone().try_into().unwrap()).unwrap();
-        assert_eq!(format!("{:?}", Command::from(folder.task().unwrap())), format!("{command:?}"));
+        folder.create_with_task(&command).unwrap();
+        assert_eq!(format!("{:?}", folder.task().unwrap()), format!("{command:?}"));
         assert_eq!(folder.create().unwrap_err().kind(), io::ErrorKind::AlreadyExists);
     }
 

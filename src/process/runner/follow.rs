@@ -3,10 +3,13 @@
 use std::{fs::File, io, os::unix::fs::FileExt, path::Path, sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use tokio::{sync::watch, task::spawn_blocking, time::timeout};
+use tokio::{sync::watch, time::timeout};
 
 use super::live_runner::RunnerOutcome;
-use crate::{files::open_regular, process::Tee};
+use crate::{
+    files::{IoResult as _, off_thread, open_regular},
+    process::Tee,
+};
 
 /// Interval between two checks for new output.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
@@ -60,20 +63,17 @@ async fn catch_up(file: &Arc<File>, mut offset: u64, tee: &Tee) -> io::Result<u6
 
 async fn open(output: &Path) -> io::Result<Option<Arc<File>>> {
     let output = output.to_owned();
-    match spawn_blocking(move || open_regular(&output)).await? {
-        Ok(file) => Ok(Some(Arc::new(file))),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error),
-    }
+    let file = off_thread(move || open_regular(&output).if_exists()).await?;
+    Ok(file.map(Arc::new))
 }
 
 async fn read(file: Arc<File>, offset: u64) -> io::Result<Bytes> {
-    spawn_blocking(move || {
+    off_thread(move || {
         let remaining = file.metadata()?.len().saturating_sub(offset);
         let mut bytes = vec![0; usize::try_from(remaining).unwrap_or(CHUNK_BYTES).min(CHUNK_BYTES)];
         let count = file.read_at(&mut bytes, offset)?;
         bytes.truncate(count);
         Ok(bytes.into())
     })
-    .await?
+    .await
 }

@@ -2,7 +2,7 @@
 //! removes spool folders.
 
 use std::{
-    fs, io,
+    io,
     path::{Path, PathBuf},
     process::Stdio,
     sync::Arc,
@@ -12,12 +12,12 @@ use std::{
 use futures::{StreamExt, TryStreamExt, future::BoxFuture, stream};
 use hermod_actors::{model::RunId, port::Boot};
 use rustix::process::Pid;
-use tokio::{process, sync::watch, task::spawn_blocking, time::sleep};
+use tokio::{process, sync::watch, time::sleep};
 use tokio_util::sync::CancellationToken;
 
 use super::{
     exit::ExitRecord,
-    files::{Claim, ClaimResult, RunnerTask, SpoolFolder, SpoolName, VARIABLE, is_removal},
+    files::{Claim, SpoolFolder, SpoolName, VARIABLE, is_removal},
     ledger::{CommandLedger, LedgerMark},
     live_runner::{LiveRunner, RunnerOutcome, outcome_of_dead_runner, unknown_outcome},
     orphans, output,
@@ -25,7 +25,7 @@ use super::{
 };
 use crate::{
     disk_space::is_full,
-    files::remove_tree,
+    files::{entries, off_thread, remove_tree},
     process::{Command, inherited},
 };
 
@@ -84,10 +84,9 @@ impl Runner {
     /// run.
     pub async fn start(&self, name: SpoolName, command: Command) -> io::Result<LiveRunner> {
         let folder = self.folder(name);
-        let task = RunnerTask::try_from(command)?;
         let create_folder = || {
-            let (folder, task) = (folder.clone(), task.clone());
-            off_thread(move || folder.create_with_task(&task))
+            let (folder, command) = (folder.clone(), command.clone());
+            off_thread(move || folder.create_with_task(&command))
         };
         match create_folder().await {
             // The folder of an attempt that a relaxed store lost in a power loss.
@@ -213,18 +212,12 @@ impl Runner {
 
     fn leftovers(&self, is_open: impl Fn(RunId) -> bool) -> io::Result<SpoolLeftovers> {
         let mut leftovers = SpoolLeftovers::default();
-        let entries = match fs::read_dir(&self.spool) {
-            Ok(entries) => entries,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(leftovers),
-            Err(error) => return Err(error),
-        };
-        for entry in entries {
-            let entry = entry?.file_name();
+        for path in entries(&self.spool)? {
             // Other names in the spool are not touched.
-            let Some(entry) = entry.to_str() else { continue };
+            let Some(entry) = path.file_name().and_then(|name| name.to_str()) else { continue };
             if is_removal(entry) {
-                leftovers.removed.push(self.spool.join(entry));
-            } else if let Ok(name) = entry.parse::<SpoolName>()
+                leftovers.removed.push(path);
+            } else if let Some(name) = SpoolName::parse(entry)
                 && !is_open(name.call.run)
             {
                 leftovers.attempts.push((self.folder(name), name));
@@ -257,9 +250,8 @@ fn spawn(program: &Path, folder: &SpoolFolder, name: SpoolName) -> io::Result<pr
 async fn attach_same_boot(folder: SpoolFolder, name: SpoolName) -> io::Result<AttachedRunner> {
     let spool_folder = folder.clone();
     let found = off_thread(move || {
-        let revoked = revoke(&spool_folder).and_then(|claimed| {
-            Ok(claimed == ClaimResult::Claimed || spool_folder.read_claim()? == Some(Claim::Revoked))
-        });
+        let revoked = revoke(&spool_folder)
+            .and_then(|claimed| Ok(claimed || spool_folder.read_claim()? == Some(Claim::Revoked)));
         // Read after the revocation: a runner that writes its entry later sees the revocation.
         match spool_folder.ledger().mark(name)? {
             LedgerMark::NotBegun if revoked? => Ok(Err(RunnerOutcome::NeverBegun(None))),
@@ -275,8 +267,8 @@ async fn attach_same_boot(folder: SpoolFolder, name: SpoolName) -> io::Result<At
     })
 }
 
-/// Revokes the attempt by creating `started`; the folder may be missing.
-fn revoke(folder: &SpoolFolder) -> io::Result<ClaimResult> {
+/// Revokes the attempt by creating `started`; the folder may be missing. False if `started` existed before.
+fn revoke(folder: &SpoolFolder) -> io::Result<bool> {
     match folder.create() {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(error),
         Ok(()) | Err(_) => folder.claim(Claim::Revoked),
@@ -324,10 +316,4 @@ async fn delete_or_warn(removed: PathBuf) {
     if let Err(error) = off_thread(move || remove_tree(&path)).await {
         tracing::warn!(path = %removed.display(), %error, "what is kept of a command stays until the next start");
     }
-}
-
-async fn off_thread<T: Send + 'static>(
-    work: impl FnOnce() -> io::Result<T> + Send + 'static,
-) -> io::Result<T> {
-    spawn_blocking(work).await.map_err(io::Error::other)?
 }

@@ -15,14 +15,10 @@ use std::{
 };
 
 use hermod_actors::model::RunId;
-use rustix::{
-    fs::{FlockOperation, flock},
-    io::Errno,
-    process::Pid,
-};
+use rustix::process::Pid;
 
 use super::files::SpoolName;
-use crate::files::{make, open_regular, open_regular_with, remove};
+use crate::files::{IoResult as _, lock_within, make, make_folder, open_regular, open_regular_with, remove};
 
 pub(super) const FILE: &str = "begun";
 const MAGIC: &str = "hermod-begun 1 ";
@@ -89,7 +85,7 @@ impl CommandLedger {
             return Ok(());
         }
         let state = self.0.parent().ok_or(io::ErrorKind::InvalidInput)?;
-        fs::DirBuilder::new().recursive(true).create(state)?;
+        make_folder(state)?;
         let (mut file, part) = self.create_part()?;
         let now = file.metadata()?.modified()?.duration_since(UNIX_EPOCH).unwrap_or_default();
         file.write_all(format!("{MAGIC}{}\n", now.as_millis()).as_bytes())?;
@@ -105,12 +101,7 @@ impl CommandLedger {
 
     /// The ledger's statement about an attempt.
     pub(super) fn mark(&self, name: SpoolName) -> io::Result<LedgerMark> {
-        let entries = match self.read() {
-            Ok(Some(entries)) => entries,
-            Ok(None) => return Ok(LedgerMark::Unknown),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(LedgerMark::Unknown),
-            Err(error) => return Err(error),
-        };
+        let Some(entries) = self.read().if_exists()?.flatten() else { return Ok(LedgerMark::Unknown) };
         let begun = entries.begun.iter().rev().find(|(begun, _)| *begun == name);
         Ok(match begun {
             Some((_, runner)) => LedgerMark::Begun(*runner),
@@ -144,11 +135,8 @@ impl CommandLedger {
 
     fn has_head(&self) -> io::Result<bool> {
         let mut head = Vec::new();
-        match open_regular(&self.0) {
-            Ok(file) => file.take(MAX_HEAD_BYTES).read_to_end(&mut head)?,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
-            Err(error) => return Err(error),
-        };
+        let Some(file) = open_regular(&self.0).if_exists()? else { return Ok(false) };
+        file.take(MAX_HEAD_BYTES).read_to_end(&mut head)?;
         let head = String::from_utf8_lossy(&head);
         Ok(head.split_once('\n').is_some_and(|(head, _)| since_ms(head).is_some()))
     }
@@ -189,7 +177,7 @@ impl LedgerEntries {
         let since_ms = since_ms(lines.next()?)?;
         let entry = |line: &str| {
             let (name, runner) = line.split_once(' ')?;
-            Some((name.parse().ok()?, Pid::from_raw(runner.parse().ok().filter(|pid| *pid > 0)?)?))
+            Some((SpoolName::parse(name)?, Pid::from_raw(runner.parse().ok().filter(|pid| *pid > 0)?)?))
         };
         Some(Self { since_ms, begun: lines.filter_map(entry).collect() })
     }
@@ -201,11 +189,8 @@ fn lock_replacement() -> MutexGuard<'static, ()> {
 
 /// Locks the ledger. A command may hold the lock, which must not block others forever: after 500 tries it is an error.
 fn lock(file: &File) -> io::Result<()> {
-    for _ in 0..LOCK_TRIES {
-        match flock(file, FlockOperation::NonBlockingLockExclusive) {
-            Err(Errno::WOULDBLOCK) => std::thread::sleep(LOCK_RETRY_DELAY),
-            locked => return Ok(locked?),
-        }
+    if lock_within(file, (LOCK_TRIES, LOCK_RETRY_DELAY), || true)? {
+        return Ok(());
     }
     Err(io::Error::new(io::ErrorKind::WouldBlock, "another process keeps it locked"))
 }
@@ -288,7 +273,7 @@ mod tests {
         let (_state, ledger) = ledger();
         ledger.ensure().unwrap();
         let held = File::open(&ledger.0).unwrap();
-        flock(&held, FlockOperation::LockShared).unwrap();
+        held.lock_shared().unwrap();
         assert_eq!(ledger.record_start("x", getpid()).unwrap_err().kind(), io::ErrorKind::WouldBlock);
         drop(held);
         ledger.record_start("x", getpid()).unwrap();

@@ -3,8 +3,8 @@
 use std::{io, os::fd::OwnedFd, pin::pin, process::ExitStatus, thread, time::Duration};
 
 use hermod_actors::ActiveDeadline;
-use rustix::process::{Signal, kill_process, pidfd_send_signal};
-use tokio::{io::unix::AsyncFd, process::Child, sync::oneshot, task::spawn_blocking};
+use rustix::process::{Pid, Signal, kill_process, pidfd_send_signal};
+use tokio::{io::unix::AsyncFd, process::Child, sync::oneshot};
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -13,7 +13,10 @@ use super::{
     ledger::LedgerMark,
     orphans,
 };
-use crate::process::{Command, ExitCause, pidfd};
+use crate::{
+    files::off_thread,
+    process::{ExitCause, pidfd},
+};
 
 /// Time that a runner may take to end its command and itself after SIGTERM.
 pub const STOP_TIMEOUT: Duration = Duration::from_millis(2_100);
@@ -119,8 +122,7 @@ impl LiveRunner {
     /// The command's time limit from its task; `None` if that cannot be read.
     pub async fn timeout(&self) -> Option<Duration> {
         let folder = self.folder.clone();
-        let task = spawn_blocking(move || folder.task()).await.map_err(io::Error::other).flatten();
-        Some(Command::from(task.ok()?).timeout)
+        Some(off_thread(move || folder.task()).await.ok()?.timeout)
     }
 
     /// Resolves when the runner has ended. Cancel-safe.
@@ -191,11 +193,11 @@ pub(super) async fn outcome_of_dead_runner(
         Some(exit) => Ok(Err(exit)),
         None => Ok(Ok((folder.ledger().mark(name)?, folder.read_claim()?))),
     };
-    let session = match spawn_blocking(read).await.map_err(io::Error::other).flatten() {
+    let session = match off_thread(read).await {
         Ok(Err(exit)) => return RunnerOutcome::Ended(Box::new(exit)),
         Ok(Ok((LedgerMark::NotBegun, _))) => return RunnerOutcome::NeverBegun(reason),
         Ok(Ok((LedgerMark::Begun(runner), _))) => Some(runner),
-        Ok(Ok((LedgerMark::Unknown, Some(Claim::Runner(runner))))) => runner,
+        Ok(Ok((LedgerMark::Unknown, Some(Claim::Runner { pid })))) => Pid::from_raw(pid),
         Ok(Ok((LedgerMark::Unknown, None | Some(Claim::Revoked)))) => None,
         Err(error) => return unknown_outcome(name, &error),
     };

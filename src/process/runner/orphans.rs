@@ -4,16 +4,13 @@
 use std::{fs, io, os::fd::OwnedFd, path::Path, time::Duration};
 
 use rustix::process::{Pid, Signal, pidfd_send_signal};
-use tokio::{
-    task::spawn_blocking,
-    time::{sleep, timeout},
-};
+use tokio::time::{sleep, timeout};
 
 use super::{
     files::{SpoolName, VARIABLE},
     runner_process::ARGUMENT,
 };
-use crate::process::pidfd;
+use crate::{files::off_thread, process::pidfd};
 
 /// Most scans. A process of the POSIX session may start another one during a scan, so one scan does not suffice. A
 /// command that never stops doing so escapes.
@@ -29,7 +26,7 @@ const RESCAN_DELAY: Duration = Duration::from_millis(5);
 pub(super) async fn kill_session(session: Pid, name: SpoolName) -> io::Result<()> {
     for _ in 0..MAX_SCANS {
         let ScanResult { killed, empty_environments, strangers } =
-            spawn_blocking(move || kill_members(session, name)).await??;
+            off_thread(move || kill_members(session, name)).await?;
         if killed.is_empty() && empty_environments == 0 {
             if strangers > 0 {
                 tracing::warn!(%name, strangers, "processes of a session that lost its runner are left: none of them says that it is its command's");

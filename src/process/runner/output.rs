@@ -1,16 +1,15 @@
 //! The file `output`: both streams of the command, interleaved as read, written by the runner.
 
 use std::{
-    fs::{File, OpenOptions},
+    fs::File,
     io::{self, Seek as _, Write as _},
-    os::unix::fs::OpenOptionsExt,
 };
 
 use bytes::Bytes;
 use tokio::{sync::mpsc::UnboundedReceiver, task::spawn_blocking};
 
 use super::{exit::OutputExtent, files::SpoolFolder};
-use crate::{disk_space::check_reserve, process::OutputChunk};
+use crate::{disk_space::check_reserve, files::make, process::OutputChunk};
 
 pub(super) const FILE: &str = "output";
 /// Limit of the file. A command that never stops writing must not fill the disk.
@@ -32,8 +31,7 @@ pub(super) struct OutputFile {
 
 impl OutputFile {
     pub(super) fn create(folder: &SpoolFolder) -> io::Result<Self> {
-        let file =
-            OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(folder.file(FILE))?;
+        let file = make(&folder.file(FILE))?;
         let folder = folder.clone();
         Ok(Self { file, folder, total: 0, written: 0, since_sync: 0, is_full: false })
     }

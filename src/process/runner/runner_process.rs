@@ -15,10 +15,13 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     exit::{ExitRecord, OutputExtent, PreallocatedExit},
-    files::{Claim, ClaimResult, RunnerTask, SpoolFolder},
+    files::{Claim, SpoolFolder},
     output::OutputFile,
 };
-use crate::process::{self, ExitCause, Tee};
+use crate::{
+    files::IoResult as _,
+    process::{self, Command, ExitCause, Tee},
+};
 
 /// The first argument of a runner process; the second is its folder.
 pub const ARGUMENT: &str = "__runner";
@@ -49,26 +52,20 @@ fn run(folder: &SpoolFolder) -> io::Result<()> {
         let _lock = folder.lock()?;
         // Step 3. Missing disk space is found before the command runs.
         let (exit_file, output) = (PreallocatedExit::create(folder)?, OutputFile::create(folder)?);
-        match folder.claim(Claim::Runner(Some(getpid())))? {
-            ClaimResult::AlreadyClaimed => Ok(()),
-            ClaimResult::Claimed => {
-                claim_start(folder)?;
-                let (exit, output) = run_task(task, output, &stop).await?;
-                record(exit_file, exit, output)
-            }
+        let pid = getpid();
+        let claim = Claim::Runner { pid: pid.as_raw_pid() };
+        if !folder.claim(claim)? {
+            return Ok(());
         }
+        // Second half of step 4. Without a ledger there is never a proof that this command was not begun.
+        folder.ledger().record_start(folder.name(), pid).if_exists()?;
+        // An owner that found no entry has revoked this attempt before.
+        if folder.read_claim()? != Some(claim) {
+            return Err(Errno::NOENT.into());
+        }
+        let (exit, output) = run_task(task, output, &stop).await?;
+        record(exit_file, exit, output)
     })
-}
-
-/// Second half of step 4. Without a ledger there is never a proof that this command was not begun.
-fn claim_start(folder: &SpoolFolder) -> io::Result<()> {
-    let pid = getpid();
-    match folder.ledger().record_start(folder.name(), pid) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        Ok(()) | Err(_) => {}
-    }
-    // An owner that found no entry has revoked this attempt before.
-    if folder.read_claim()? == Some(Claim::Runner(Some(pid))) { Ok(()) } else { Err(Errno::NOENT.into()) }
 }
 
 /// Fires on SIGTERM. It also handles SIGXFSZ, so that a file that may not grow is an error of its write.
@@ -86,12 +83,12 @@ fn stop_token() -> io::Result<CancellationToken> {
 
 /// Step 5. Its result is still to be recorded.
 async fn run_task(
-    task: RunnerTask,
+    task: Command,
     output: OutputFile,
     stop: &CancellationToken,
 ) -> io::Result<(ExitRecord, OutputFile)> {
     let (tee, pieces) = Tee::new();
-    let (end, output) = tokio::join!(process::run(task.into(), Some(tee), stop), output.write_all(pieces));
+    let (end, output) = tokio::join!(process::run(task, Some(tee), stop), output.write_all(pieces));
     let output = output?;
     let exit = ExitRecord { end: end.map_err(|error| error.to_string()), output: output.extent() };
     Ok((exit, output))

@@ -4,6 +4,7 @@
 use std::{fs, path::Path};
 
 use redb::{Key, ReadTransaction, ReadableTableMetadata, Value};
+use serde::{Deserialize, Serialize};
 
 use super::super::{
     error::{Result, StoreError},
@@ -12,14 +13,14 @@ use super::super::{
 use crate::files::IoResult as _;
 
 /// The disk usage and the row counts of the store.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StoreFootprint {
-    /// Free bytes of the file, which later writes reuse.
-    pub free: u64,
     /// Bytes of the rows of the log, with their keys.
     pub records: u64,
     /// Bytes of all other rows.
     pub index: u64,
+    /// Approximate free bytes of the file, which later writes reuse.
+    pub free: u64,
     /// Number of sessions.
     pub sessions: u64,
     /// Number of runs.

@@ -1,10 +1,12 @@
-//! The details of one run (acceptance, waits, counts, cost, last text), folded from the records of its session in one
-//! pass; pure.
+//! What is shown of runs, folded from their records: the details of a single run, and the summary of each run of a tree.
+//! Pure.
 
 use hermod_actors::{
     Bill, WaitTracker,
     model::{Body, Record, RunAccepted, RunCounts, RunId, RunRow, RunState},
 };
+
+use crate::view::RunSummaryView;
 
 /// The fold of one run. It expects all records of the session, from the first on.
 #[derive(Debug)]
@@ -55,6 +57,39 @@ impl RunDetailFold {
             let before = self.last_text.take().filter(|_| self.is_last_text_partial).unwrap_or_default();
             self.last_text = Some(before + &answered.message.text);
             self.is_last_text_partial = answered.is_partial();
+        }
+    }
+}
+
+/// The projection of one run. It expects all records of the run, from the first on.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct RunProjection {
+    /// The beginning of the run's input.
+    pub(super) input: String,
+    /// The counts of the run.
+    pub(super) counts: RunCounts,
+    /// The subagents of the run, including ended ones.
+    pub(super) children: Vec<RunId>,
+}
+
+impl RunProjection {
+    /// Applies the next record.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "other kinds change no summary")]
+    pub(super) fn take(&mut self, body: &Body) {
+        self.counts.take(body);
+        match body {
+            Body::RunAccepted(accepted) => {
+                self.input = RunSummaryView::shorten_input(&accepted.input);
+            }
+            Body::CallStarted(started) => {
+                for child in &*started.children {
+                    // A repeated call start names the same subagents.
+                    if !self.children.contains(&child.run) {
+                        self.children.push(child.run);
+                    }
+                }
+            }
+            _ => {}
         }
     }
 }

@@ -1,8 +1,9 @@
-//! A source of API keys: the output of a command.
+//! Sources of API keys: a file, and the output of a command.
 
-use std::{fmt, path::PathBuf, time::Duration};
+use std::{collections::BTreeMap, fmt, path::PathBuf, time::Duration};
 
 use futures::future::{BoxFuture, FutureExt};
+use tokio::task::spawn_blocking;
 use tokio_util::sync::CancellationToken;
 
 use crate::{
@@ -19,6 +20,32 @@ const MAX_KEY_BYTES: usize = 16 * 1024;
 /// Characters of the command's standard error that an error shows.
 const MAX_ERROR_CHARS: usize = 120;
 
+/// A key in a file, read anew at each fetch since the file may be replaced.
+#[derive(Debug)]
+pub struct KeyFile(Reference);
+
+impl KeyFile {
+    /// Creates the source from a reference to a file with an absolute path.
+    pub const fn new(file: Reference) -> Self {
+        Self(file)
+    }
+}
+
+impl KeySource for KeyFile {
+    fn fetch(&self) -> BoxFuture<'_, Result<FetchedKey, KeyError>> {
+        let file = self.0.clone();
+        async {
+            let read = spawn_blocking(move || file.resolve(&BTreeMap::new())).await;
+            match read {
+                Ok(Ok(key)) => Ok(FetchedKey { key, expires_in: None }),
+                Ok(Err(missing)) => Err(KeyError::Denied(missing.to_string())),
+                Err(_) => Err(KeyError::Denied(format!("{}: reading it broke off", self.0))),
+            }
+        }
+        .boxed()
+    }
+}
+
 /// A key that a command prints. The command is the user's: it gets this process's variables and runs without a shell.
 pub struct KeyCommand {
     words: Vec<String>,
@@ -29,13 +56,6 @@ impl KeyCommand {
     /// Creates the source from a program and its arguments.
     pub const fn new(words: Vec<String>) -> Self {
         Self { words, limit: COMMAND_TIMEOUT }
-    }
-
-    /// Sets another time limit.
-    #[must_use]
-    pub fn with_timeout(mut self, limit: Duration) -> Self {
-        self.limit = limit;
-        self
     }
 
     fn redacted(&self) -> Reference {
@@ -51,8 +71,8 @@ impl KeyCommand {
             return Err(self.denied("there is no program"));
         };
         let command = process::Command {
-            program: program.into(),
-            arguments: arguments.iter().map(Into::into).collect(),
+            program: program.clone(),
+            arguments: arguments.to_vec(),
             folder: PathBuf::from("/"),
             environment: Environment::Own,
             timeout: self.limit,
@@ -121,7 +141,7 @@ mod tests {
     /// The result of this `/bin/sh` script: the key, or a part of the error.
     async fn check(line: &str, expect: Result<&str, KeyError>) {
         let words = ["/bin/sh", "-c", line].map(str::to_owned).to_vec();
-        match (KeyCommand::new(words).with_timeout(Duration::from_millis(300)).fetch().await, expect) {
+        match (KeyCommand { words, limit: Duration::from_millis(300) }.fetch().await, expect) {
             (Ok(fetched), Ok(key)) => assert_eq!(fetched.key.reveal(), key, "{line}"),
             (Err(KeyError::Denied(text)), Err(KeyError::Denied(part)))
             | (Err(KeyError::Unreachable(text)), Err(KeyError::Unreachable(part))) => {
