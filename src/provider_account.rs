@@ -18,8 +18,8 @@ const TOKEN_FOLDER: &str = "credentials";
 /// The configured credentials of one provider.
 #[derive(Debug, Clone, Default)]
 pub struct ProviderAccount {
-    /// The OAuth account; its access tokens are then the first credential.
-    pub oauth: Option<OauthAccount>,
+    /// The OAuth section; its access tokens are then the first credential.
+    pub oauth: Option<OauthSection>,
     /// The references of the keys.
     pub credentials: Vec<Reference>,
     /// The strategy that chooses a credential for an attempt.
@@ -35,7 +35,7 @@ impl ProviderAccount {
         let list = section.credentials.as_ref().map(|credentials| credentials.0.clone());
         let default_key = default_key.filter(|_| section.oauth.is_none()).into_iter().collect();
         Self {
-            oauth: section.oauth.as_ref().and_then(OauthAccount::of_section),
+            oauth: section.oauth.clone(),
             credentials: list.or(single).unwrap_or(default_key),
             pool: section.pool.map(|pool| pool.0).unwrap_or_default(),
             limits: RateLimits {
@@ -51,8 +51,8 @@ impl ProviderAccount {
         variables: &BTreeMap<String, String>,
     ) -> Vec<(String, Option<MissingSecret>)> {
         let oauth = self.oauth.as_ref().map(|oauth| {
-            let secrets = [Some(&oauth.refresh_token), oauth.client_secret.as_ref()];
-            let missing = secrets.into_iter().flatten().find_map(|secret| secret.resolve(variables).err());
+            let secrets = [&oauth.refresh_token, &oauth.client_secret];
+            let missing = secrets.into_iter().flatten().find_map(|secret| secret.0.resolve(variables).err());
             ("oauth".to_owned(), missing)
         });
         let error_of = |key: &Reference| match key {
@@ -72,52 +72,37 @@ impl ProviderAccount {
         state: &Path,
     ) -> Result<Vec<Credential>, MissingSecret> {
         let token_file = || TokenFile::new(state.join(TOKEN_FOLDER), provider);
-        let oauth = self.oauth.as_ref().map(|oauth| oauth.credential(token_file(), variables));
+        let oauth =
+            self.oauth.as_ref().and_then(|section| oauth_credential(section, token_file(), variables));
         let keys = self.credentials.iter().map(|key| credential::of_reference(key, variables));
         oauth.into_iter().chain(keys).collect()
     }
 }
 
-/// An OAuth token endpoint, and the credentials for requests to it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct OauthAccount {
-    token_url: String,
-    client_id: String,
-    client_secret: Option<Reference>,
-    refresh_token: Reference,
-    scope: Option<String>,
-}
-
-impl OauthAccount {
-    /// `None` if the section is incomplete; the check of the configuration reports that.
-    fn of_section(section: &OauthSection) -> Option<Self> {
-        Some(Self {
-            token_url: section.token_url.as_ref()?.0.clone(),
-            client_id: section.client_id.as_ref()?.0.clone(),
-            client_secret: section.client_secret.as_ref().map(|secret| secret.0.clone()),
-            refresh_token: section.refresh_token.as_ref()?.0.clone(),
-            scope: section.scope.as_ref().map(|scope| scope.0.clone()),
-        })
-    }
-
-    fn credential(
-        &self,
-        token_file: TokenFile,
-        variables: &BTreeMap<String, String>,
-    ) -> Result<Credential, MissingSecret> {
-        let secret = |reference: &Reference| reference.resolve(variables);
+/// The credential of an OAuth section; `None` if the section is incomplete, which the check of the configuration
+/// reports.
+fn oauth_credential(
+    section: &OauthSection,
+    token_file: TokenFile,
+    variables: &BTreeMap<String, String>,
+) -> Option<Result<Credential, MissingSecret>> {
+    let (token_url, client_id) = (&section.token_url.as_ref()?.0, section.client_id.as_ref()?.0.clone());
+    let refresh_token = &section.refresh_token.as_ref()?.0;
+    let credential = || {
+        let client_secret = section.client_secret.as_ref();
         let grant = OauthGrant {
-            client_id: self.client_id.clone(),
-            client_secret: self.client_secret.as_ref().map(secret).transpose()?,
-            refresh_token: secret(&self.refresh_token)?,
-            scope: self.scope.clone(),
+            client_id,
+            client_secret: client_secret.map(|secret| secret.0.resolve(variables)).transpose()?,
+            refresh_token: refresh_token.resolve(variables)?,
+            scope: section.scope.as_ref().map(|scope| scope.0.clone()),
         };
-        let forms = FormClient::new(&self.token_url).map_err(|reason| MissingSecret {
-            reference: self.refresh_token.clone(),
+        let forms = FormClient::new(token_url).map_err(|reason| MissingSecret {
+            reference: refresh_token.clone(),
             reason: format!("token_url: {reason}"),
         })?;
         Ok(Credential::from_source(Oauth::new(forms, grant, token_file), None, KeyPlacement::Bearer))
-    }
+    };
+    Some(credential())
 }
 
 #[cfg(test)]

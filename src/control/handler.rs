@@ -9,7 +9,7 @@ use hermod_actors::{
 };
 use tokio::{
     sync::mpsc,
-    time::{Instant, Interval, MissedTickBehavior, interval_at},
+    time::{Interval, MissedTickBehavior, interval},
 };
 
 use super::{
@@ -306,7 +306,9 @@ async fn with_heartbeats<T>(
     work: impl Future<Output = Result<T, RequestError>>,
     to: &mpsc::Sender<ControlResponse>,
 ) -> Result<Option<T>, RequestError> {
-    let ticks = interval_at(Instant::now() + HEARTBEAT_INTERVAL, HEARTBEAT_INTERVAL);
+    let mut ticks = interval(HEARTBEAT_INTERVAL);
+    // The first tick of an interval is at once.
+    ticks.reset();
     with_progress(work, ticks, || ControlResponse::Heartbeat {}, to).await
 }
 

@@ -88,15 +88,6 @@ struct Suspect {
     lived_ms: u64,
 }
 
-/// How unfinished runs are resumed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ResumeMode {
-    /// All at the same time.
-    AllAtOnce,
-    /// One at a time; the number is the deaths within the last minute.
-    Probation(usize),
-}
-
 impl Default for CrashHistory {
     fn default() -> Self {
         Self { version: VERSION, process: None, deaths: Vec::new(), suspects: Vec::new() }
@@ -158,13 +149,9 @@ impl CrashHistory {
         self.suspects.push(Suspect { early, late, lived_ms: lived_ms.max(before.lived_ms), ..before });
     }
 
-    /// How this start resumes the unfinished runs.
-    pub fn resume_mode(&self) -> ResumeMode {
-        if self.deaths.len() < DEATHS_FOR_PROBATION {
-            ResumeMode::AllAtOnce
-        } else {
-            ResumeMode::Probation(self.deaths.len())
-        }
+    /// The number of the last deaths, if they put this start on probation: it resumes one run at a time.
+    pub fn probation(&self) -> Option<usize> {
+        Some(self.deaths.len()).filter(|deaths| *deaths >= DEATHS_FOR_PROBATION)
     }
 
     /// The runs to force-fail, each with the number of its deaths, which were all alone and at the same step.
@@ -263,18 +250,18 @@ mod tests {
 
     #[test]
     fn three_deaths_within_a_minute_put_the_next_start_on_probation() {
-        let check = |starts: &[i64], now: i64, expect: ResumeMode| {
+        let check = |starts: &[i64], now: i64, expect: Option<usize>| {
             let deaths: Vec<_> = starts.iter().map(|at| (*at, None, None)).collect();
-            assert_eq!(died(&deaths, now).resume_mode(), expect, "{starts:?} {now}");
+            assert_eq!(died(&deaths, now).probation(), expect, "{starts:?} {now}");
         };
-        check(&[], 0, ResumeMode::AllAtOnce);
-        check(&[0, 1], 2, ResumeMode::AllAtOnce);
-        check(&[0, 1, 2], 3, ResumeMode::Probation(3));
-        check(&[0, 1, 30_000], 61_002, ResumeMode::AllAtOnce);
-        check(&[0, 20_000, 40_000], 80_000, ResumeMode::Probation(3));
-        check(&[0, 20_000, 40_001], 80_001, ResumeMode::AllAtOnce);
+        check(&[], 0, None);
+        check(&[0, 1], 2, None);
+        check(&[0, 1, 2], 3, Some(3));
+        check(&[0, 1, 30_000], 61_002, None);
+        check(&[0, 20_000, 40_000], 80_000, Some(3));
+        check(&[0, 20_000, 40_001], 80_001, None);
         // After the clock was set back, deaths with a later time do not count.
-        check(&[50_000, 50_001], 0, ResumeMode::AllAtOnce);
+        check(&[50_000, 50_001], 0, None);
     }
 
     #[test]
@@ -282,7 +269,7 @@ mod tests {
         let mut history = died(&[(0, None, None), (1, None, None)], 2);
         assert!(history.end(Timestamp(3)), "two deaths are remembered");
         history.replace_process(1, Timestamp(4), None);
-        assert_eq!(history.resume_mode(), ResumeMode::AllAtOnce);
+        assert_eq!(history.probation(), None);
         assert!(!history.end(Timestamp(70_000)), "and forgotten");
     }
 
@@ -347,16 +334,13 @@ mod tests {
             if !history.crash_looping().is_empty() {
                 return Some(start);
             }
-            let rest = match history.resume_mode() {
-                ResumeMode::AllAtOnce => None,
-                ResumeMode::Probation(_) => history.backoff_before(&trial(A, 5)),
-            };
+            let rest = history.probation().and_then(|_| history.backoff_before(&trial(A, 5)));
             let rest = rest.map(|rest| u64::try_from(rest.as_millis()).unwrap());
             let lived = dies(start, rest);
-            match (history.resume_mode(), lived.checked_sub(rest.unwrap_or(0))) {
-                (ResumeMode::AllAtOnce, _) => {}
-                (ResumeMode::Probation(_), None) => history.start_backoff(),
-                (ResumeMode::Probation(_), Some(tried)) => {
+            match (history.probation(), lived.checked_sub(rest.unwrap_or(0))) {
+                (None, _) => {}
+                (Some(_), None) => history.start_backoff(),
+                (Some(_), Some(tried)) => {
                     history.set_trial(Some(Trial {
                         has_min_uptime: rest.is_some() || tried >= MIN_UPTIME_MS,
                         ..trial(A, 5)

@@ -124,7 +124,6 @@ impl CrashHistoryFile {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::crash_loop::ResumeMode;
 
     #[test]
     fn only_what_is_to_be_remembered_stays() {
@@ -140,15 +139,15 @@ mod tests {
         }
         let mut last = CrashHistoryFile::read(state.path());
         last.begin_process(Timestamp(5), None);
-        assert_eq!(last.resume_mode(), ResumeMode::Probation(3));
+        assert_eq!(last.probation(), Some(3));
         last.end(Timestamp(6));
         assert_eq!(
-            CrashHistoryFile::read(state.path()).resume_mode(),
-            ResumeMode::Probation(3),
+            CrashHistoryFile::read(state.path()).probation(),
+            Some(3),
             "one that ended well unmakes no death"
         );
         fs::write(&file, "garbage").unwrap();
-        assert_eq!(CrashHistoryFile::read(state.path()).resume_mode(), ResumeMode::AllAtOnce);
+        assert_eq!(CrashHistoryFile::read(state.path()).probation(), None);
     }
 
     #[tokio::test(start_paused = true)]

@@ -5,5 +5,5 @@
 mod history;
 mod history_file;
 
-pub use history::{CrashHistory, MAX_DEATH_INTERVAL_MS, MIN_UPTIME_MS, ResumeMode, Trial};
+pub use history::{CrashHistory, MAX_DEATH_INTERVAL_MS, MIN_UPTIME_MS, Trial};
 pub use history_file::CrashHistoryFile;

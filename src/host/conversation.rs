@@ -10,7 +10,7 @@ use hermod_actors::{
 
 use super::{
     error::{HostError, StartError},
-    workspace::{WorkspaceChoice, resolve_workspace},
+    folders::{WorkspaceChoice, resolve_workspace},
 };
 use crate::control::{ResolvedId, StoreReader};
 

@@ -32,17 +32,13 @@ impl DiskFullMonitor {
             let shortage = self.health.disk_full();
             if shortage.is_some() != self.is_full {
                 self.is_full = shortage.is_some();
-                return format_disk_full(shortage);
+                return match shortage {
+                    Some(DiskFull { path, .. }) => {
+                        format!("waiting   the disk is full: make room for {path}, and it goes on")
+                    }
+                    None => "goes on   there is room on the disk again".to_owned(),
+                };
             }
         }
-    }
-}
-
-fn format_disk_full(shortage: Option<DiskFull>) -> String {
-    match shortage {
-        Some(DiskFull { path, .. }) => {
-            format!("waiting   the disk is full: make room for {path}, and it goes on")
-        }
-        None => "goes on   there is room on the disk again".to_owned(),
     }
 }

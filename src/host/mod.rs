@@ -11,6 +11,7 @@ mod crash_trials;
 mod disk_full;
 mod endpoints;
 mod error;
+mod folders;
 mod identifier;
 mod model_choice;
 mod new_run;
@@ -20,9 +21,7 @@ mod resume;
 pub mod run_defaults;
 mod signals;
 mod start;
-mod state_dir;
 mod store_client;
-mod workspace;
 
 pub use budget_limits::{BudgetLimits, millis, parse_duration};
 pub use conversation::{ConversationChoice, ConversationTarget};
@@ -31,6 +30,9 @@ pub use disk_full::DiskFullMonitor;
 pub(crate) use endpoints::endpoint;
 pub use endpoints::{Endpoints, store_script};
 pub use error::{HostError, StartError};
+pub use folders::{
+    WorkspaceChoice, configured_state_dir, create_state_dir, open, resolve_workspace, state_dir,
+};
 pub use identifier::Identifier;
 pub use model_choice::{ModelSelection, OllamaProbe, RehearsalScript, discover};
 pub use new_run::{
@@ -42,8 +44,6 @@ pub use resume::{ResumeObserver, ResumeOutcome, ResumeRequest, resume_runs};
 pub use signals::{ShutdownSignal, Signals};
 pub(crate) use start::{HostDependencies, runtime};
 pub use start::{RuntimeHost, ShutdownUrgency, start, start_write_only};
-pub use state_dir::{configured_state_dir, create_state_dir, open, state_dir};
 pub use store_client::{
     OwnerReply, RETRY_DELAY, StoreAccess, StoreClient, open_as_owner, unexpected_response,
 };
-pub use workspace::{WorkspaceChoice, resolve_workspace};

@@ -11,7 +11,7 @@ use tokio::{sync::mpsc, time::sleep};
 
 use super::{
     error::{HostError, StartError},
-    state_dir,
+    folders,
 };
 use crate::{
     control::{
@@ -61,7 +61,7 @@ pub enum OwnerReply {
 impl StoreClient {
     /// A client for the store in the configured state directory, which is created if it is missing.
     pub fn new(variables: &Variables) -> Result<Self, HostError> {
-        Ok(Self { state: state_dir::configured_state_dir(variables)? })
+        Ok(Self { state: folders::configured_state_dir(variables)? })
     }
 
     /// The state directory.
@@ -191,7 +191,7 @@ impl StoreClient {
             if let Some(client) = ControlClient::connect(&self.state).await? {
                 return Ok(StoreAccess::Owner(Box::new(client)));
             }
-            match state_dir::open(&self.state, Durability::Strict) {
+            match folders::open(&self.state, Durability::Strict) {
                 Ok(journal) => return Ok(StoreAccess::Store(journal)),
                 Err(error @ StartError::Store(OpenError::Busy { .. })) => busy = Some(error),
                 Err(error) => return Err(error.into()),
@@ -215,7 +215,7 @@ impl StoreClient {
 pub async fn open_as_owner(state: &Path, durability: Durability) -> Result<Arc<RedbJournal>, HostError> {
     let mut tries = 1..MAX_TRIES;
     loop {
-        match state_dir::open(state, durability) {
+        match folders::open(state, durability) {
             Err(error @ StartError::Store(OpenError::Busy { .. })) => {
                 if tries.next().is_none() || ControlClient::connect(state).await?.is_some() {
                     return Err(error.into());

@@ -35,7 +35,7 @@ use crate::{
     },
     config::Config,
     control::StoreReader,
-    crash_loop::{ResumeMode, Trial},
+    crash_loop::Trial,
     discovery::Variables,
     host::{
         self, ConversationTarget, DiskFullMonitor, HostError, OwnedStore, RunInput, RuntimeHost,
@@ -305,11 +305,9 @@ async fn run_action(
     let open_rows = prepared.target.open.iter().map(|(row, _)| row);
     let preparation = async {
         host::fail_crash_looping(runtime, &**notes, crash_history, open_rows.clone()).await?;
-        Ok::<_, CliError>(match crash_history.resume_mode() {
-            ResumeMode::AllAtOnce => None,
-            ResumeMode::Probation(deaths) => {
-                host::first_trial(&reader, open_rows).await.map(|trial| (deaths, trial))
-            }
+        Ok::<_, CliError>(match crash_history.probation() {
+            Some(deaths) => host::first_trial(&reader, open_rows).await.map(|trial| (deaths, trial)),
+            None => None,
         })
     };
     let suspect = match signals.run_until_signal(preparation).await? {

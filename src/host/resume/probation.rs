@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep_until};
 use super::resumed_runs::{ResumeEvent, ResumedRuns};
 use crate::{
     control::StoreReader,
-    crash_loop::{CrashHistoryFile, MAX_DEATH_INTERVAL_MS, MIN_UPTIME_MS, ResumeMode, Trial},
+    crash_loop::{CrashHistoryFile, MAX_DEATH_INTERVAL_MS, MIN_UPTIME_MS, Trial},
     host::{crash_trials::first_trial, error::HostError, notes::NoteSink},
 };
 
@@ -52,9 +52,9 @@ impl Probation {
         let mut sessions: Vec<(RunId, SessionId)> =
             runs.sessions().into_iter().map(|(session, first)| (first, session)).collect();
         sessions.sort_by_key(|(run, _)| (Reverse(crash_history.suspicion_rank(*run)), *run));
-        let phase = match crash_history.resume_mode() {
-            ResumeMode::AllAtOnce => ProbationPhase::AllAtOnce,
-            ResumeMode::Probation(deaths) => {
+        let phase = match crash_history.probation() {
+            None => ProbationPhase::AllAtOnce,
+            Some(deaths) => {
                 let n = sessions.len();
                 notes.note(&format!(
                     "probation the process has died {deaths} times within a minute; what is unfinished ({n}) goes on one \
