@@ -4,12 +4,13 @@
 use std::{
     borrow::Cow,
     collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex},
 };
 
 use serde::{Deserialize, Serialize};
 
 use crate::{
+    lock,
     model::{SessionId, Timestamp},
     port::Clock,
 };
@@ -70,7 +71,7 @@ impl HandlerWatch {
     /// A handler of this actor starts.
     pub(crate) fn enter(self: &Arc<Self>, actor: &'static str, session: Option<SessionId>) -> RunningHandler {
         let entry = HandlerEntry { actor, session, since_ms: self.clock.monotonic_ms() };
-        let mut running = self.lock();
+        let mut running = lock(&self.running);
         running.count += 1;
         let number = running.count;
         running.handlers.insert(number, entry);
@@ -80,7 +81,7 @@ impl HandlerWatch {
     /// The handlers that have run for `limit_ms` or longer, the oldest first.
     pub(crate) fn stalled(&self, limit_ms: u64) -> Vec<StalledHandler> {
         let (now_ms, at) = (self.clock.monotonic_ms(), self.clock.at());
-        let running = self.lock();
+        let running = lock(&self.running);
         let all = running.handlers.iter().map(|(number, entry)| {
             let ms = now_ms.saturating_sub(entry.since_ms);
             let since = Timestamp(at.0.saturating_sub_unsigned(ms));
@@ -88,16 +89,11 @@ impl HandlerWatch {
         });
         all.filter(|handler| handler.ms >= limit_ms).collect()
     }
-
-    /// Ignores poisoning: each update is one insertion or removal.
-    fn lock(&self) -> MutexGuard<'_, RunningHandlers> {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Drop for RunningHandler {
     fn drop(&mut self) {
-        self.watch.lock().handlers.remove(&self.number);
+        lock(&self.watch.running).handlers.remove(&self.number);
     }
 }
 

@@ -5,14 +5,17 @@
 use std::{
     collections::{HashMap, hash_map::Entry},
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex,
         atomic::{AtomicUsize, Ordering},
     },
 };
 
 use tokio::sync::{mpsc, oneshot};
 
-use crate::model::{AttemptId, Body, Durable, Record, RunId, Seq, SessionId, Timestamp};
+use crate::{
+    lock,
+    model::{AttemptId, Body, Durable, Record, RunId, Seq, SessionId, Timestamp},
+};
 
 /// Events in a watcher's buffer.
 const MAX_BUFFERED_EVENTS: usize = 256;
@@ -55,7 +58,7 @@ impl Hub {
     /// Subscribes to a session's events from now on.
     pub(crate) fn watch(self: &Arc<Self>, session: SessionId) -> Subscription {
         let (sender, receiver) = mpsc::channel(MAX_BUFFERED_EVENTS);
-        let mut watchers = self.watchers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut watchers = lock(&self.watchers);
         watchers.entry(session).or_default().push(sender);
         self.watching.store(watchers.len(), Ordering::Release);
         Subscription { hub: Arc::clone(self), session, receiver }
@@ -79,9 +82,7 @@ impl Hub {
         for (record, seq) in records.iter().zip(first..) {
             let run = record.body.run().map(tracing::field::display);
             tracing::debug!(%session, run, seq, kind = record.body.kind().name(), "recorded");
-            if self.is_watched() {
-                self.publish(session, &HubEvent::Recorded(seq, record.clone()));
-            }
+            self.publish(session, &HubEvent::Recorded(seq, record.clone()));
             if let Body::RunEnded(ended) = &record.body {
                 tracing::info!(%session, run = %ended.run, outcome = %ended.ended, "run ended");
                 self.notify_run_end(ended.run);
@@ -91,7 +92,7 @@ impl Hub {
 
     /// Keeps the watchers of the session for which `keep` returns true.
     fn retain_watchers(&self, session: SessionId, keep: impl Fn(&mpsc::Sender<HubEvent>) -> bool) {
-        let mut watchers = self.watchers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut watchers = lock(&self.watchers);
         let Some(list) = watchers.get_mut(&session) else { return };
         list.retain(keep);
         if list.is_empty() {
@@ -103,14 +104,14 @@ impl Hub {
     /// Waits until a run ends or is parked, durably, after this call.
     pub(crate) fn watch_run_end(&self, run: RunId) -> RunEndWaiter<'_> {
         let (sender, receiver) = oneshot::channel();
-        let mut waiters = self.waiters.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiters = lock(&self.waiters);
         waiters.entry(run).or_default().push(sender);
         RunEndWaiter { hub: self, run, receiver }
     }
 
     /// Wakes the waiters of a run that has durably ended or is parked.
     pub(crate) fn notify_run_end(&self, run: RunId) {
-        let waiters = self.waiters.lock().unwrap_or_else(PoisonError::into_inner).remove(&run);
+        let waiters = lock(&self.waiters).remove(&run);
         for waiter in waiters.into_iter().flatten() {
             // A dropped waiter is no error.
             waiter.send(()).unwrap_or_default();
@@ -119,8 +120,8 @@ impl Hub {
 
     /// Wakes all waiters and ends all subscriptions: they check the runtime again.
     pub(crate) fn wake_all(&self) {
-        self.waiters.lock().unwrap_or_else(PoisonError::into_inner).clear();
-        self.watchers.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        lock(&self.waiters).clear();
+        lock(&self.watchers).clear();
         self.watching.store(0, Ordering::Release);
     }
 }
@@ -130,14 +131,8 @@ impl Hub {
 pub(crate) struct Subscription {
     hub: Arc<Hub>,
     session: SessionId,
-    receiver: mpsc::Receiver<HubEvent>,
-}
-
-impl Subscription {
-    /// The next event; `None` if the subscription has fallen behind or the runtime has ended.
-    pub(crate) async fn recv(&mut self) -> Option<HubEvent> {
-        self.receiver.recv().await
-    }
+    /// Returns the events; `None` if the subscription has fallen behind or the runtime has ended.
+    pub(crate) receiver: mpsc::Receiver<HubEvent>,
 }
 
 impl Drop for Subscription {
@@ -166,7 +161,7 @@ impl RunEndWaiter<'_> {
 impl Drop for RunEndWaiter<'_> {
     fn drop(&mut self) {
         self.receiver.close();
-        let mut waiters = self.hub.waiters.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut waiters = lock(&self.hub.waiters);
         if let Entry::Occupied(mut list) = waiters.entry(self.run) {
             list.get_mut().retain(|waiter| !waiter.is_closed());
             if list.get().is_empty() {
@@ -174,11 +169,6 @@ impl Drop for RunEndWaiter<'_> {
             }
         }
     }
-}
-
-/// The length of a delta in bytes.
-pub(crate) fn byte_length(piece: &str) -> u64 {
-    u64::try_from(piece.len()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

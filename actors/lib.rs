@@ -25,6 +25,8 @@ mod session;
 mod supervisor;
 mod tool_executor;
 
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
 pub use hermod_core::model;
 #[doc(hidden)]
 pub use hermod_core::mutants;
@@ -45,3 +47,9 @@ pub use session::{AcceptedRun, SubmitError};
 pub use supervisor::{ChildStatus, RuntimeEnd, SessionPhase, SessionStatus, SupervisionTree};
 pub use tool_executor::{ToolClassStatus, ToolStatus};
 pub use turn::{RaiseError, WaitTracker, open_approvals};
+
+/// Locks a mutex and ignores poisoning: no update can be left half done, because each is one assignment, insertion or
+/// removal.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

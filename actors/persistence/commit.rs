@@ -11,9 +11,12 @@ use ractor::ActorRef;
 
 use super::{
     CommitMonitor, PersistenceMsg, StoreFailed,
-    queue::{WriteBatch, WriteQueue, lock},
+    queue::{WriteBatch, WriteQueue},
 };
-use crate::port::{Journal, JournalError, WriteOutcome};
+use crate::{
+    lock,
+    port::{Journal, JournalError, WriteOutcome},
+};
 #[cfg(feature = "testkit")]
 use crate::{
     model::Body,

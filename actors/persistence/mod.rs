@@ -9,10 +9,7 @@ mod queue;
 mod replay;
 mod write;
 
-use std::{
-    fmt,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::sync::{Arc, Mutex};
 
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 
@@ -20,10 +17,11 @@ use ractor::{Actor, ActorProcessingErr, ActorRef};
 use self::commit::{ack_early, is_early_ack_mutant};
 use self::{
     commit::commit,
-    queue::{WriteQueue, is_stop_write, lock},
+    queue::{WriteQueue, is_stop_write},
 };
 use crate::{
     handlers::HandlerWatch,
+    lock,
     model::{DiskFull, Durable, Record, SessionId, Timestamp},
     port::{Clock, Journal, JournalError, WriteOp, WriteOutcome, WriteRefusal},
 };
@@ -51,18 +49,7 @@ pub(crate) enum PersistenceMsg {
 }
 
 /// The committing task's report that the store takes no more writes.
-#[derive(Debug)]
 pub(crate) struct StoreFailed(JournalError);
-
-impl fmt::Debug for PersistenceMsg {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Write(write, _) => f.debug_tuple("Write").field(write).finish(),
-            Self::Expedite(session) => f.debug_tuple("Expedite").field(session).finish(),
-            Self::Inner(inner) => f.debug_tuple("Inner").field(inner).finish(),
-        }
-    }
-}
 
 #[derive(Debug)]
 pub(crate) struct PersistenceActor;
@@ -97,15 +84,15 @@ impl CommitMonitor {
 
     /// Start of the commit that is under way; `None` if there is none.
     pub(crate) fn since(&self) -> Option<Timestamp> {
-        *self.since.lock().unwrap_or_else(PoisonError::into_inner)
+        *lock(&self.since)
     }
 
     fn start(&self) {
-        *self.since.lock().unwrap_or_else(PoisonError::into_inner) = Some(self.clock.at());
+        *lock(&self.since) = Some(self.clock.at());
     }
 
     fn finish(&self) {
-        *self.since.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *lock(&self.since) = None;
     }
 }
 

@@ -1,9 +1,6 @@
 //! The write queue: the order of waiting writes, and the size of a batch. Stops come first.
 
-use std::{
-    collections::VecDeque,
-    sync::{Mutex, MutexGuard, PoisonError},
-};
+use std::collections::VecDeque;
 
 use super::OutcomeReply;
 use crate::{
@@ -27,10 +24,6 @@ pub(super) struct WriteQueue {
     pub(super) waiting: VecDeque<(WriteOp, OutcomeReply)>,
     /// Whether a committing task runs. It runs as long as writes wait.
     pub(super) is_committing: bool,
-}
-
-pub(super) fn lock(queue: &Mutex<WriteQueue>) -> MutexGuard<'_, WriteQueue> {
-    queue.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 pub(super) type WriteBatch = (Vec<WriteOp>, Vec<OutcomeReply>);

@@ -133,10 +133,8 @@ impl MessageBuffer {
 
     /// The images of the messages, in order.
     pub fn images(&self) -> impl Iterator<Item = &Image> {
-        self.pieces.iter().filter_map(|piece| match piece {
-            BufferPiece::Image(image) => Some(image),
-            BufferPiece::Bytes(_) => None,
-        })
+        let pieces = self.pieces.iter();
+        pieces.filter_map(|piece| if let BufferPiece::Image(image) = piece { Some(image) } else { None })
     }
 
     /// The complete bytes: `inserts` at their byte positions, which ascend, and `images` (Base64 by handle) in the

@@ -129,7 +129,7 @@ impl ProviderState {
     }
 
     fn start_probe(&mut self, me: &ActorRef<ProviderMsg>, now: Timestamp) {
-        let Some(probe) = self.gate.begin_free_probe(now) else { return };
+        let Some(mut probe) = self.gate.begin_free_probe(now) else { return };
         let (me, name, clock) = (me.clone(), Arc::clone(&self.name), Arc::clone(&self.clock));
         self.requests.spawn(async move {
             let reached = match probe.endpoint().probe() {
@@ -137,20 +137,20 @@ impl ProviderState {
                 None => None,
             };
             tracing::debug!(provider = %name, ?reached, "free probe");
-            probe.end(reached, clock.at());
+            probe.finish(reached, clock.at());
             send(&me, ProviderMsg::Wake);
         });
     }
 
     fn start_list_request(&mut self, me: &ActorRef<ProviderMsg>, model: Arc<str>) {
         let endpoint = Arc::clone(&self.gate.endpoint);
-        let report = LimitsReport { actor: me.clone(), model: Arc::clone(&model), limits: None };
+        let mut report = LimitsReport { actor: me.clone(), model: Arc::clone(&model), limits: None };
         self.requests.spawn(async move {
-            let limits = match endpoint.model_limits(&model) {
+            report.limits = match endpoint.model_limits(&model) {
                 Some(request) => timeout(LIST_TIMEOUT, request).await.ok().flatten(),
                 None => None,
             };
-            report.finish(limits);
+            drop(report);
         });
     }
 
@@ -165,12 +165,6 @@ struct LimitsReport {
     actor: ActorRef<ProviderMsg>,
     model: Arc<str>,
     limits: Option<ModelLimits>,
-}
-
-impl LimitsReport {
-    fn finish(mut self, limits: Option<ModelLimits>) {
-        self.limits = limits;
-    }
 }
 
 impl Drop for LimitsReport {

@@ -11,8 +11,8 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 
 use crate::{
     model::{
-        BreakerPolicy, BreakerState, CredentialId, Failure, FailureClass, ModelRef, RateInfo, RateLimits,
-        Timestamp, UnansweredModel, UnansweredReason, Usage,
+        BreakerPolicy, BreakerState, CredentialId, Failure, FailureClass, ModelRef, RateInfo, Timestamp,
+        UnansweredModel, UnansweredReason, Usage,
     },
     policy::{
         AdmissionTicket, Admissions, AttemptEnd, BreakerReport, Candidate, CooldownSource,
@@ -136,11 +136,6 @@ impl Gate {
         Some(FreeProbe { gate: Arc::clone(self), ticket: Some(ticket) })
     }
 
-    /// The number of the provider's credentials, and the limits of each.
-    pub(super) fn credentials_and_limits(&self) -> (usize, RateLimits) {
-        (self.endpoint.credentials(), self.endpoint.limits())
-    }
-
     /// The breaker states of the endpoint and its models.
     pub(super) fn breaker_reports(&self, now: Timestamp) -> (BreakerState, Vec<BreakerReport>) {
         self.state().admissions.breaker_reports(now)
@@ -178,8 +173,10 @@ fn availability(readiness: Readiness, now: Timestamp) -> LinkAvailability {
 #[derive(Debug)]
 pub(crate) struct GateAdmission {
     gate: Arc<Gate>,
-    model: ModelRef,
-    credential: CredentialId,
+    /// The model to call.
+    pub(crate) model: ModelRef,
+    /// The credential for the call.
+    pub(crate) credential: CredentialId,
     /// `None` after the end.
     ticket: Option<AdmissionTicket>,
     /// Number of renewals of the credential at the time of admission.
@@ -187,19 +184,9 @@ pub(crate) struct GateAdmission {
 }
 
 impl GateAdmission {
-    /// The model to call.
-    pub(crate) const fn model(&self) -> &ModelRef {
-        &self.model
-    }
-
     /// The adapter for the call.
     pub(crate) fn endpoint(&self) -> &Arc<dyn Endpoint> {
         &self.gate.endpoint
-    }
-
-    /// The credential for the call.
-    pub(crate) const fn credential(&self) -> CredentialId {
-        self.credential
     }
 
     /// The answer begins to arrive.
@@ -221,24 +208,22 @@ impl GateAdmission {
     /// Whether renewing a refused credential may help: not if it was just renewed and never accepted since. An attempt
     /// that began before the renewal was refused for the old credential.
     pub(crate) fn is_renewable(&self) -> bool {
-        let credential = self.credential();
         let state = self.gate.state();
-        self.has_newer_credential(&state, credential) || !state.renewed.contains(&credential)
+        self.has_newer_credential(&state) || !state.renewed.contains(&self.credential)
     }
 
     /// Whether the credential was renewed after the attempt began.
-    fn has_newer_credential(&self, state: &GateState, credential: CredentialId) -> bool {
-        state.renewals.get(&credential).is_some_and(|renewals| *renewals > self.renewals)
+    fn has_newer_credential(&self, state: &GateState) -> bool {
+        state.renewals.get(&self.credential).is_some_and(|renewals| *renewals > self.renewals)
     }
 
     /// The credential was renewed: the refusal of the old one does not count.
     pub(crate) fn mark_renewed(mut self) {
-        let credential = self.credential();
         let mut state = self.gate.state();
         // A concurrent attempt may have recorded the renewal already.
-        if !self.has_newer_credential(&state, credential) {
-            state.renewed.push(credential);
-            *state.renewals.entry(credential).or_default() += 1;
+        if !self.has_newer_credential(&state) {
+            state.renewed.push(self.credential);
+            *state.renewals.entry(self.credential).or_default() += 1;
         }
         drop(state);
         self.finish(AttemptEnd::Dropped, Timestamp::default());
@@ -246,7 +231,7 @@ impl GateAdmission {
 
     /// The attempt has ended. Returns whether the same model can be called again at once with another credential.
     pub(crate) fn end(mut self, end: Result<Option<Usage>, &Failure>, now: Timestamp) -> CredentialRecovery {
-        let credential = self.credential();
+        let credential = self.credential;
         match end {
             Ok(usage) => {
                 self.gate.state().renewed.retain(|other| *other != credential);
@@ -293,11 +278,7 @@ impl FreeProbe {
     }
 
     /// The probe has ended: with a connection, without one, or (`None`) without telling.
-    pub(super) fn end(mut self, reached: Option<Result<(), Failure>>, now: Timestamp) {
-        self.finish(reached, now);
-    }
-
-    fn finish(&mut self, reached: Option<Result<(), Failure>>, now: Timestamp) {
+    pub(super) fn finish(&mut self, reached: Option<Result<(), Failure>>, now: Timestamp) {
         let Some(ticket) = self.ticket.take() else { return };
         let reached = reached.as_ref().map(|reached| reached.as_ref().copied());
         self.gate.state().admissions.on_free_probe_end(ticket, reached, now);

@@ -293,7 +293,7 @@ mod tests {
     /// Checks the model that is leased, or why none is.
     fn check(leases: &Leases, links: &[(&str, LinkVisit)], at: i64, expect: &str) {
         let found = match leases.try_lease(&chain(links), (Timestamp(at), None), None) {
-            Ok(lease) => lease.admission.model().to_string(),
+            Ok(lease) => lease.admission.model.to_string(),
             Err(LeaseUnavailable::Queue(permits)) => {
                 let gates = leases.gates().into_iter();
                 let of: Vec<_> = gates.filter(|(_, gate)| Arc::ptr_eq(&gate.permits, &permits)).collect();
@@ -356,7 +356,7 @@ mod tests {
         let Lease { permit, admission } = lease;
         drop(admission);
         let got = leases.try_lease(&chain(&both), (Timestamp(1), None), Some(permit));
-        assert_eq!(got.expect("it has its permit").admission.model().to_string(), "a/m");
+        assert_eq!(got.expect("it has its permit").admission.model.to_string(), "a/m");
         check(&leases, &both, 1, "a/m");
     }
 

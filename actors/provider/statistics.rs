@@ -174,7 +174,7 @@ impl ProviderStatistics {
     /// The counts, and the current state of the breakers.
     pub(super) fn status(&self, name: &str, gate: &Gate, now: Timestamp) -> ProviderStatus {
         let (endpoint, reports) = gate.breaker_reports(now);
-        let (credentials, limits) = gate.credentials_and_limits();
+        let (credentials, limits) = (gate.endpoint.credentials(), gate.endpoint.limits());
         let models = reports.into_iter().map(|report| {
             let counts =
                 self.models.get(&(Arc::clone(&report.model), report.credential)).cloned().unwrap_or_default();

@@ -99,6 +99,6 @@ impl Runtime {
                 Some(((), false)) | None => self.check_running()?,
             }
         }
-        Err(RunError::NotAccepted(SubmitError::CrashLooping(session)))
+        Err(SubmitError::CrashLooping(session).into())
     }
 }

@@ -7,7 +7,7 @@ use std::{
 };
 
 use crate::{
-    hub::{DeltaBody, HubDelta, byte_length},
+    hub::{DeltaBody, HubDelta},
     model::{
         Attempt, AttemptId, Body, CallEnded, CallId, CallStarted, EventBody, Lifecycle, ModelAnswered,
         ModelFailed, ModelStarted, ModelWaiting, Outcome, Record, RunAccepted, RunEnded, RunId, RunStatus,
@@ -99,11 +99,11 @@ impl EventProjection {
         let streaming = self.streaming.as_mut().filter(|live| (live.call, live.attempt) == (call, attempt));
         let body = match (piece, streaming) {
             (DeltaBody::Text { at, delta }, Some(streaming)) if *at == streaming.text => {
-                streaming.text += byte_length(delta);
+                streaming.text += delta.len() as u64;
                 EventBody::TextDelta { call, attempt, delta: Arc::clone(delta) }
             }
             (DeltaBody::Reasoning { at, delta }, Some(streaming)) if *at == streaming.reasoning => {
-                streaming.reasoning += byte_length(delta);
+                streaming.reasoning += delta.len() as u64;
                 EventBody::ReasoningDelta { call, attempt, delta: Arc::clone(delta) }
             }
             (DeltaBody::ToolCall { n, tool, arguments }, Some(_)) => EventBody::ToolCallStreamed {

@@ -291,7 +291,7 @@ impl Runtime {
                 None => self.check_running()?,
             }
         }
-        Err(RunError::NotAccepted(SubmitError::CrashLooping(session)))
+        Err(SubmitError::CrashLooping(session).into())
     }
 
     fn cast(&self, message: SessionsMsg) -> Result<(), RunError> {

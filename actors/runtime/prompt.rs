@@ -34,7 +34,7 @@ impl Runtime {
                 Err(SystemPromptError(error))
             }
         };
-        let prompt = result.map_err(|error| RunError::NotAccepted(SubmitError::NoPrompt(error)))?;
+        let prompt = result.map_err(SubmitError::NoPrompt)?;
         Ok(prompt.text().into())
     }
 }

@@ -190,7 +190,7 @@ pub enum RunError {
     KeyConflict(Box<KeyConflict>),
     /// The run was not accepted.
     #[error(transparent)]
-    NotAccepted(SubmitError),
+    NotAccepted(#[from] SubmitError),
     /// The store cannot be read.
     #[error(transparent)]
     Read(#[from] ReadError),

@@ -82,16 +82,16 @@ impl Runtime {
                 // The session's history may come from this very request, submitted twice at the same time.
                 Some(Err(error @ SubmitError::HasHistory(_))) => {
                     let first = self.find_first(request).await?;
-                    return first.ok_or(RunError::NotAccepted(error));
+                    return first.ok_or(error.into());
                 }
-                Some(Err(error)) => return Err(RunError::NotAccepted(error)),
+                Some(Err(error)) => return Err(error.into()),
                 // The session crashed before it answered, or was removed: it is resolved again.
                 None if target.new_key.is_none() => target = self.resolve(&request.session).await?,
                 // The session crashed before it answered. A repeat is recognized if the run is durable.
                 None => self.check_running()?,
             }
         }
-        Err(RunError::NotAccepted(SubmitError::CrashLooping(target.session)))
+        Err(SubmitError::CrashLooping(target.session).into())
     }
 
     /// The initial data of a new session. Its prompt is built once, however often the request is tried.
@@ -111,15 +111,14 @@ impl Runtime {
     /// Takes the permit of a submission that waits to become durable. Stops need none.
     fn admit(&self) -> Result<Arc<OwnedSemaphorePermit>, RunError> {
         let permit = Arc::clone(&self.wiring.admission).try_acquire_owned();
-        let overloaded = || SubmitError::Overloaded { waiting: self.submissions };
-        permit.map(Arc::new).map_err(|_| RunError::NotAccepted(overloaded()))
+        permit.map(Arc::new).map_err(|_| SubmitError::Overloaded { waiting: self.submissions }.into())
     }
 
     /// Refuses the submission if the disk space may not suffice until the run's end.
     async fn check_space(&self) -> Result<(), RunError> {
         let Some(space) = &self.space else { return Ok(()) };
-        let shortage = space.low_disk_space().await;
-        shortage.map_or(Ok(()), |shortage| Err(RunError::NotAccepted(SubmitError::LowDiskSpace(shortage))))
+        let shortage = space.low_disk_space().await.map(SubmitError::LowDiskSpace);
+        shortage.map_or(Ok(()), |shortage| Err(shortage.into()))
     }
 
     /// Applies limits observed by earlier runs, and limits listed by providers for models with an unknown window.

@@ -66,7 +66,7 @@ impl Watch {
                 self.replayed = (!records.is_empty()).then_some(records);
                 continue;
             }
-            match self.live.recv().await {
+            match self.live.receiver.recv().await {
                 Some(HubEvent::Recorded(seq, _)) if seq < next => {}
                 // A gap: the missing records are on disk.
                 Some(HubEvent::Recorded(seq, _)) if seq > next => self.replayed = Some(VecDeque::new()),

@@ -103,7 +103,7 @@ impl SessionActorState {
                     let Some(candidates) = draft.candidates_of(id.call) else { continue };
                     match self.wiring.leases.try_lease(&candidates, (self.wiring.clock.at(), None), None) {
                         Ok(lease) => {
-                            draft.apply_input(&Input::Leased { id, model: lease.admission.model().clone() });
+                            draft.apply_input(&Input::Leased { id, model: lease.admission.model.clone() });
                             self.granted.insert(id, Grant::Lease(lease));
                         }
                         Err(LeaseUnavailable::NoneAvailable(skipped)) => {

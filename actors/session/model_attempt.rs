@@ -33,8 +33,8 @@ pub(super) async fn run(
     (publisher, cancel): (&StreamPublisher, &CancellationToken),
 ) -> Result<ModelAnswer, (Failure, FailoverOptions)> {
     let Lease { admission, permit } = lease;
-    let (model, endpoint) = (admission.model().clone(), Arc::clone(admission.endpoint()));
-    let credential = admission.credential();
+    let (model, endpoint) = (admission.model.clone(), Arc::clone(admission.endpoint()));
+    let credential = admission.credential;
     // Boxed, as the other rare steps: each session with a model call under way has the memory of its task.
     let images = load_images(&*wiring.executor.artifacts, &request);
     match Box::pin(watchdog::read_images(images, cancel)).await {
@@ -135,7 +135,7 @@ async fn report_failure(
 ) -> CredentialRecovery {
     if failure.class == FailureClass::Auth && admission.is_renewable() {
         let mut deadline = ActiveDeadline::after(RENEW_TIMEOUT);
-        let renew = deadline.bound(endpoint.renew(admission.credential()));
+        let renew = deadline.bound(endpoint.renew(admission.credential));
         let renewed = tokio::select! {
             biased;
             () = cancel.cancelled() => false,

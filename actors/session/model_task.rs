@@ -73,7 +73,7 @@ impl TaskSpawner {
         if rendered.is_none() {
             *view = EncodedView::default();
         }
-        let thinking = spec.thinking_request_of(lease.admission.model());
+        let thinking = spec.thinking_request_of(&lease.admission.model);
         let purpose = CallPurpose::Answer(tools);
         self.spawn_attempt((started, spec), lease, (rendered, thinking, tool_choice), purpose)
     }
@@ -106,12 +106,12 @@ impl TaskSpawner {
         let Some((head, messages)) = rendered else {
             return self.fail_unsent(id, "the provider's adapter panicked while it wrote the request");
         };
-        let model = lease.admission.model();
+        let model = &lease.admission.model;
         let request = Box::new(ModelRequest {
             call: id.call,
             session: self.id,
             model: Arc::clone(model.model()),
-            credential: lease.admission.credential(),
+            credential: lease.admission.credential,
             max_tokens: started.max_tokens,
             thinking,
             deadlines: spec.profile_of(model).deadlines,
@@ -200,7 +200,7 @@ fn render_request(
     lease: &Lease,
     render: impl FnOnce(&Arc<dyn Encoder>) -> RenderedRequest,
 ) -> Option<RenderedRequest> {
-    let model = lease.admission.model();
+    let model = &lease.admission.model;
     catch_unwind(AssertUnwindSafe(|| {
         render(&lease.admission.endpoint().encoder(model.model(), &spec.profile_of(model)))
     }))

@@ -4,7 +4,6 @@
 
 use std::{
     collections::{BTreeMap, VecDeque},
-    fmt,
     sync::Arc,
 };
 
@@ -94,12 +93,6 @@ pub(crate) enum Grant {
     Lease(Lease),
     Summary(Box<SummaryLease>),
     Permit(ToolPermit),
-}
-
-impl fmt::Debug for SessionActorState {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SessionActorState").field("id", &self.id).finish_non_exhaustive()
-    }
 }
 
 impl SessionActorState {

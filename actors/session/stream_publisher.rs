@@ -7,7 +7,7 @@ use std::sync::{
 };
 
 use crate::{
-    hub::{DeltaBody, Hub, HubDelta, HubEvent, byte_length},
+    hub::{DeltaBody, Hub, HubDelta, HubEvent},
     model::{AttemptId, RateInfo, SessionId},
     port::{Clock, DeltaSink},
     provider::GateAdmission,
@@ -39,12 +39,12 @@ impl StreamPublisher {
 
 impl DeltaSink for StreamPublisher {
     fn text(&self, delta: &str) {
-        let at = self.text.fetch_add(byte_length(delta), Ordering::Relaxed);
+        let at = self.text.fetch_add(delta.len() as u64, Ordering::Relaxed);
         self.publish(|| DeltaBody::Text { at, delta: delta.into() });
     }
 
     fn reasoning(&self, delta: &str) {
-        let at = self.reasoning.fetch_add(byte_length(delta), Ordering::Relaxed);
+        let at = self.reasoning.fetch_add(delta.len() as u64, Ordering::Relaxed);
         self.publish(|| DeltaBody::Reasoning { at, delta: delta.into() });
     }
 

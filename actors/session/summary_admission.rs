@@ -50,7 +50,7 @@ impl TaskSpawner {
                 lease_wait::wait_for_lease(&wiring, &candidates, &publisher, Some(MAX_SUMMARY_WAIT_MS)).await;
             let message = match lease {
                 Ok(lease) => {
-                    let model = lease.admission.model().clone();
+                    let model = lease.admission.model.clone();
                     let lease = Box::new(SummaryLease { lease, permit });
                     SessionInternalMsg::Granted(Input::Leased { id, model }, Grant::Summary(lease))
                 }

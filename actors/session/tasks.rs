@@ -5,7 +5,7 @@
 use std::{
     collections::BTreeMap,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc, Mutex,
         atomic::{AtomicU64, Ordering},
     },
 };
@@ -19,6 +19,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use crate::{
+    lock,
     model::{AttemptId, Failure, FailureClass, SessionId, SessionTime, ToolClass},
     policy::SummaryUrgency,
     session::{SessionInternalMsg, SessionMsg, lease_wait, shell::Grant, stream_publisher::StreamPublisher},
@@ -53,7 +54,7 @@ impl Default for TaskSet {
 
 impl CallTasks {
     pub(super) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) -> AbortHandle {
-        let mut tasks = self.0.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tasks = lock(&self.0.tasks);
         let Some(tasks) = &mut *tasks else {
             // The set is dropped at once, which aborts the task.
             return JoinSet::new().spawn(task);
@@ -73,7 +74,7 @@ impl CallTasks {
 
     /// Whether no task is running.
     pub(super) fn is_empty(&self) -> bool {
-        let mut tasks = self.0.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut tasks = lock(&self.0.tasks);
         tasks.as_mut().is_none_or(|tasks| {
             while tasks.try_join_next().is_some() {}
             tasks.is_empty()
@@ -83,7 +84,7 @@ impl CallTasks {
     /// Aborts all tasks and resolves when they have ended. No task is started after this.
     pub(crate) async fn abort_all(&self) {
         let _ending = self.0.ending.lock().await;
-        let tasks = self.0.tasks.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let tasks = lock(&self.0.tasks).take();
         if let Some(mut tasks) = tasks {
             tasks.shutdown().await;
         }
@@ -92,7 +93,7 @@ impl CallTasks {
     /// Mutant of `abort_all`: the tasks keep running.
     #[cfg(feature = "testkit")]
     pub(crate) fn detach_all(&self) {
-        if let Some(mut tasks) = self.0.tasks.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        if let Some(mut tasks) = lock(&self.0.tasks).take() {
             tasks.detach_all();
         }
     }
@@ -208,7 +209,7 @@ impl TaskSpawner {
             let message = if id.call.is_model_call() {
                 match lease_wait::wait_for_lease(&wiring, &candidates, &publisher, None).await {
                     Ok(lease) => {
-                        let model = lease.admission.model().clone();
+                        let model = lease.admission.model.clone();
                         SessionInternalMsg::Granted(Input::Leased { id, model }, Grant::Lease(lease))
                     }
                     Err(skipped) => SessionInternalMsg::Input(Input::NoLease { id, skipped }),

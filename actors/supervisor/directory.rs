@@ -49,7 +49,7 @@ impl Directory {
             let phase = EntryPhase::Ending(Vec::new(), AfterTasksEnd::Revive);
             directory.entries.insert(
                 session,
-                SessionEntry { phase, tasks, is_wanted, incarnation, ..SessionEntry::new(None) },
+                SessionEntry { phase, tasks, is_wanted, incarnation, ..SessionEntry::default() },
             );
             directory.end_tasks(session, AfterTasksEnd::Revive);
         }
@@ -110,7 +110,7 @@ impl Directory {
         }
         let Some(entry) = self.entries.get_mut(&session) else {
             let phase = EntryPhase::Opening(message.into_iter().collect());
-            let entry = SessionEntry { phase, is_wanted: resumes, ..SessionEntry::new(new) };
+            let entry = SessionEntry { phase, is_wanted: resumes, seed: new, ..SessionEntry::default() };
             self.entries.insert(session, entry);
             return self.open(session);
         };

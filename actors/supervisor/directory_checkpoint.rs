@@ -4,10 +4,11 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     mem::take,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::Mutex,
 };
 
 use crate::{
+    lock,
     model::{Incarnation, SessionId},
     session::CallTasks,
     supervisor::entry::SessionEntry,
@@ -22,24 +23,20 @@ pub(crate) struct DirectoryCheckpoint(Mutex<(BTreeMap<SessionId, CheckpointEntry
 pub(super) type CheckpointEntry = (CallTasks, bool, Option<Incarnation>);
 
 impl DirectoryCheckpoint {
-    fn lock(&self) -> MutexGuard<'_, (BTreeMap<SessionId, CheckpointEntry>, BTreeSet<SessionId>)> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Notes that the session's runs are to be resumed. The supervisor may crash before it handles the request to
     /// revive.
     pub(crate) fn add_wanted(&self, session: SessionId) {
-        self.lock().1.insert(session);
+        lock(&self.0).1.insert(session);
     }
 
     /// A directory has received the request to revive.
     pub(super) fn remove_wanted(&self, session: SessionId) {
-        self.lock().1.remove(&session);
+        lock(&self.0).1.remove(&session);
     }
 
     /// The initial state of a directory; it includes the wanted sessions.
     pub(super) fn restore(&self) -> BTreeMap<SessionId, CheckpointEntry> {
-        let (known, wanted) = &mut *self.lock();
+        let (known, wanted) = &mut *lock(&self.0);
         for session in take(wanted) {
             known.entry(session).or_default().1 = true;
         }
@@ -48,15 +45,15 @@ impl DirectoryCheckpoint {
 
     pub(super) fn record(&self, session: SessionId, entry: &SessionEntry) {
         let known = (entry.tasks.clone(), entry.is_wanted, entry.incarnation);
-        self.lock().0.insert(session, known);
+        lock(&self.0).0.insert(session, known);
     }
 
     pub(super) fn forget(&self, session: SessionId) {
-        self.lock().0.remove(&session);
+        lock(&self.0).0.remove(&session);
     }
 
     pub(super) fn clear(&self) {
-        *self.lock() = Default::default();
+        *lock(&self.0) = Default::default();
     }
 }
 
@@ -75,14 +72,14 @@ mod tests {
             checkpoint.forget(session);
         };
         checkpoint.add_wanted(session);
-        checkpoint.record(session, &SessionEntry::new(None));
+        checkpoint.record(session, &SessionEntry::default());
         assert_eq!(wanted(&checkpoint), Some(true), "noted by a directory that has not heard of it");
-        forgotten(&SessionEntry::new(None));
+        forgotten(&SessionEntry::default());
         assert_eq!(wanted(&checkpoint), None, "it was heard of with the beginning");
         checkpoint.add_wanted(session);
-        forgotten(&SessionEntry::new(None));
+        forgotten(&SessionEntry::default());
         assert_eq!(wanted(&checkpoint), Some(true), "forgotten by a directory that has not heard of it");
-        forgotten(&SessionEntry::new(None));
+        forgotten(&SessionEntry::default());
         checkpoint.add_wanted(session);
         checkpoint.remove_wanted(session);
         assert_eq!(wanted(&checkpoint), None);

@@ -13,7 +13,8 @@ use crate::{
     turn::CrashPoint,
 };
 
-/// The directory's state of one session.
+/// The directory's state of one session. The default is a session that is being opened.
+#[derive(Default)]
 pub(super) struct SessionEntry {
     pub(super) phase: EntryPhase,
     /// The tasks of the current incarnation.
@@ -76,6 +77,12 @@ pub(super) enum AfterForceFail {
     Reply(RpcReplyPort<()>),
 }
 
+impl Default for EntryPhase {
+    fn default() -> Self {
+        Self::Opening(Vec::new())
+    }
+}
+
 impl EntryPhase {
     /// The actor of a live session.
     pub(super) const fn actor(&self) -> Option<&ActorRef<SessionMsg>> {
@@ -96,24 +103,6 @@ impl EntryPhase {
 }
 
 impl SessionEntry {
-    /// The entry of a session that is being opened.
-    pub(super) fn new(seed: Option<Arc<SessionSeed>>) -> Self {
-        Self {
-            phase: EntryPhase::Opening(Vec::new()),
-            tasks: CallTasks::default(),
-            restart_history: RestartHistory::default(),
-            crash_count: 0,
-            last_crash: None,
-            crashes: ConsecutiveCrashes::default(),
-            failed_reads: 0,
-            seed,
-            is_wanted: false,
-            is_write_only: false,
-            incarnation: None,
-            has_inbox: false,
-        }
-    }
-
     /// The message for its actor: a write-only command to a wanted session does not suspend it.
     pub(super) fn prepare_message(&mut self, message: SessionMsg) -> SessionMsg {
         if self.is_wanted {

@@ -182,10 +182,12 @@ pub(super) async fn open_session(
     if let Some(why) = opened.inbox_error {
         return Err(OpenSessionError::Unreadable(why));
     }
-    let folded = AssertUnwindSafe(fold(journal, session)).catch_unwind().await;
-    let replayed = folded.unwrap_or_else(|_| {
-        Err(OpenSessionError::Unreadable("reading its journal makes this program panic".into()))
-    })?;
+    let mut replayed = ReplayedSession::empty(session);
+    let folding = replay(journal, session, 1, |_, record| replayed.fold(&record));
+    AssertUnwindSafe(folding)
+        .catch_unwind()
+        .await
+        .map_err(|_| OpenSessionError::Unreadable("reading its journal makes this program panic".into()))??;
     if replayed.last_seq() != opened.last {
         let (read, last) = (replayed.last_seq(), opened.last);
         return Err(OpenSessionError::Unreadable(format!("its journal has {read} records of {last}")));
@@ -203,10 +205,4 @@ async fn check_account(journal: &dyn Journal, replayed: &ReplayedSession) -> Res
         Ok(None) => Err(OpenSessionError::Unreadable(format!("run {} has no account", crash_point.run))),
         Ok(Some(_)) => Ok(()),
     }
-}
-
-async fn fold(journal: &dyn Journal, session: SessionId) -> Result<ReplayedSession, OpenSessionError> {
-    let mut replayed = ReplayedSession::empty(session);
-    replay(journal, session, 1, |_, record| replayed.fold(&record)).await?;
-    Ok(replayed)
 }

@@ -81,7 +81,7 @@ impl Directory {
         let Some(entry) = self.entries.get_mut(&session) else { return };
         let incarnation = entry.incarnation;
         let (is_wanted, waiting) = (entry.is_wanted, entry.phase.take_waiting());
-        *entry = SessionEntry { phase: EntryPhase::Closing(waiting), is_wanted, ..SessionEntry::new(None) };
+        *entry = SessionEntry { phase: EntryPhase::Closing(waiting), is_wanted, ..SessionEntry::default() };
         entry.incarnation = incarnation;
         let (wiring, me) = (Arc::clone(&self.wiring), self.me.clone());
         // An opening was under way, perhaps of an earlier directory: its write is queued before this one, or never

@@ -12,7 +12,7 @@ use crate::{
     session::SubmitError,
     supervisor::{
         directory::{Directory, reject_submission, send},
-        entry::{AfterForceFail, AfterTasksEnd, EntryPhase, SessionEntry},
+        entry::{AfterForceFail, AfterTasksEnd, EntryPhase},
         force_fail::force_fail_runs,
         opening::OpenSessionError,
         sessions::SessionsInternalMsg,
@@ -93,7 +93,7 @@ impl Directory {
             tracing::warn!(%session, %run, "a run of a session that is here is not given up");
             return;
         }
-        self.entries.entry(session).or_insert_with(|| SessionEntry::new(None));
+        self.entries.entry(session).or_default();
         self.force_fail(session, Some(run), OutcomeCause::CrashLoop { error }, AfterForceFail::Reply(reply));
     }
 

@@ -1,9 +1,11 @@
 //! A reference to an actor that survives its restarts. A restarted actor has a new `ActorRef` and an empty mailbox, so
 //! no other code keeps an `ActorRef` across a restart.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::Mutex;
 
 use ractor::{ActorRef, Message, MessagingErr};
+
+use crate::lock;
 
 /// A stable reference. Messages wait while the actor is down. Of the waiting messages only submissions are bounded, by
 /// their permits.
@@ -32,7 +34,7 @@ impl<M: Message> Default for StableActorRef<M> {
 impl<M: Message> StableActorRef<M> {
     /// Sends a message to the actor, now or after its next start.
     pub(crate) fn cast(&self, message: M) -> Result<(), ActorGone> {
-        let mut target = self.lock();
+        let mut target = lock(&self.0);
         match &mut *target {
             RefTarget::Running(actor) => match actor.cast(message) {
                 Ok(()) => Ok(()),
@@ -52,7 +54,7 @@ impl<M: Message> StableActorRef<M> {
 
     /// The actor runs (again): sends it the waiting messages.
     pub(crate) fn set_running(&self, actor: ActorRef<M>) {
-        let mut target = self.lock();
+        let mut target = lock(&self.0);
         let waiting = match std::mem::replace(&mut *target, RefTarget::Running(actor)) {
             RefTarget::Restarting(waiting) => waiting,
             RefTarget::Running(_) | RefTarget::Closed => Vec::new(),
@@ -67,18 +69,13 @@ impl<M: Message> StableActorRef<M> {
 
     /// Closes the reference for good; waiting messages are dropped.
     pub(crate) fn close(&self) {
-        let before = std::mem::replace(&mut *self.lock(), RefTarget::Closed);
+        let before = std::mem::replace(&mut *lock(&self.0), RefTarget::Closed);
         drop(before);
     }
 
     /// The running actor.
     #[cfg(feature = "testkit")]
     pub(crate) fn actor(&self) -> Option<ActorRef<M>> {
-        if let RefTarget::Running(actor) = &*self.lock() { Some(actor.clone()) } else { None }
-    }
-
-    /// Ignores poisoning: each update is one assignment.
-    fn lock(&self) -> MutexGuard<'_, RefTarget<M>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        if let RefTarget::Running(actor) = &*lock(&self.0) { Some(actor.clone()) } else { None }
     }
 }

@@ -4,7 +4,7 @@
 use std::{
     collections::BTreeMap,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        Arc, Mutex, Weak,
         atomic::{AtomicUsize, Ordering},
     },
     time::Duration,
@@ -17,6 +17,7 @@ use super::{
     generation::{RegisteredTool, ToolGeneration, check, close},
 };
 use crate::{
+    lock,
     model::{AttemptId, RunId, ToolClass},
     port::{Artifacts, Tool},
     reported_permit::ReportedPermit,
@@ -211,9 +212,4 @@ impl Drop for WaitingCount<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
-}
-
-/// Ignores poisoning: each update is one assignment.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

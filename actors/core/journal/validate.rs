@@ -115,10 +115,8 @@ fn validate_spawned<V: StoreView>(append: &Append, view: &mut V) -> Result<(), V
 
 fn validate_session_keys<V: StoreView>(append: &Append, view: &mut V) -> Result<(), V::Error> {
     let rows = || {
-        append.index.iter().filter_map(|index| match index {
-            IndexRow::Session(row) => Some(row),
-            IndexRow::Run(_) | IndexRow::Model(_) => None,
-        })
+        let rows = append.index.iter();
+        rows.filter_map(|index| if let IndexRow::Session(row) = index { Some(row) } else { None })
     };
     for row in rows() {
         let within = rows().find(|other| other.key == row.key && other.id != row.id).map(|other| other.id);

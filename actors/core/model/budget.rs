@@ -69,26 +69,23 @@ pub struct Amounts {
 
 impl Amounts {
     /// The amount of one dimension.
-    pub const fn get(&self, dimension: Dimension) -> Option<u64> {
-        match dimension {
-            Dimension::Iterations => self.iterations,
-            Dimension::Tokens => self.tokens,
-            Dimension::Usd => self.usd,
-            Dimension::ToolCalls => self.tool_calls,
-            Dimension::Children => self.children,
-        }
+    pub const fn get(mut self, dimension: Dimension) -> Option<u64> {
+        *self.amount_mut(dimension)
     }
 
     /// Sets the amount of one dimension.
     pub const fn set(&mut self, dimension: Dimension, amount: u64) {
-        let field = match dimension {
+        *self.amount_mut(dimension) = Some(amount);
+    }
+
+    const fn amount_mut(&mut self, dimension: Dimension) -> &mut Option<u64> {
+        match dimension {
             Dimension::Iterations => &mut self.iterations,
             Dimension::Tokens => &mut self.tokens,
             Dimension::Usd => &mut self.usd,
             Dimension::ToolCalls => &mut self.tool_calls,
             Dimension::Children => &mut self.children,
-        };
-        *field = Some(amount);
+        }
     }
 
     /// Adds `more` per dimension; sums saturate.

@@ -139,6 +139,11 @@ pub struct ModelLate {
 }
 
 impl ModelStarted {
+    /// The attempt that this record is about.
+    pub const fn id(&self) -> AttemptId {
+        AttemptId { call: self.call, attempt: self.attempt }
+    }
+
     /// The amounts spent with this usage; without a report, the whole reservation.
     pub fn spent(&self, usage: Option<&Usage>) -> Amounts {
         let Some(usage) = usage else { return self.reserved };
@@ -162,6 +167,11 @@ impl ModelWaiting {
 }
 
 impl ModelLate {
+    /// The attempt that this record is about.
+    pub const fn id(&self) -> AttemptId {
+        AttemptId { call: self.call, attempt: self.attempt }
+    }
+
     /// The amounts spent, except the iteration.
     pub fn spent(&self) -> Amounts {
         Amounts { tokens: Some(self.usage.total()), usd: self.usd, ..Amounts::default() }
@@ -189,19 +199,5 @@ impl ModelAnswered {
     /// True if the next answer that is not discarded continues its text.
     pub fn is_partial(&self) -> bool {
         self.flaw == Some(Flaw::Partial)
-    }
-}
-
-impl ModelStarted {
-    /// The attempt that this record is about.
-    pub const fn id(&self) -> AttemptId {
-        AttemptId { call: self.call, attempt: self.attempt }
-    }
-}
-
-impl ModelLate {
-    /// The attempt that this record is about.
-    pub const fn id(&self) -> AttemptId {
-        AttemptId { call: self.call, attempt: self.attempt }
     }
 }

@@ -92,8 +92,7 @@ impl Default for RetryAttempts {
             server: 100,
             timeout: 100,
             network: 100,
-            incomplete_stream: 3,
-            lost: 3,
+            ..Self::FALLBACK_AFTER
         }
     }
 }

@@ -3,12 +3,11 @@
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
-use strum::IntoStaticStr;
 
 use super::Usage;
 
 /// Why a provider's reported usage cannot be true.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, IntoStaticStr)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, strum::Display)]
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
 pub enum UsageAnomalyKind {
@@ -24,13 +23,6 @@ pub enum UsageAnomalyKind {
     OutputBeyondLimit,
 }
 
-impl UsageAnomalyKind {
-    /// The name, as in records.
-    pub fn name(self) -> &'static str {
-        self.into()
-    }
-}
-
 /// A reported usage that cannot be true: recorded but not counted. The attempt is charged its reservation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UsageAnomaly {
@@ -43,7 +35,7 @@ pub struct UsageAnomaly {
 impl fmt::Display for UsageAnomaly {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Usage { input_tokens, cached_tokens, cache_write_tokens, is_invalid, .. } = self.reported;
-        let (kind, written) = (self.kind.name(), self.reported.output_total());
+        let (kind, written) = (self.kind, self.reported.output_total());
         let unread = if is_invalid { "; a count was no whole number" } else { "" };
         write!(
             f,

@@ -148,27 +148,26 @@ impl Breaker {
     /// The target begins to answer: closes, unless the attempt began before it opened. Earlier failures count until a
     /// complete answer, so answers that keep breaking off open it again. Returns true if this closes the breaker.
     pub(super) fn on_answer_start(&mut self, pass: BreakerPass, policy: &BreakerPolicy) -> bool {
-        match (&self.state, pass) {
-            (BreakerPhase::Open { from, .. }, BreakerPass::Ordinary(since)) if since <= *from => false,
-            (BreakerPhase::Open { .. }, _) => {
-                self.state = BreakerPhase::Closed { failures: policy.threshold.saturating_sub(1) };
-                true
-            }
-            (BreakerPhase::Closed { .. }, _) => false,
+        let closes = self.began_before_opening(pass) == Some(false);
+        if closes {
+            self.state = BreakerPhase::Closed { failures: policy.threshold.saturating_sub(1) };
         }
+        closes
     }
 
     /// The target works: closes, unless the attempt began before it opened. Returns true if this closes the breaker.
     pub(crate) fn on_answer(&mut self, pass: BreakerPass) -> bool {
-        let was_open = match (&self.state, pass) {
-            (BreakerPhase::Open { from, .. }, BreakerPass::Ordinary(since)) if since <= *from => {
-                return false;
-            }
-            (BreakerPhase::Open { .. }, _) => true,
-            (BreakerPhase::Closed { .. }, _) => false,
-        };
-        *self = Self { last_failure: self.last_failure.take(), ..Self::default() };
-        was_open
+        let began_before = self.began_before_opening(pass);
+        if began_before != Some(true) {
+            *self = Self { last_failure: self.last_failure.take(), ..Self::default() };
+        }
+        began_before == Some(false)
+    }
+
+    /// Whether the attempt began before the breaker opened; `None` if the breaker is closed.
+    fn began_before_opening(&self, pass: BreakerPass) -> Option<bool> {
+        let BreakerPhase::Open { from, .. } = &self.state else { return None };
+        Some(matches!(pass, BreakerPass::Ordinary(since) if since <= *from))
     }
 
     /// Closes the breaker and forgets all failures.

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use serde::Serialize;
-use strum::IntoStaticStr;
 
 use crate::model::{Body, ModelAnswered, Outcome, Record};
 
@@ -17,9 +16,8 @@ pub struct FinalText {
 }
 
 /// How a run's last text came about.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, IntoStaticStr)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
-#[strum(serialize_all = "snake_case")]
 pub enum AnswerSource {
     /// The answer: the text of the model's last message.
     Final,
@@ -29,13 +27,6 @@ pub enum AnswerSource {
     EarlierText,
     /// No answer: the last text of a run that did not complete.
     Partial,
-}
-
-impl AnswerSource {
-    /// The name, as in JSON.
-    pub fn name(self) -> &'static str {
-        self.into()
-    }
 }
 
 /// The last text of a run that ended with `outcome`; `None` if it has none.

@@ -72,14 +72,10 @@ pub enum SummaryResult {
 
 impl SummaryResult {
     /// The result of a failed attempt; `None` if the failure says nothing about how well the model summarises.
-    pub const fn of_failure(class: &FailureClass) -> Option<Self> {
-        match failure_scope(class) {
-            FailureScope::Cancelled | FailureScope::Local | FailureScope::Account => None,
-            FailureScope::Request
-            | FailureScope::Endpoint
-            | FailureScope::ModelTransient
-            | FailureScope::ModelPersistent => Some(Self::Failed),
-        }
+    pub fn of_failure(class: &FailureClass) -> Option<Self> {
+        let scope = failure_scope(class);
+        let is_of_model = scope.counts_against_provider() && scope != FailureScope::Account;
+        is_of_model.then_some(Self::Failed)
     }
 }
 

@@ -148,10 +148,8 @@ impl CompactionState {
 
     fn on_failed(&mut self, failed: &ModelFailed, now: SessionTime) {
         if let Some(started) = self.call.started().cloned() {
-            let eligibility = match failed.fallback {
-                Some(_) => RetryEligibility::Never,
-                None => RetryEligibility::AfterPause,
-            };
+            let never = failed.fallback.map(|_| RetryEligibility::Never);
+            let eligibility = never.unwrap_or(RetryEligibility::AfterPause);
             self.call.track_failure(started.model.clone(), &failed.failure, eligibility);
         }
         self.call.attempt = failed.attempt + 1;

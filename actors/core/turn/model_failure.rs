@@ -167,10 +167,7 @@ pub(super) const fn link_failure(link: &UnansweredModel) -> &Failure {
 }
 
 const fn skipped_until(link: &UnansweredModel) -> Option<Timestamp> {
-    match &link.reason {
-        UnansweredReason::Skipped { until, .. } => *until,
-        UnansweredReason::Tried { .. } => None,
-    }
+    if let UnansweredReason::Skipped { until, .. } = &link.reason { *until } else { None }
 }
 
 /// Why the links without a known price are not called, as an entry for each.

@@ -102,10 +102,9 @@ impl ModelObservations {
     pub(super) fn new_rows(&self, spec: &RunSpec) -> Vec<ModelRow> {
         let row = |model: ModelRef| {
             let (observation, profile) = (self.of(&model), spec.profile_of(&model));
-            let reported = match observation.and_then(|observation| observation.window) {
-                Some(ObservedWindow::Reported(tokens)) => Some(tokens),
-                Some(ObservedWindow::Exceeded(_)) | None => None,
-            };
+            let window = observation.and_then(|observation| observation.window);
+            let reported =
+                if let Some(ObservedWindow::Reported(tokens)) = window { Some(tokens) } else { None };
             let density = observation.and_then(|observation| observation.density);
             let density = density.filter(|density| profile.density != Some(*density));
             let window = reported.filter(|window| profile.window != Some(*window));

@@ -73,7 +73,7 @@ impl<'a> SubagentReport<'a> {
             result["reason"] = cause.to_string().into();
         }
         if let Some(text) = &self.text {
-            result["answer_source"] = text.source.name().into();
+            result["answer_source"] = json!(text.source);
         } else {
             result["answer"] = serde_json::Value::Null;
             result["note"] = NO_TEXT.into();
