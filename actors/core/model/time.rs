@@ -2,7 +2,7 @@
 
 use std::{
     fmt,
-    time::{Duration, UNIX_EPOCH},
+    time::{Duration, SystemTime, UNIX_EPOCH},
 };
 
 use serde::{Deserialize, Serialize};
@@ -23,6 +23,11 @@ impl Timestamp {
     pub fn ms_since(self, earlier: Self) -> u64 {
         u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0)
     }
+
+    /// The nearest time that RFC 3339 can represent, from 1970 to the end of 9999.
+    fn representable(self) -> SystemTime {
+        UNIX_EPOCH + Duration::from_millis(self.ms_since(Self::default()).min(MAX_RFC3339_MS))
+    }
 }
 
 /// The last second that RFC 3339 can represent, in milliseconds since 1970.
@@ -31,15 +36,13 @@ const MAX_RFC3339_MS: u64 = 253_402_300_799_000;
 impl fmt::Display for Timestamp {
     /// As RFC 3339, to the second.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ms = u64::try_from(self.0).unwrap_or(0).min(MAX_RFC3339_MS);
-        write!(f, "{}", humantime::format_rfc3339_seconds(UNIX_EPOCH + Duration::from_millis(ms)))
+        write!(f, "{}", humantime::format_rfc3339_seconds(self.representable()))
     }
 }
 
 /// The time in RFC 3339, in UTC, with milliseconds.
 pub fn rfc3339(at: Timestamp) -> String {
-    let since_epoch = Duration::from_millis(at.ms_since(Timestamp::default()));
-    humantime::format_rfc3339_millis(UNIX_EPOCH + since_epoch).to_string()
+    humantime::format_rfc3339_millis(at.representable()).to_string()
 }
 
 /// A time as [`rfc3339`] writes it, for `#[serde(with = "…")]`.
@@ -110,6 +113,8 @@ mod tests {
         };
         check(1_700_000_000_123, "2023-11-14T22:13:20.123Z");
         check(-5, "1970-01-01T00:00:00.000Z");
+        assert_eq!(rfc3339(Timestamp(i64::MAX)), "9999-12-31T23:59:59.000Z");
+        assert_eq!(Timestamp(i64::MAX).to_string(), "9999-12-31T23:59:59Z");
         assert!(rfc3339_time::deserialize(json!("now")).unwrap_err().to_string().starts_with("`now`: "));
         assert_eq!(optional_rfc3339_time::deserialize(Value::Null).unwrap(), None);
     }
