@@ -63,34 +63,34 @@ pub async fn inject(runtime: &Runtime, kind: ActorKind, fault: ActorFault) {
 /// Makes an actor fail if it is there to receive the fault; returns whether it was. A fault for a provider, or for a
 /// session that is not killed, goes through its supervisor: only the supervisor's presence is checked then.
 pub async fn inject_if_alive(runtime: &Runtime, kind: ActorKind, fault: ActorFault) -> bool {
-    let (root, wiring) = runtime.parts_for_tests();
+    let (root, parts) = runtime.parts_for_tests();
     match kind {
         ActorKind::Root => {
             inject_into(fault, Some(root.clone()), |actor| send(actor, RootMsg::Inspect(fault.inspection())))
         }
         ActorKind::Persistence => {
-            wiring.persistence.kill();
+            parts.persistence.kill();
             true
         }
-        ActorKind::ProviderSupervisor => inject_into(fault, wiring.providers.actor(), |actor| {
+        ActorKind::ProviderSupervisor => inject_into(fault, parts.providers.actor(), |actor| {
             send(actor, ProvidersMsg::Inspect(fault.inspection()))
         }),
         ActorKind::Provider => {
             let message = ProvidersMsg::Deliver("test".into(), ProviderMsg::Inspect(fault.inspection()));
-            inject_into(ActorFault::Panic, wiring.providers.actor(), |actor| send(actor, message))
+            inject_into(ActorFault::Panic, parts.providers.actor(), |actor| send(actor, message))
         }
-        ActorKind::ToolExecutor => inject_into(fault, wiring.executor.actor.actor(), |actor| {
+        ActorKind::ToolExecutor => inject_into(fault, parts.executor.actor.actor(), |actor| {
             send(actor, ToolExecutorMsg::Inspect(fault.inspection()))
         }),
-        ActorKind::Compressor => inject_into(fault, wiring.compressor.actor.actor(), |actor| {
+        ActorKind::Compressor => inject_into(fault, parts.compressor.actor.actor(), |actor| {
             send(actor, CompressorMsg::Inspect(fault.inspection()))
         }),
-        ActorKind::SessionSupervisor => inject_into(fault, wiring.sessions.actor(), |actor| {
+        ActorKind::SessionSupervisor => inject_into(fault, parts.sessions.actor(), |actor| {
             send(actor, SessionsMsg::Inspect(fault.inspection()))
         }),
         ActorKind::Session(session) if fault == ActorFault::Kill => {
             let (inspection, actor) = Inspect::read(move |directory: &Directory| directory.actor(session));
-            inject_into(ActorFault::Panic, wiring.sessions.actor(), |actor| {
+            inject_into(ActorFault::Panic, parts.sessions.actor(), |actor| {
                 send(actor, SessionsMsg::Inspect(inspection))
             });
             let Ok(Some(actor)) = actor.await else { return false };
@@ -99,7 +99,7 @@ pub async fn inject_if_alive(runtime: &Runtime, kind: ActorKind, fault: ActorFau
         }
         ActorKind::Session(session) => {
             let message = SessionsMsg::Deliver(session, None, SessionMsg::Inspect(fault.inspection()));
-            inject_into(ActorFault::Error, wiring.sessions.actor(), |actor| send(actor, message))
+            inject_into(ActorFault::Error, parts.sessions.actor(), |actor| send(actor, message))
         }
     }
 }

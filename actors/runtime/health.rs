@@ -44,12 +44,12 @@ impl HealthProbe {
 
     /// What a run waits for now, by the records of its session.
     pub async fn waits(&self, session: SessionId, run: RunId, waits: &WaitTracker) -> Vec<RunWait> {
-        let wiring = &self.0;
-        let at = wiring.clock.at();
+        let parts = &self.0;
+        let at = parts.clock.at();
         if !self.runs(session).await {
             return waits.waits_unowned(run, at);
         }
-        let mut all = waits.waits_running(run, at, &**wiring);
+        let mut all = waits.waits_running(run, at, &**parts);
         let full = self.disk_full();
         let is_long = |since: &Timestamp| full.is_some() || at.ms_since(*since) >= SLOW_COMMIT_MS;
         if let Some(since) = self.writing_since().filter(is_long) {
@@ -62,7 +62,7 @@ impl HealthProbe {
 impl Runtime {
     /// A probe that other tasks and threads can use.
     pub fn health_probe(&self) -> HealthProbe {
-        HealthProbe(self.wiring.clone())
+        HealthProbe(self.parts.clone())
     }
 
     /// What a run waits for, since when, and until when; empty if it has ended.

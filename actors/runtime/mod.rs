@@ -54,7 +54,7 @@ enum AfterCommand {
 #[derive(Debug)]
 pub struct Runtime {
     root: ActorRef<RootMsg>,
-    wiring: Arc<RuntimeParts>,
+    parts: Arc<RuntimeParts>,
     defaults: Defaults,
     submissions: usize,
     space: Option<Arc<dyn DiskSpaceGauge>>,
@@ -71,13 +71,13 @@ impl Runtime {
         let (defaults, space) = (dependencies.defaults.clone(), dependencies.space.clone());
         let submissions = dependencies.submissions;
         let (terminated, on_end) = channel(None);
-        let (wiring, on_wiring) = oneshot::channel();
-        let arguments = RootArguments { dependencies, executor, terminated, wiring };
+        let (parts, on_parts) = oneshot::channel();
+        let arguments = RootArguments { dependencies, executor, terminated, parts };
         let failed = |error: String| RuntimeEnd::Actor { name: "Root", error };
         let (root, _) =
             Actor::spawn(None, Root, arguments).await.map_err(|error| failed(error.to_string()))?;
-        let wiring = on_wiring.await.map_err(|error| failed(error.to_string()))?;
-        let runtime = Self { root, wiring, defaults, submissions, space, terminated: on_end };
+        let parts = on_parts.await.map_err(|error| failed(error.to_string()))?;
+        let runtime = Self { root, parts, defaults, submissions, space, terminated: on_end };
         runtime.request_default_limits().await;
         Ok(runtime)
     }
@@ -89,7 +89,7 @@ impl Runtime {
 
     /// The names of all tools, sorted.
     pub fn tools(&self) -> Vec<String> {
-        self.wiring.executor.tools().names()
+        self.parts.executor.tools().names()
     }
 
     /// Exchanges the tools while runs continue, and returns the number of their generation. All are refused if the
@@ -100,7 +100,7 @@ impl Runtime {
     /// `tools` too is closed after its last call ([`Tool::close`]).
     pub fn exchange_tools(&self, tools: Vec<Arc<dyn Tool>>) -> Result<u64, RunError> {
         self.check_running()?;
-        let exchanged = self.wiring.executor.exchange(tools);
+        let exchanged = self.parts.executor.exchange(tools);
         exchanged.map_err(|error| RunError::Invalid { field: "tools", error })
     }
 
@@ -115,10 +115,10 @@ impl Runtime {
         providers: Vec<(Arc<str>, Arc<dyn ModelProvider>, usize)>,
     ) -> Result<(), RunError> {
         self.check_running()?;
-        let wiring = &self.wiring;
+        let parts = &self.parts;
         let invalid = |error| RunError::Invalid { field: "providers", error };
-        wiring.leases.exchange(providers).map_err(invalid)?;
-        if wiring.providers.cast(ProvidersMsg::Exchanged).is_err() {
+        parts.leases.exchange(providers).map_err(invalid)?;
+        if parts.providers.cast(ProvidersMsg::Exchanged).is_err() {
             tracing::debug!("the runtime has ended during an exchange of providers");
         }
         Ok(())
@@ -171,7 +171,7 @@ impl Runtime {
     /// Watches a session, beginning with the record `from` (1 for all). No record is missed; deltas are those from now
     /// on.
     pub fn watch(&self, session: SessionId, from: Seq) -> Watch {
-        Watch::new(Arc::clone(&self.wiring), session, from)
+        Watch::new(Arc::clone(&self.parts), session, from)
     }
 
     /// Stops a run; resolves when the stop is durable. The outcome follows.
@@ -181,7 +181,7 @@ impl Runtime {
 
     /// Opens a session, so that its unfinished runs resume.
     pub fn revive(&self, session: SessionId) -> Result<(), RunError> {
-        self.wiring.checkpoint.add_wanted(session);
+        self.parts.checkpoint.add_wanted(session);
         self.cast(SessionsMsg::Revive(session))
     }
 
@@ -196,17 +196,17 @@ impl Runtime {
 
     /// The runs that have not ended.
     pub async fn open_runs(&self) -> Result<Vec<RunRow>, RunError> {
-        Ok(self.wiring.journal.rows().open_runs().await?)
+        Ok(self.parts.journal.rows().open_runs().await?)
     }
 
     /// The latest runs, at most `max`, in the order of acceptance.
     pub async fn list(&self, session: Option<SessionId>, max: usize) -> Result<Vec<RunRow>, RunError> {
-        Ok(self.wiring.journal.rows().runs(session, max).await?)
+        Ok(self.parts.journal.rows().runs(session, max).await?)
     }
 
     /// The latest sessions, at most `max`, in the order of their opening.
     pub async fn sessions(&self, max: usize) -> Result<Vec<SessionRow>, RunError> {
-        Ok(self.wiring.journal.rows().sessions(max).await?)
+        Ok(self.parts.journal.rows().sessions(max).await?)
     }
 
     /// Ends all tasks and actors without an outcome: unfinished runs resume after the next start. Closes the store with
@@ -243,11 +243,11 @@ impl Runtime {
     }
 
     fn hub(&self) -> &Arc<Hub> {
-        &self.wiring.hub
+        &self.parts.hub
     }
 
     fn new_ulid(&self) -> u128 {
-        let clock = &self.wiring.clock;
+        let clock = &self.parts.clock;
         let ms = u64::try_from(clock.at().0).unwrap_or(0);
         ulid::Ulid::from_parts(ms, clock.random()).0
     }
@@ -296,7 +296,7 @@ impl Runtime {
 
     fn cast(&self, message: SessionsMsg) -> Result<(), RunError> {
         self.check_running()?;
-        self.wiring.sessions.cast(message).map_err(|_| {
+        self.parts.sessions.cast(message).map_err(|_| {
             let reason = self.terminated.borrow().clone();
             RunError::Terminated(reason.unwrap_or(RuntimeEnd::Suspended))
         })

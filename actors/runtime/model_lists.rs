@@ -29,8 +29,8 @@ impl Runtime {
     /// The models of a run whose limits must be requested: their window is unknown, and their list was not requested
     /// within a day.
     pub(super) fn models_to_list(&self, spec: &RunSpec, rows: &[ModelRow]) -> Vec<ModelRef> {
-        let wiring = &self.wiring;
-        let now = wiring.clock.at();
+        let parts = &self.parts;
+        let now = parts.clock.at();
         let is_needed = |model: &ModelRef| {
             let row = rows.iter().find(|row| row.model == *model);
             let is_named =
@@ -38,7 +38,7 @@ impl Runtime {
             let listed = row.and_then(|row| row.listed);
             let is_fresh =
                 listed.is_some_and(|listed| listed.at <= now && now.ms_since(listed.at) < LIST_TTL_MS);
-            let endpoint = wiring.leases.endpoint(model);
+            let endpoint = parts.leases.endpoint(model);
             !is_named && !is_fresh && endpoint.is_some_and(|it| it.model_limits(model.model()).is_some())
         };
         spec.models().into_iter().filter(is_needed).collect()
@@ -57,7 +57,7 @@ impl Runtime {
     fn request_limits(&self, model: &ModelRef) -> oneshot::Receiver<Option<ListedLimits>> {
         let (reply, limits) = oneshot::channel();
         let message = ProviderMsg::RequestLimits(Arc::clone(model.model()), reply);
-        let providers = &self.wiring.providers;
+        let providers = &self.parts.providers;
         if providers.cast(ProvidersMsg::Deliver(Arc::clone(model.provider()), message)).is_err() {
             tracing::debug!(%model, "the runtime has ended before a request for limits");
         }

@@ -18,7 +18,7 @@ const PROMPT_TIMEOUT: Duration = Duration::from_secs(5);
 impl Runtime {
     /// Builds the prompt for a first run with this spec.
     pub(super) async fn build_prompt(&self, spec: &RunSpec) -> Result<Arc<str>, RunError> {
-        let request = PromptRequest::for_run(spec, self.wiring.clock.at());
+        let request = PromptRequest::for_run(spec, self.parts.clock.at());
         let builder = &self.defaults().prompt;
         let build = AssertUnwindSafe(async { builder.build(request).await }).catch_unwind();
         let result = match ActiveDeadline::after(PROMPT_TIMEOUT).bound(build).await {

@@ -15,30 +15,30 @@ use crate::{
 impl Runtime {
     /// A run's index row.
     pub async fn row(&self, run: RunId) -> Result<RunRow, RunError> {
-        self.wiring.journal.rows().run(run).await?.ok_or(RunError::NoRun(run))
+        self.parts.journal.rows().run(run).await?.ok_or(RunError::NoRun(run))
     }
 
     /// A session's index row, by its id.
     pub async fn session(&self, session: SessionId) -> Result<SessionRow, RunError> {
-        self.wiring.journal.rows().session(session).await?.ok_or(RunError::NoSession(session))
+        self.parts.journal.rows().session(session).await?.ok_or(RunError::NoSession(session))
     }
 
     /// A session's index row by its key; `None` if there is none.
     pub async fn session_of_key(&self, key: &str) -> Result<Option<SessionRow>, RunError> {
-        Ok(self.wiring.journal.rows().session_of_key(key).await?)
+        Ok(self.parts.journal.rows().session_of_key(key).await?)
     }
 
     /// The records of a session in order, beginning with `from`, each with its sequence number.
     pub async fn journal(&self, session: SessionId, from: Seq) -> Result<Vec<(Seq, Arc<Record>)>, RunError> {
         let mut records = Vec::new();
-        replay(&*self.wiring.journal, session, from, |seq, record| records.push((seq, Arc::clone(&*record))))
+        replay(&*self.parts.journal, session, from, |seq, record| records.push((seq, Arc::clone(&*record))))
             .await?;
         Ok(records)
     }
 
     /// The record that accepted a run.
     pub(super) async fn acceptance(&self, row: &RunRow) -> Result<RunAccepted, RunError> {
-        let mut records = self.wiring.journal.records(row.session, row.first, 1).await?;
+        let mut records = self.parts.journal.records(row.session, row.first, 1).await?;
         let record = records.pop().map(|stored| Arc::unwrap_or_clone(stored.record));
         if let Some(Record { body: Body::RunAccepted(accepted), .. }) = record {
             return Ok(*accepted);
@@ -50,14 +50,14 @@ impl Runtime {
 
     /// Whether the record that accepted the run is where its row says, and can be read.
     pub async fn has_acceptance(&self, row: &RunRow) -> bool {
-        let Ok(records) = self.wiring.journal.records(row.session, row.first, 1).await else { return false };
+        let Ok(records) = self.parts.journal.records(row.session, row.first, 1).await else { return false };
         let is_it =
             |record: &Record| matches!(&record.body, Body::RunAccepted(accepted) if accepted.run == row.id);
         records.first().is_some_and(|stored| is_it(&stored.record))
     }
 
     pub(super) async fn result(&self, row: RunRow) -> Result<RunResult, RunError> {
-        let records = match run_records(&*self.wiring.journal, &row).await {
+        let records = match run_records(&*self.parts.journal, &row).await {
             // The outcome is known from the row all the same.
             Err(ReadError::Record { session, seq, error }) => {
                 tracing::warn!(%session, run = %row.id, seq, %error, "a run's records cannot be read");

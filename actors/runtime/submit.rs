@@ -38,7 +38,7 @@ impl Runtime {
         let repaired = repair(&request.history);
         let mut spec = request.spec(&self.defaults().spec, run, repaired.system.as_deref());
         check_prices(&spec)?;
-        spec.schema_bytes = self.wiring.executor.tools().schema_bytes(&spec.tools);
+        spec.schema_bytes = self.parts.executor.tools().schema_bytes(&spec.tools);
         self.apply_observations(&mut spec).await;
         let spec = Arc::new(spec);
         for (model, level) in spec.models_without_thinking_control() {
@@ -67,7 +67,7 @@ impl Runtime {
                 Some(key) => Some(self.session_seed(key, spec, &mut prompt).await?),
                 None => None,
             };
-            images::write_all(&*self.wiring.executor.artifacts, session, run, &request.images).await?;
+            images::write_all(&*self.parts.executor.artifacts, session, run, &request.images).await?;
             let (input, permit) = (input.clone(), Arc::clone(&permit));
             let command = |reply| {
                 let reply = InputReply::Submit(SubmitReply::new(reply, permit));
@@ -110,7 +110,7 @@ impl Runtime {
 
     /// Takes the permit of a submission that waits to become durable. Stops need none.
     fn admit(&self) -> Result<Arc<OwnedSemaphorePermit>, RunError> {
-        let permit = Arc::clone(&self.wiring.admission).try_acquire_owned();
+        let permit = Arc::clone(&self.parts.admission).try_acquire_owned();
         permit.map(Arc::new).map_err(|_| SubmitError::Overloaded { waiting: self.submissions }.into())
     }
 
@@ -132,7 +132,7 @@ impl Runtime {
 
     /// The rows of a run's models; none if they cannot be read.
     pub(super) async fn model_rows(&self, spec: &RunSpec) -> Vec<ModelRow> {
-        self.wiring.journal.rows().models(spec.models()).await.unwrap_or_else(|error| {
+        self.parts.journal.rows().models(spec.models()).await.unwrap_or_else(|error| {
             tracing::warn!(%error, "what was found out about models cannot be read");
             Vec::new()
         })
@@ -159,7 +159,7 @@ impl Runtime {
     /// The first run of the request's idempotency key.
     async fn find_first(&self, request: &RunRequest) -> Result<Option<AcceptedRun>, RunError> {
         let Some(key) = &request.idempotency_key else { return Ok(None) };
-        match self.wiring.journal.rows().run_of_key(key).await? {
+        match self.parts.journal.rows().run_of_key(key).await? {
             Some(row) => self.check_repeat(request, row.id).await.map(Some),
             None => Ok(None),
         }
@@ -170,7 +170,7 @@ impl Runtime {
         let row = self.row(run).await?;
         let (session, accepted) = (self.session(row.session).await?, self.acceptance(&row).await?);
         let first = FirstTask { row: &row, session: &session, accepted: &accepted };
-        let repeats = request.check_repeats(first, &*self.wiring.executor.artifacts).await;
+        let repeats = request.check_repeats(first, &*self.parts.executor.artifacts).await;
         repeats.map_err(|conflict| RunError::KeyConflict(Box::new(conflict)))?;
         Ok(AcceptedRun { run, session: row.session, at: row.accepted_at })
     }

@@ -18,10 +18,10 @@ impl Runtime {
         let mut children = self
             .inspect("Root", RootState::child_statuses, |it| self.root.cast(RootMsg::Inspect(it)).is_ok())
             .await?;
-        let providers = &self.wiring.providers;
+        let providers = &self.parts.providers;
         let send = |inspection| providers.cast(ProvidersMsg::Inspect(inspection)).is_ok();
         children.extend(self.inspect("ProviderSupervisor", Providers::child_statuses, send).await?);
-        let send = |inspection| self.wiring.sessions.cast(SessionsMsg::Inspect(inspection)).is_ok();
+        let send = |inspection| self.parts.sessions.cast(SessionsMsg::Inspect(inspection)).is_ok();
         let sessions = self.inspect("SessionSupervisor", Directory::statuses, send).await?;
         Ok(SupervisionTree { children, sessions })
     }
@@ -50,17 +50,17 @@ impl Runtime {
     pub(crate) const fn parts_for_tests(
         &self,
     ) -> (&ractor::ActorRef<RootMsg>, &std::sync::Arc<crate::supervisor::RuntimeParts>) {
-        (&self.root, &self.wiring)
+        (&self.root, &self.parts)
     }
 
     /// The status of each provider by name: counts since its actor was started, and the states of its breakers.
     pub async fn providers(&self) -> Vec<ProviderStatus> {
         let mut statuses = Vec::new();
-        let now = self.wiring.clock.at();
-        for name in self.wiring.leases.gates().into_keys() {
+        let now = self.parts.clock.at();
+        for name in self.parts.leases.gates().into_keys() {
             let (inspection, status) = Inspect::read(move |state: &ProviderState| state.status(now));
             let message = ProvidersMsg::Deliver(name, ProviderMsg::Inspect(inspection));
-            if self.wiring.providers.cast(message).is_ok()
+            if self.parts.providers.cast(message).is_ok()
                 && let Ok(status) = status.await
             {
                 statuses.push(status);
@@ -72,20 +72,20 @@ impl Runtime {
     /// Forgets every failure of a provider, so that all its models may be called at once; false if there is none of
     /// that name. Runs that wait for a reset time that it reported continue to wait.
     pub fn reset_provider(&self, name: &str) -> bool {
-        self.wiring.leases.reset(name)
+        self.parts.leases.reset(name)
     }
 
     /// The status of the ToolExecutor; `None` if it is gone.
     pub async fn tool_status(&self) -> Option<ToolStatus> {
         let (inspection, status) = Inspect::read(ToolExecutorState::status);
-        self.wiring.executor.actor.cast(ToolExecutorMsg::Inspect(inspection)).ok()?;
+        self.parts.executor.actor.cast(ToolExecutorMsg::Inspect(inspection)).ok()?;
         status.await.ok()
     }
 
     /// The status of the Compressor; `None` if it is gone.
     pub async fn compressor_status(&self) -> Option<CompressorStatus> {
         let (inspection, status) = Inspect::read(CompressorState::status);
-        self.wiring.compressor.actor.cast(CompressorMsg::Inspect(inspection)).ok()?;
+        self.parts.compressor.actor.cast(CompressorMsg::Inspect(inspection)).ok()?;
         status.await.ok()
     }
 }

@@ -14,7 +14,7 @@ use crate::{
 /// A watcher of one session.
 #[derive(Debug)]
 pub struct Watch {
-    wiring: Arc<RuntimeParts>,
+    parts: Arc<RuntimeParts>,
     session: SessionId,
     /// The first record that the watcher wants.
     from: Seq,
@@ -31,10 +31,10 @@ pub struct Watch {
 
 impl Watch {
     /// Watches the session, beginning with the record `from`.
-    pub(super) fn new(wiring: Arc<RuntimeParts>, session: SessionId, from: Seq) -> Self {
-        let live = wiring.hub.watch(session);
+    pub(super) fn new(parts: Arc<RuntimeParts>, session: SessionId, from: Seq) -> Self {
+        let live = parts.hub.watch(session);
         Self {
-            wiring,
+            parts,
             session,
             from: from.max(1),
             next: None,
@@ -53,16 +53,14 @@ impl Watch {
             }
             let next = match self.next {
                 Some(next) => next,
-                None => {
-                    *self.next.insert(first_needed(&*self.wiring.journal, self.session, self.from).await?)
-                }
+                None => *self.next.insert(first_needed(&*self.parts.journal, self.session, self.from).await?),
             };
             if let Some(replayed) = &mut self.replayed {
                 if let Some((seq, record)) = replayed.pop_front() {
                     self.push_record(seq, record);
                     continue;
                 }
-                let records = replay_page(&*self.wiring.journal, self.session, next).await?;
+                let records = replay_page(&*self.parts.journal, self.session, next).await?;
                 self.replayed = (!records.is_empty()).then_some(records);
                 continue;
             }
@@ -83,7 +81,7 @@ impl Watch {
                 }
                 // Fell behind: subscribes again and reads the missed records.
                 None => {
-                    self.live = self.wiring.hub.watch(self.session);
+                    self.live = self.parts.hub.watch(self.session);
                     self.replayed = Some(VecDeque::new());
                 }
             }

@@ -101,7 +101,7 @@ impl SessionActorState {
                 GrantRequest::Lease(id) if id.call.is_summary() => {}
                 GrantRequest::Lease(id) => {
                     let Some(candidates) = draft.candidates_of(id.call) else { continue };
-                    match self.wiring.leases.try_lease(&candidates, (self.wiring.clock.at(), None), None) {
+                    match self.parts.leases.try_lease(&candidates, (self.parts.clock.at(), None), None) {
                         Ok(lease) => {
                             draft.apply_input(&Input::Leased { id, model: lease.admission.model.clone() });
                             self.granted.insert(id, Grant::Lease(lease));
@@ -113,7 +113,7 @@ impl SessionActorState {
                     }
                 }
                 GrantRequest::Permit(id, class) => {
-                    if let Some(permit) = self.wiring.executor.try_permit(class) {
+                    if let Some(permit) = self.parts.executor.try_permit(class) {
                         draft.apply_input(&Input::Permitted(id));
                         self.granted.insert(id, Grant::Permit(permit));
                     }
@@ -126,20 +126,19 @@ impl SessionActorState {
         let first = append.expected;
         let notified: Vec<_> = append.deliver.iter().map(|(session, _)| *session).collect();
         self.appends += 1;
-        let (number, session, me, wiring) =
-            (self.appends, self.id, self.me.clone(), Arc::clone(&self.wiring));
+        let (number, session, me, parts) = (self.appends, self.id, self.me.clone(), Arc::clone(&self.parts));
         self.in_flight = Some(InFlightAppend { number, inputs });
         let write = append_with(append, move |stored| {
             // Watchers receive the records even if the session crashes before it does.
             if let Ok(Ok(records)) = &stored {
-                wiring.hub.publish_records(session, first, records);
-                notified.into_iter().for_each(|session| wiring.notify_inbox(session));
+                parts.hub.publish_records(session, first, records);
+                notified.into_iter().for_each(|session| parts.notify_inbox(session));
             }
             if me.cast(SessionMsg::Inner(SessionInternalMsg::AppendDone(number, stored))).is_err() {
                 tracing::debug!("an append was stored after its session had gone");
             }
         });
-        if self.wiring.persistence.cast(write).is_err() {
+        if self.parts.persistence.cast(write).is_err() {
             tracing::warn!(session = %self.id, "persistence is gone");
         }
         if matches!(&self.phase, StartPhase::Awake(turn) if turn.is_stopping()) {

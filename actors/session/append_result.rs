@@ -70,7 +70,7 @@ impl SessionActorState {
         if let StartPhase::Awake(turn) = &self.phase
             && let Some(run) = turn.parked_run()
         {
-            self.wiring.hub.notify_run_end(run);
+            self.parts.hub.notify_run_end(run);
         }
         let at = records.first().map_or_else(Timestamp::default, |record| record.at);
         self.reply_to(inputs, at);
@@ -82,7 +82,7 @@ impl SessionActorState {
         for id in records.iter().filter_map(|record| record.body.ended_tool_attempt()) {
             match self.tools.release(id) {
                 Some(tool) => tool.forget(id.call, id.attempt),
-                None => self.wiring.executor.tools().forget(id.call, id.attempt),
+                None => self.parts.executor.tools().forget(id.call, id.attempt),
             }
         }
     }

@@ -72,11 +72,11 @@ impl TaskSpawner {
     /// Reads the rows after `last`, with the results of ended subagents. The window is that of the current run's model,
     /// in bytes.
     fn read_inbox(&self, last: u64, window: Option<u64>, batch: Vec<(CallId, usize)>) {
-        let (wiring, session, id) = (Arc::clone(&self.wiring), self.session.clone(), self.id);
+        let (parts, session, id) = (Arc::clone(&self.parts), self.session.clone(), self.id);
         let panic_guard = self.report_panic();
         self.tasks.spawn(async move {
             let _panic_guard = panic_guard;
-            let context = InboxContext { wiring, session: id, window, batch };
+            let context = InboxContext { parts, session: id, window, batch };
             let message = match context.read(last).await {
                 Ok(inputs) => SessionInternalMsg::InboxRead(inputs),
                 Err(error) => {
@@ -101,7 +101,7 @@ impl RuntimeParts {
 
 /// The context of a read.
 struct InboxContext {
-    wiring: Arc<RuntimeParts>,
+    parts: Arc<RuntimeParts>,
     session: SessionId,
     /// Size of the model's context window in bytes.
     window: Option<u64>,
@@ -111,7 +111,7 @@ struct InboxContext {
 
 impl InboxContext {
     async fn read(&self, last: u64) -> Result<InboxInputs, ReadError> {
-        let rows = self.wiring.journal.rows().inbox(self.session).await?;
+        let rows = self.parts.journal.rows().inbox(self.session).await?;
         let mut inputs = Vec::new();
         for InboxRow { id, item } in rows.into_iter().filter(|row| row.id > last) {
             inputs.push((id, self.to_input(&item).await?));
@@ -134,9 +134,9 @@ impl InboxContext {
 
     /// The end of a subagent, with the result for its parent's model.
     async fn subagent_end(&self, call: CallId, child: SubagentRef) -> Result<ChildEnded, ReadError> {
-        let row = self.wiring.journal.rows().run(child.run).await?;
+        let row = self.parts.journal.rows().run(child.run).await?;
         let Some(row) = row else { return Ok(removed_subagent_end(call, child)) };
-        let records = match run_records(&*self.wiring.journal, &row).await {
+        let records = match run_records(&*self.parts.journal, &row).await {
             // The outcome is known from the index row all the same.
             Err(ReadError::Record { error, .. }) => {
                 tracing::warn!(run = %row.id, %error, "a subagent's records cannot be read");
@@ -156,7 +156,7 @@ impl InboxContext {
     async fn write_answer(&self, call: CallId, row: &RunRow, answer: &str) -> Option<Artifact> {
         let attempt = row.parent.map_or(1, |parent| parent.n + 1);
         let name = ArtifactName { session: self.session, call, attempt };
-        let artifacts = AttemptArtifacts::new(Arc::clone(&self.wiring.executor.artifacts), name);
+        let artifacts = AttemptArtifacts::new(Arc::clone(&self.parts.executor.artifacts), name);
         match artifacts.write(Bytes::from(answer.to_owned())).await {
             Ok(artifact) => Some(artifact),
             Err(error) => {

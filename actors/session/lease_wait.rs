@@ -25,20 +25,20 @@ const WARMING_UP_REASON: &str = "others find out whether it can be asked";
 /// Waits until one of the candidates can be called. Fails if none is available before a time that a provider reported,
 /// or within `max_ms` milliseconds, if given.
 pub(super) async fn wait_for_lease(
-    wiring: &RuntimeParts,
+    parts: &RuntimeParts,
     candidates: &[Candidate],
     publisher: &StreamPublisher,
     max_ms: Option<u64>,
 ) -> Result<Lease, Arc<[UnansweredModel]>> {
-    let deadline = max_ms.map(|max_ms| wiring.clock.at().plus_ms(max_ms));
+    let deadline = max_ms.map(|max_ms| parts.clock.at().plus_ms(max_ms));
     let (mut permit, mut queued) = (None, None);
     let (mut report_timer, mut is_reported) = (pin!(sleep(REPORT_WAIT_AFTER)), false);
     loop {
         // Subscribes before it checks, so that it misses no change.
-        let mut changed = pin!(wiring.leases.changes().notified());
+        let mut changed = pin!(parts.leases.changes().notified());
         changed.as_mut().enable();
-        let now = wiring.clock.at();
-        match wiring.leases.try_lease(candidates, (now, deadline), permit.take()) {
+        let now = parts.clock.at();
+        match parts.leases.try_lease(candidates, (now, deadline), permit.take()) {
             Ok(lease) => return Ok(lease),
             Err(LeaseUnavailable::NoneAvailable(skipped)) => return Err(skipped.into()),
             Err(LeaseUnavailable::Queue(permits)) => {
@@ -47,7 +47,7 @@ pub(super) async fn wait_for_lease(
                     Some((queue, acquisition)) if Arc::ptr_eq(&queue, &permits) => acquisition,
                     Some(_) | None => Box::pin(Arc::clone(&permits).acquire_owned()),
                 };
-                let until = wiring.leases.next_opening(candidates, now);
+                let until = parts.leases.next_opening(candidates, now);
                 tokio::select! {
                     biased;
                     got = &mut acquisition => permit = got.ok(),

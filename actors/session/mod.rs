@@ -193,7 +193,7 @@ pub(crate) struct SessionActor;
 /// The arguments of a session's actor.
 pub(crate) struct SessionArguments {
     pub(crate) id: SessionId,
-    pub(crate) wiring: Arc<RuntimeParts>,
+    pub(crate) parts: Arc<RuntimeParts>,
     pub(crate) replayed: ReplayedSession,
     /// The input of the first decision: `Opened` or `Revived`.
     pub(crate) first: Input,
@@ -214,7 +214,7 @@ impl Actor for SessionActor {
         me: ActorRef<SessionMsg>,
         arguments: SessionArguments,
     ) -> Result<SessionActorState, ActorProcessingErr> {
-        let _running = arguments.wiring.handlers.enter("Session", Some(arguments.id));
+        let _running = arguments.parts.handlers.enter("Session", Some(arguments.id));
         let state = SessionActorState::start(me, arguments);
         state.update_idle_since();
         Ok(state)
@@ -226,7 +226,7 @@ impl Actor for SessionActor {
         message: SessionMsg,
         state: &mut SessionActorState,
     ) -> Result<(), ActorProcessingErr> {
-        let _running = state.wiring.handlers.enter("Session", Some(state.id));
+        let _running = state.parts.handlers.enter("Session", Some(state.id));
         match message {
             SessionMsg::Inner(SessionInternalMsg::AppendDone(number, stored)) => {
                 state.on_append_done(number, stored)?;

@@ -27,7 +27,7 @@ pub(super) const RENEW_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Makes the attempt. The gate knows its end before the session does.
 pub(super) async fn run(
-    wiring: &RuntimeParts,
+    parts: &RuntimeParts,
     (lease, spec, started): (Lease, &RunSpec, &ModelStarted),
     mut request: Box<ModelRequest>,
     (publisher, cancel): (&StreamPublisher, &CancellationToken),
@@ -36,19 +36,19 @@ pub(super) async fn run(
     let (model, endpoint) = (admission.model.clone(), Arc::clone(admission.endpoint()));
     let credential = admission.credential;
     // Boxed, as the other rare steps: each session with a model call under way has the memory of its task.
-    let images = load_images(&*wiring.executor.artifacts, &request);
+    let images = load_images(&*parts.executor.artifacts, &request);
     match Box::pin(watchdog::read_images(images, cancel)).await {
         Ok(images) => request.images = images,
         // The provider was not called, so its breakers and statistics learn nothing.
         Err(failure) => {
             tracing::warn!(%failure, "not asked");
             drop((admission, permit));
-            let links = link_availabilities(wiring, &spec.chain);
+            let links = link_availabilities(parts, &spec.chain);
             return Err((failure, FailoverOptions { links, recovery: CredentialRecovery::No }));
         }
     }
-    let begun_ms = wiring.clock.monotonic_ms();
-    let observer = FirstDeltaObserver::new(publisher, &admission, &*wiring.clock);
+    let begun_ms = parts.clock.monotonic_ms();
+    let observer = FirstDeltaObserver::new(publisher, &admission, &*parts.clock);
     let limit = watchdog::call_limit(endpoint.longest_call(), request.deadlines.call_ms);
     let answer = watchdog::run_model(endpoint.call(*request, &observer), limit, cancel).await;
     match &answer {
@@ -66,29 +66,29 @@ pub(super) async fn run(
         anomaly,
     };
     let end = answer.as_ref().map(answer_report).map_err(Clone::clone);
-    let duration_ms = wiring.clock.monotonic_ms().saturating_sub(begun_ms);
+    let duration_ms = parts.clock.monotonic_ms().saturating_sub(begun_ms);
     let report = Box::new(AttemptReport { model, credential, duration_ms, end });
     match answer {
         Ok(answer) => {
-            admission.end(Ok(usage), wiring.clock.at());
-            send_report(wiring, report);
+            admission.end(Ok(usage), parts.clock.at());
+            send_report(parts, report);
             Ok(answer)
         }
         Err(failure) => {
-            let reported = report_failure(wiring, &*endpoint, admission, &failure, cancel);
+            let reported = report_failure(parts, &*endpoint, admission, &failure, cancel);
             let recovery = Box::pin(reported).await;
-            send_report(wiring, report);
+            send_report(parts, report);
             drop(permit);
-            Err((failure, FailoverOptions { links: link_availabilities(wiring, &spec.chain), recovery }))
+            Err((failure, FailoverOptions { links: link_availabilities(parts, &spec.chain), recovery }))
         }
     }
 }
 
 /// Reports the attempt to the provider's actor. The gate knows of its end before, because the actor looks there for
 /// open breakers.
-fn send_report(wiring: &RuntimeParts, report: Box<AttemptReport>) {
+fn send_report(parts: &RuntimeParts, report: Box<AttemptReport>) {
     let provider = Arc::clone(report.model.provider());
-    if wiring.providers.cast(ProvidersMsg::Deliver(provider, ProviderMsg::Report(report))).is_err() {
+    if parts.providers.cast(ProvidersMsg::Deliver(provider, ProviderMsg::Report(report))).is_err() {
         tracing::debug!("the supervisor of providers is gone");
     }
 }
@@ -127,7 +127,7 @@ async fn load_images(
 
 /// Reports a failure to the gate. A refused credential is renewed first; if that succeeds, the refusal does not count.
 async fn report_failure(
-    wiring: &RuntimeParts,
+    parts: &RuntimeParts,
     endpoint: &dyn ModelProvider,
     admission: GateAdmission,
     failure: &Failure,
@@ -146,10 +146,10 @@ async fn report_failure(
             return CredentialRecovery::Renewed;
         }
     }
-    admission.end(Err(failure), wiring.clock.at())
+    admission.end(Err(failure), parts.clock.at())
 }
 
-fn link_availabilities(wiring: &RuntimeParts, chain: &[ModelRef]) -> Vec<crate::policy::LinkAvailability> {
-    let now = wiring.clock.at();
-    chain.iter().map(|model| wiring.leases.availability(model, now)).collect()
+fn link_availabilities(parts: &RuntimeParts, chain: &[ModelRef]) -> Vec<crate::policy::LinkAvailability> {
+    let now = parts.clock.at();
+    chain.iter().map(|model| parts.leases.availability(model, now)).collect()
 }

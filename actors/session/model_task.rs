@@ -63,7 +63,7 @@ impl TaskSpawner {
             return InFlightTask::Call(CancellationToken::new());
         };
         let (started, spec) = (Arc::clone(started), Arc::clone(spec));
-        let tools = self.wiring.executor.tools();
+        let tools = self.parts.executor.tools();
         let rendered = render_request(&spec, &lease, |encoder| {
             let (head, messages) = view.render(turn, encoder, || tools.specs(&spec.tools));
             let head = if turn.offers_tools() { head } else { encoder.head(&turn.system_prompt(), &[]) };
@@ -124,19 +124,18 @@ impl TaskSpawner {
             "model_call", session = %self.id, run = %id.call.run, call = %id.call, attempt = id.attempt, model = %model
         );
         let guard = LostGuard::new(self.session.clone(), id);
-        let wiring = Arc::clone(&self.wiring);
-        let publisher = StreamPublisher::new(&self.wiring.hub, self.id, id);
+        let parts = Arc::clone(&self.parts);
+        let publisher = StreamPublisher::new(&self.parts.hub, self.id, id);
         let cancel = CancellationToken::new();
         let cancelled = cancel.clone();
         let task = async move {
-            let from_ms = wiring.clock.monotonic_ms();
+            let from_ms = parts.clock.monotonic_ms();
             let answer =
-                model_attempt::run(&wiring, (lease, &spec, &started), request, (&publisher, &cancelled))
-                    .await;
+                model_attempt::run(&parts, (lease, &spec, &started), request, (&publisher, &cancelled)).await;
             let tools = match purpose {
                 CallPurpose::Answer(tools) => Some(tools),
                 CallPurpose::Summary(permit) => {
-                    let ms = wiring.clock.monotonic_ms().saturating_sub(from_ms);
+                    let ms = parts.clock.monotonic_ms().saturating_sub(from_ms);
                     let result = answer.as_ref().map_err(|(failure, _)| failure);
                     let report = summary_report(&started, result, ms);
                     drop(permit.with_report(CompressorMsg::Released(report)));

@@ -32,7 +32,7 @@ use crate::{
 pub(crate) struct SessionActorState {
     pub(super) id: SessionId,
     pub(super) me: ActorRef<SessionMsg>,
-    pub(super) wiring: Arc<RuntimeParts>,
+    pub(super) parts: Arc<RuntimeParts>,
     pub(super) phase: StartPhase,
     /// The process's monotonic time at the start of this incarnation, and the session's active time then, in
     /// milliseconds.
@@ -98,13 +98,13 @@ pub(crate) enum Grant {
 impl SessionActorState {
     /// A session at the beginning of an incarnation.
     pub(super) fn start(me: ActorRef<SessionMsg>, arguments: SessionArguments) -> Self {
-        let SessionArguments { id, wiring, replayed, first, tasks, has_inbox, waiting } = arguments;
+        let SessionArguments { id, parts, replayed, first, tasks, has_inbox, waiting } = arguments;
         let mut state = Self {
             id,
-            clock_origin: (wiring.clock.monotonic_ms(), replayed.active_ms()),
-            tasks: TaskSpawner::new(tasks, me.clone(), Arc::clone(&wiring), id),
+            clock_origin: (parts.clock.monotonic_ms(), replayed.active_ms()),
+            tasks: TaskSpawner::new(tasks, me.clone(), Arc::clone(&parts), id),
             me,
-            wiring,
+            parts,
             phase: StartPhase::Replayed(replayed, first),
             waiting: VecDeque::new(),
             in_flight: None,
@@ -180,15 +180,14 @@ impl SessionActorState {
 
     /// Asks Persistence to commit the append in flight next: a stop has to wait for it.
     pub(super) fn expedite(&self) {
-        if self.in_flight.is_some()
-            && self.wiring.persistence.cast(PersistenceMsg::Expedite(self.id)).is_err()
+        if self.in_flight.is_some() && self.parts.persistence.cast(PersistenceMsg::Expedite(self.id)).is_err()
         {
             tracing::debug!(session = %self.id, "persistence is gone");
         }
     }
 
     pub(super) fn now(&self) -> SessionTime {
-        let clock = &self.wiring.clock;
+        let clock = &self.parts.clock;
         let alive_ms = clock.monotonic_ms().saturating_sub(self.clock_origin.0);
         SessionTime { at: clock.at(), active_ms: self.clock_origin.1 + alive_ms }
     }
@@ -255,7 +254,7 @@ impl SessionActorState {
 
     /// Publishes for the supervisor since when the session is idle.
     pub(super) fn update_idle_since(&self) {
-        let since = self.is_idle().then(|| self.wiring.clock.monotonic_ms());
+        let since = self.is_idle().then(|| self.parts.clock.monotonic_ms());
         self.tasks.tasks.set_idle_since(since);
     }
 
@@ -324,7 +323,7 @@ impl SessionActorState {
                 }
                 DueAction::AwaitSubagent { call, n, .. } => {
                     let child = turn.subagent(call, n);
-                    child.into_iter().for_each(|child| self.wiring.notify_inbox(child.session));
+                    child.into_iter().for_each(|child| self.parts.notify_inbox(child.session));
                     InFlightTask::Call(CancellationToken::new())
                 }
                 DueAction::RunTool(id) => match self.granted.remove(&id) {

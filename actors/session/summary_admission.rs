@@ -39,15 +39,15 @@ impl TaskSpawner {
         urgency: SummaryUrgency,
     ) -> InFlightTask {
         let (urgency, mut updates) = watch::channel(urgency);
-        let (wiring, session, session_id) = (Arc::clone(&self.wiring), self.session.clone(), self.id);
-        let publisher = StreamPublisher::new(&self.wiring.hub, self.id, id);
+        let (parts, session, session_id) = (Arc::clone(&self.parts), self.session.clone(), self.id);
+        let publisher = StreamPublisher::new(&self.parts.hub, self.id, id);
         let on_panic = self.report_panic();
         let wait = self.tasks.spawn(async move {
             let _on_panic = on_panic;
-            let admission = wiring.compressor.admit(session_id, id.call, &candidates, &mut updates).await;
+            let admission = parts.compressor.admit(session_id, id.call, &candidates, &mut updates).await;
             let Some(SummaryAdmission { candidates, permit }) = admission else { return };
             let lease =
-                lease_wait::wait_for_lease(&wiring, &candidates, &publisher, Some(MAX_SUMMARY_WAIT_MS)).await;
+                lease_wait::wait_for_lease(&parts, &candidates, &publisher, Some(MAX_SUMMARY_WAIT_MS)).await;
             let message = match lease {
                 Ok(lease) => {
                     let model = lease.admission.model.clone();

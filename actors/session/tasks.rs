@@ -126,7 +126,7 @@ impl InFlightTask {
 pub(crate) struct TaskSpawner {
     pub(super) tasks: CallTasks,
     pub(super) session: ActorRef<SessionMsg>,
-    pub(super) wiring: Arc<RuntimeParts>,
+    pub(super) parts: Arc<RuntimeParts>,
     pub(super) id: SessionId,
 }
 
@@ -134,10 +134,10 @@ impl TaskSpawner {
     pub(crate) fn new(
         tasks: CallTasks,
         session: ActorRef<SessionMsg>,
-        wiring: Arc<RuntimeParts>,
+        parts: Arc<RuntimeParts>,
         id: SessionId,
     ) -> Self {
-        Self { tasks, session, wiring, id }
+        Self { tasks, session, parts, id }
     }
 
     /// Cancels running actions that are not due and forgets them. A tool call with a due end action is kept under that
@@ -201,13 +201,13 @@ impl TaskSpawner {
             return self.acquire_summary(id, candidates, turn.summary_urgency(now));
         }
         let class = turn.tool_class(id.call).unwrap_or(ToolClass::Files);
-        let (wiring, session) = (Arc::clone(&self.wiring), self.session.clone());
-        let publisher = StreamPublisher::new(&self.wiring.hub, self.id, id);
+        let (parts, session) = (Arc::clone(&self.parts), self.session.clone());
+        let publisher = StreamPublisher::new(&self.parts.hub, self.id, id);
         let panic_guard = self.report_panic();
         InFlightTask::Wait(self.tasks.spawn(async move {
             let _panic_guard = panic_guard;
             let message = if id.call.is_model_call() {
-                match lease_wait::wait_for_lease(&wiring, &candidates, &publisher, None).await {
+                match lease_wait::wait_for_lease(&parts, &candidates, &publisher, None).await {
                     Ok(lease) => {
                         let model = lease.admission.model.clone();
                         SessionInternalMsg::Granted(Input::Leased { id, model }, Grant::Lease(lease))
@@ -215,7 +215,7 @@ impl TaskSpawner {
                     Err(skipped) => SessionInternalMsg::Input(Input::NoLease { id, skipped }),
                 }
             } else {
-                match wiring.executor.permit(id.call.run, class, false).await {
+                match parts.executor.permit(id.call.run, class, false).await {
                     Some(permit) => SessionInternalMsg::Granted(Input::Permitted(id), Grant::Permit(permit)),
                     None => return,
                 }

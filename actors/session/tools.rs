@@ -115,7 +115,7 @@ impl TaskSpawner {
         let Some(mut call_task) = self.tool_call_task(turn, tools, id, cancel.clone()) else {
             return InFlightTask::Call(cancel);
         };
-        let executor = Arc::clone(&self.wiring.executor);
+        let executor = Arc::clone(&self.parts.executor);
         let class = turn.tool_class(id.call).unwrap_or(ToolClass::Processes);
         let (boot, detached, span) =
             (turn.boot_of(id.call), turn.is_detached(id.call), call_task.span.clone());
@@ -149,7 +149,7 @@ impl TaskSpawner {
         let AttemptId { call, attempt } = id;
         let (name, text, spec) = turn.tool_call(call)?;
         let artifact_name = ArtifactName { session: self.id, call, attempt };
-        let executor = Arc::clone(&self.wiring.executor);
+        let executor = Arc::clone(&self.parts.executor);
         let artifacts = AttemptArtifacts::new(Arc::clone(&executor.artifacts), artifact_name)
             .with_hashes(turn.artifact_hashes());
         let invocation = Invocation {
@@ -157,7 +157,7 @@ impl TaskSpawner {
             attempt,
             isolation_key: spec.isolation_key.as_str().into(),
             workspace: spec.workspace.as_str().into(),
-            now: self.wiring.clock.at(),
+            now: self.parts.clock.at(),
             artifacts,
             cancel,
             progress: self.progress_reporter(id),
@@ -188,7 +188,7 @@ impl TaskSpawner {
     }
 
     fn progress_reporter(&self, id: AttemptId) -> ProgressReporter {
-        let publisher = StreamPublisher::new(&self.wiring.hub, self.id, id);
+        let publisher = StreamPublisher::new(&self.parts.hub, self.id, id);
         ProgressReporter::new(move |note| publisher.publish(|| DeltaBody::Progress(note.into())))
     }
 }

@@ -30,7 +30,7 @@ const SUSPEND_TIMEOUT: Duration = Duration::from_millis(500);
 /// The state of SessionSupervisor.
 pub(crate) struct Directory {
     pub(super) me: ActorRef<SessionsMsg>,
-    pub(super) wiring: Arc<RuntimeParts>,
+    pub(super) parts: Arc<RuntimeParts>,
     pub(super) entries: BTreeMap<SessionId, SessionEntry>,
     pub(super) actors: HashMap<ActorId, SessionId>,
     pub(super) is_suspended: bool,
@@ -41,10 +41,10 @@ pub(crate) struct Directory {
 impl Directory {
     /// A directory with the sessions that the checkpoint names. Once their tasks have ended, those whose runs are to be
     /// carried out here are revived.
-    pub(super) fn start(me: ActorRef<SessionsMsg>, wiring: Arc<RuntimeParts>) -> Self {
-        let known = wiring.checkpoint.restore();
+    pub(super) fn start(me: ActorRef<SessionsMsg>, parts: Arc<RuntimeParts>) -> Self {
+        let known = parts.checkpoint.restore();
         let (entries, actors) = (BTreeMap::new(), HashMap::new());
-        let mut directory = Self { me, wiring, entries, actors, is_suspended: false, scan_timer: None };
+        let mut directory = Self { me, parts, entries, actors, is_suspended: false, scan_timer: None };
         for (session, (tasks, is_wanted, incarnation)) in known {
             let phase = EntryPhase::Ending(Vec::new(), AfterTasksEnd::Revive);
             directory.entries.insert(
@@ -58,7 +58,7 @@ impl Directory {
 
     /// Registers the handler with `HandlerWatch` until the returned value is dropped.
     pub(super) fn track_handler(&self) -> RunningHandler {
-        self.wiring.handlers.enter("SessionSupervisor", None)
+        self.parts.handlers.enter("SessionSupervisor", None)
     }
 
     /// The status of all sessions.
@@ -106,7 +106,7 @@ impl Directory {
         if message.is_none() {
             // The checkpoint kept this request for the case of a crash. From here on the session's own entry there says
             // the same.
-            self.wiring.checkpoint.remove_wanted(session);
+            self.parts.checkpoint.remove_wanted(session);
         }
         let Some(entry) = self.entries.get_mut(&session) else {
             let phase = EntryPhase::Opening(message.into_iter().collect());
@@ -117,7 +117,7 @@ impl Directory {
         entry.seed = entry.seed.take().or(new);
         if resumes && !entry.is_wanted {
             entry.is_wanted = true;
-            self.wiring.checkpoint.record(session, entry);
+            self.parts.checkpoint.record(session, entry);
         }
         // For a session whose runs are carried out here, a write-only command becomes an ordinary one. Messages for a
         // session that is not live are converted at its start.
@@ -154,7 +154,7 @@ impl Directory {
     pub(super) fn suspend(&mut self, reply: RpcReplyPort<()>) {
         self.is_suspended = true;
         self.scan_timer = None;
-        self.wiring.checkpoint.clear();
+        self.parts.checkpoint.clear();
         let entries = take(&mut self.entries).into_values();
         let tasks: Vec<_> = entries.map(|entry| (entry.phase.actor().cloned(), entry.tasks)).collect();
         tokio::spawn(async move {

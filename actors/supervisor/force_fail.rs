@@ -19,35 +19,35 @@ const RECORDS_PER_READ: usize = 64;
 /// Takes a session over with the write `opening`, and ends its open runs, or only the named one, as `failed` with this
 /// cause. Returns the new incarnation.
 pub(super) async fn force_fail_runs(
-    wiring: &RuntimeParts,
+    parts: &RuntimeParts,
     (session, only_run): (SessionId, Option<RunId>),
     cause: OutcomeCause,
     opening: impl Future<Output = WriteResult<OpenedSession>> + Send,
 ) -> Result<Incarnation, OpenSessionError> {
     // Fenced before anything is read: pending writes of the old incarnation are durable by then, or never will be.
     let OpenedSession { incarnation, last, .. } = opening.await??;
-    let journal = &*wiring.journal;
+    let journal = &*parts.journal;
     let runs = open_runs(journal, session, last, only_run).await.map_err(OpenSessionError::Read)?;
     if runs.is_empty() {
         return Ok(incarnation);
     }
     let ids: Vec<RunId> = runs.iter().map(|run| run.row.id).collect();
     let active_ms = active_ms(journal, session, last).await.map_err(OpenSessionError::Read)?;
-    let now = SessionTime { at: wiring.clock.at(), active_ms };
+    let now = SessionTime { at: parts.clock.at(), active_ms };
     let ended = OutcomeDetail::with_cause(Outcome::Failed, cause);
     let ends = ForcedEnds { session, fence: incarnation, last, now, ended };
     let append = ends.decide(runs);
     let notified: Vec<SessionId> = append.deliver.iter().map(|(session, _)| *session).collect();
     let without_ledger = Append { ledger: LedgerChange::default(), ..append.clone() };
-    let mut stored = persistence::append(&wiring.persistence, append).await?;
+    let mut stored = persistence::append(&parts.persistence, append).await?;
     // An unreadable account, its own or an ancestor's, must not keep the runs from ending.
     if let Err(WriteRefusal::Malformed(error)) = &stored {
         tracing::error!(%session, error, "the accounts of its runs are left as they are");
-        stored = persistence::append(&wiring.persistence, without_ledger).await?;
+        stored = persistence::append(&parts.persistence, without_ledger).await?;
     }
-    wiring.hub.publish_records(session, last + 1, &stored?);
-    ids.into_iter().for_each(|run| wiring.executor.abandon(run));
-    notified.into_iter().for_each(|session| wiring.notify_inbox(session));
+    parts.hub.publish_records(session, last + 1, &stored?);
+    ids.into_iter().for_each(|run| parts.executor.abandon(run));
+    notified.into_iter().for_each(|session| parts.notify_inbox(session));
     Ok(incarnation)
 }
 

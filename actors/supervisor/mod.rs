@@ -79,7 +79,7 @@ pub(crate) struct RootArguments {
     pub(crate) executor: Arc<ToolExecutorHandle>,
     pub(crate) terminated: watch::Sender<Option<RuntimeEnd>>,
     /// Receives the parts for `Runtime`.
-    pub(crate) wiring: oneshot::Sender<Arc<RuntimeParts>>,
+    pub(crate) parts: oneshot::Sender<Arc<RuntimeParts>>,
 }
 
 /// The parts of the runtime that its actors and `Runtime` share.

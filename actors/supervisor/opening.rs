@@ -61,10 +61,10 @@ pub(crate) type RecoveredSession = (ReplayedSession, Incarnation, bool);
 impl Directory {
     /// Takes the session over and reads its journal in a task, which reports `Opened`.
     pub(super) fn open(&mut self, session: SessionId) {
-        let (wiring, me) = (Arc::clone(&self.wiring), self.me.clone());
+        let (parts, me) = (Arc::clone(&self.parts), self.me.clone());
         let opening = self.take_over(session);
         tokio::spawn(async move {
-            let opened = open_session(&*wiring.journal, session, opening).await;
+            let opened = open_session(&*parts.journal, session, opening).await;
             send(&me, SessionsInternalMsg::Opened(session, Box::new(opened)));
         });
     }
@@ -77,9 +77,9 @@ impl Directory {
     ) -> impl Future<Output = WriteResult<OpenedSession>> + Send + use<> {
         if let Some(entry) = self.entries.get_mut(&session) {
             entry.incarnation = None;
-            self.wiring.checkpoint.record(session, entry);
+            self.parts.checkpoint.record(session, entry);
         }
-        persistence::open(&self.wiring.persistence, session)
+        persistence::open(&self.parts.persistence, session)
     }
 
     /// Handles the result of a read. An error means a failed store and ends this actor.
@@ -144,7 +144,7 @@ impl Directory {
         entry.is_write_only = false;
         let waiting =
             entry.phase.take_waiting().into_iter().map(|message| entry.prepare_message(message)).collect();
-        let boot = self.wiring.boot.clone();
+        let boot = self.parts.boot.clone();
         let first = match &entry.seed {
             Some(new) if replayed.is_new() => Input::Opened(SessionOpened {
                 key: Arc::clone(&new.key),
@@ -155,14 +155,14 @@ impl Directory {
             Some(_) | None => Input::Revived(SessionRevived { incarnation, boot }),
         };
         entry.tasks = CallTasks::default();
-        self.wiring.checkpoint.record(session, entry);
-        let (wiring, tasks) = (Arc::clone(&self.wiring), entry.tasks.clone());
-        let arguments = SessionArguments { id: session, wiring, replayed, first, tasks, has_inbox, waiting };
+        self.parts.checkpoint.record(session, entry);
+        let (parts, tasks) = (Arc::clone(&self.parts), entry.tasks.clone());
+        let arguments = SessionArguments { id: session, parts, replayed, first, tasks, has_inbox, waiting };
         match Actor::spawn_linked(None, SessionActor, arguments, self.me.get_cell()).await {
             Ok((actor, _)) => {
                 self.actors.insert(actor.get_id(), session);
                 entry.phase = EntryPhase::Live(actor);
-                self.schedule_scan(self.wiring.idle);
+                self.schedule_scan(self.parts.idle);
             }
             Err(SpawnErr::StartupFailed(error)) => self.on_crash(session, &error),
             Err(error @ (SpawnErr::ActorAlreadyStarted | SpawnErr::ActorAlreadyRegistered(_))) => {

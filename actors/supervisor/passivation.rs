@@ -44,8 +44,8 @@ impl Directory {
     /// Requests the passivation of sessions that are idle for long enough, and schedules the next scan.
     pub(super) fn scan_idle(&mut self) {
         self.scan_timer = None;
-        let idle = self.wiring.idle;
-        let now = Duration::from_millis(self.wiring.clock.monotonic_ms());
+        let idle = self.parts.idle;
+        let now = Duration::from_millis(self.parts.clock.monotonic_ms());
         let mut next = None::<Duration>;
         for (session, entry) in &mut self.entries {
             let EntryPhase::Live(_) = entry.phase else { continue };
@@ -72,7 +72,7 @@ impl Directory {
         let (actor, waiting) = (resting.clone(), take(waiting));
         entry.phase = EntryPhase::Live(actor);
         waiting.into_iter().for_each(|message| self.deliver(session, None, Some(message)));
-        self.schedule_scan(self.wiring.idle);
+        self.schedule_scan(self.parts.idle);
     }
 
     /// Closes a session in the store; `on_closed` then forgets it. Until then its entry stays, because each session
@@ -83,12 +83,12 @@ impl Directory {
         let (is_wanted, waiting) = (entry.is_wanted, entry.phase.take_waiting());
         *entry = SessionEntry { phase: EntryPhase::Closing(waiting), is_wanted, ..SessionEntry::default() };
         entry.incarnation = incarnation;
-        let (wiring, me) = (Arc::clone(&self.wiring), self.me.clone());
+        let (parts, me) = (Arc::clone(&self.parts), self.me.clone());
         // An opening was under way, perhaps of an earlier directory: its write is queued before this one, or never
         // comes.
-        let opening = incarnation.is_none().then(|| persistence::open(&wiring.persistence, session));
+        let opening = incarnation.is_none().then(|| persistence::open(&parts.persistence, session));
         tokio::spawn(async move {
-            let closed = close(&wiring.persistence, session, incarnation, opening).await;
+            let closed = close(&parts.persistence, session, incarnation, opening).await;
             send(&me, SessionsInternalMsg::Closed(session, closed));
         });
     }
@@ -113,7 +113,7 @@ impl Directory {
             entry.phase = EntryPhase::Idle;
         } else {
             self.entries.remove(&session);
-            self.wiring.checkpoint.forget(session);
+            self.parts.checkpoint.forget(session);
         }
     }
 }

@@ -38,7 +38,7 @@ pub(crate) struct Root;
 
 /// The children, and the channel for the reason of the runtime's end.
 pub(crate) struct RootState {
-    wiring: Arc<RuntimeParts>,
+    parts: Arc<RuntimeParts>,
     children: Vec<SupervisedChild>,
     terminated: watch::Sender<Option<RuntimeEnd>>,
 }
@@ -65,31 +65,31 @@ impl ChildKind {
         [Self::ProviderSupervisor, Self::ToolExecutor, Self::Compressor, Self::SessionSupervisor];
 
     /// Starts the child and sets its stable reference.
-    async fn start(self, root: ActorCell, wiring: &Arc<RuntimeParts>) -> Result<ActorId, SpawnErr> {
+    async fn start(self, root: ActorCell, parts: &Arc<RuntimeParts>) -> Result<ActorId, SpawnErr> {
         Ok(match self {
             Self::ProviderSupervisor => {
-                let arguments = (Arc::clone(&wiring.leases), Arc::clone(&wiring.clock));
+                let arguments = (Arc::clone(&parts.leases), Arc::clone(&parts.clock));
                 let (actor, _) = Actor::spawn_linked(None, ProviderSupervisor, arguments, root).await?;
-                wiring.providers.set_running(actor.clone());
+                parts.providers.set_running(actor.clone());
                 actor.get_id()
             }
             Self::ToolExecutor => {
-                let arguments = (Arc::clone(&wiring.executor), Arc::clone(&wiring.handlers));
+                let arguments = (Arc::clone(&parts.executor), Arc::clone(&parts.handlers));
                 let (actor, _) = Actor::spawn_linked(None, ToolExecutorActor, arguments, root).await?;
-                wiring.executor.actor.set_running(actor.clone());
+                parts.executor.actor.set_running(actor.clone());
                 actor.get_id()
             }
             Self::Compressor => {
-                let compressor = Arc::clone(&wiring.compressor);
-                let arguments = (compressor, Arc::clone(&wiring.clock), Arc::clone(&wiring.handlers));
+                let compressor = Arc::clone(&parts.compressor);
+                let arguments = (compressor, Arc::clone(&parts.clock), Arc::clone(&parts.handlers));
                 let (actor, _) = Actor::spawn_linked(None, CompressorActor, arguments, root).await?;
-                wiring.compressor.actor.set_running(actor.clone());
+                parts.compressor.actor.set_running(actor.clone());
                 actor.get_id()
             }
             Self::SessionSupervisor => {
-                let arguments = Arc::clone(wiring);
+                let arguments = Arc::clone(parts);
                 let (actor, _) = Actor::spawn_linked(None, SessionSupervisor, arguments, root).await?;
-                wiring.sessions.set_running(actor.clone());
+                parts.sessions.set_running(actor.clone());
                 actor.get_id()
             }
         })
@@ -122,7 +122,7 @@ impl Actor for Root {
         let handlers = HandlerWatch::new(Arc::clone(&clock));
         let writer = (Arc::clone(&journal), Arc::clone(&commit_monitor), Arc::clone(&handlers));
         let (persistence, _) = Actor::spawn_linked(None, PersistenceActor, writer, cell.clone()).await?;
-        let wiring = Arc::new(RuntimeParts {
+        let parts = Arc::new(RuntimeParts {
             persistence,
             journal,
             sessions: StableActorRef::default(),
@@ -141,7 +141,7 @@ impl Actor for Root {
         });
         let mut children = Vec::new();
         for kind in ChildKind::ALL {
-            let id = kind.start(cell.clone(), &wiring).await?;
+            let id = kind.start(cell.clone(), &parts).await?;
             children.push(SupervisedChild {
                 kind,
                 id,
@@ -149,10 +149,10 @@ impl Actor for Root {
                 restarts: 0,
             });
         }
-        if arguments.wiring.send(Arc::clone(&wiring)).is_err() {
+        if arguments.parts.send(Arc::clone(&parts)).is_err() {
             return Err("the caller that starts the runtime has gone".into());
         }
-        Ok(RootState { wiring, children, terminated: arguments.terminated })
+        Ok(RootState { parts, children, terminated: arguments.terminated })
     }
 
     async fn handle(
@@ -201,10 +201,10 @@ impl RootState {
         if let Some(store) = store_failure(&error) {
             return Err(store);
         }
-        if id == self.wiring.persistence.get_id() {
+        if id == self.parts.persistence.get_id() {
             return Err(RuntimeEnd::Actor { name: "Persistence", error: error.to_string() });
         }
-        let clock = Arc::clone(&self.wiring.clock);
+        let clock = Arc::clone(&self.parts.clock);
         let Some(child) = self.children.iter_mut().find(|child| child.id == id) else { return Ok(()) };
         let (name, mut error) = (child.kind.into(), error.to_string());
         loop {
@@ -213,7 +213,7 @@ impl RootState {
             }
             tracing::warn!(name, error, "a part of the runtime died, starting it again");
             child.restarts += 1;
-            match child.kind.start(me.get_cell(), &self.wiring).await {
+            match child.kind.start(me.get_cell(), &self.parts).await {
                 Ok(id) => {
                     child.id = id;
                     return Ok(());
@@ -241,12 +241,12 @@ impl RootState {
             end.get_or_insert(reason);
             is_first
         });
-        let wiring = &self.wiring;
-        wiring.sessions.close();
-        wiring.providers.close();
-        wiring.executor.shut_down();
-        wiring.compressor.actor.close();
-        wiring.hub.wake_all();
+        let parts = &self.parts;
+        parts.sessions.close();
+        parts.providers.close();
+        parts.executor.shut_down();
+        parts.compressor.actor.close();
+        parts.hub.wake_all();
     }
 }
 

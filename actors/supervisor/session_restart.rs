@@ -34,7 +34,7 @@ impl Directory {
     }
 
     pub(super) fn on_crash(&mut self, session: SessionId, error: &ActorProcessingErr) {
-        let now_ms = self.wiring.clock.monotonic_ms();
+        let now_ms = self.parts.clock.monotonic_ms();
         let Some(entry) = self.entries.get_mut(&session) else { return };
         // The runtime is about to end; the error tells nothing about the session.
         if error.is::<JournalError>() {
@@ -108,10 +108,10 @@ impl Directory {
         tracing::error!(%session, %cause, "the session's runs are ended");
         let Some(entry) = self.entries.get_mut(&session) else { return };
         entry.phase = EntryPhase::ForceFailing(entry.phase.take_waiting(), then);
-        let (wiring, me) = (Arc::clone(&self.wiring), self.me.clone());
+        let (parts, me) = (Arc::clone(&self.parts), self.me.clone());
         let opening = self.take_over(session);
         tokio::spawn(async move {
-            let result = force_fail_runs(&wiring, (session, run), cause, opening).await;
+            let result = force_fail_runs(&parts, (session, run), cause, opening).await;
             send(&me, SessionsInternalMsg::ForceFailed(session, result));
         });
     }

@@ -78,9 +78,9 @@ impl Actor for SessionSupervisor {
     async fn pre_start(
         &self,
         me: ActorRef<SessionsMsg>,
-        wiring: Arc<RuntimeParts>,
+        parts: Arc<RuntimeParts>,
     ) -> Result<Directory, ActorProcessingErr> {
-        Ok(Directory::start(me, wiring))
+        Ok(Directory::start(me, parts))
     }
 
     async fn handle(
