@@ -241,7 +241,7 @@ pub enum ControlResponse {
 }
 
 impl ControlRequest {
-    /// Parses one line; the error is of kind [`RequestErrorKind::Usage`].
+    /// Parses one line; the error is of kind [`super::RequestErrorKind::Usage`].
     pub fn parse(line: &[u8]) -> Result<Self, RequestError> {
         serde_json::from_slice(line).map_err(|error| {
             let text = String::from_utf8_lossy(line);
