@@ -41,7 +41,7 @@ pub enum ActorFault {
     Panic,
     /// Its handler ends with an error.
     Error,
-    /// The actor is killed: none of its code runs any more.
+    /// The actor is killed: none of its code runs any more. Of a Provider, the handler ends with an error instead.
     Kill,
 }
 

@@ -57,7 +57,7 @@ pub(super) async fn write_all(
     Ok(())
 }
 
-/// The artifact name of the image at index `n` of a run. No call has iteration 0.
+/// The artifact name of the image at index `n` of a run. Its call id has iteration 0, as no real call's.
 pub(super) fn image_name(session: SessionId, run: RunId, n: u32) -> ArtifactName {
     ArtifactName { session, call: CallId { run, iteration: 0, n }, attempt: 0 }
 }

@@ -42,7 +42,7 @@ impl InboxReader {
 pub(crate) type InboxInputs = Vec<(u64, Input)>;
 
 impl SessionActorState {
-    /// The inbox has a new message.
+    /// Reads the inbox, or notes that it must be read again. Also called when a new subagent is only to be woken.
     pub(super) fn on_inbox_ready(&mut self) {
         if self.inbox.is_reading {
             self.inbox.has_more = true;
@@ -69,8 +69,8 @@ impl SessionActorState {
 }
 
 impl TaskSpawner {
-    /// Reads the rows after `last`, with the results of ended subagents. The window is that of the current run's model,
-    /// in bytes.
+    /// Reads the rows after `last`, with the results of ended subagents. `window` (the model's, in bytes) and
+    /// `batch` limit how much of a result the model gets.
     fn read_inbox(&self, last: u64, window: Option<u64>, batch: Vec<(CallId, usize)>) {
         let (parts, session, id) = (Arc::clone(&self.parts), self.session.clone(), self.id);
         let panic_guard = self.report_panic();
@@ -81,7 +81,7 @@ impl TaskSpawner {
                 Ok(inputs) => SessionInternalMsg::InboxRead(inputs),
                 Err(error) => {
                     tracing::warn!(session = %id, %error, "the inbox cannot be read");
-                    SessionInternalMsg::WaitPanicked
+                    SessionInternalMsg::TaskFailed
                 }
             };
             send(&session, message);

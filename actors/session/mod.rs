@@ -104,8 +104,9 @@ pub(crate) enum SessionInternalMsg {
     InboxRead(inbox::InboxInputs),
     /// `Passivate`, queued behind the messages of ended calls.
     Passivate(RpcReplyPort<()>),
-    /// A task that waited for a lease or a permit has panicked: the session crashes, and is revived.
-    WaitPanicked,
+    /// A task that waited for a lease or a permit has panicked, or the inbox could not be read: the session crashes, and
+    /// is revived.
+    TaskFailed,
 }
 
 /// The reply port of a submission, with the permit that bounds how many callers wait. The permit is shared and is
@@ -234,7 +235,7 @@ impl Actor for SessionActor {
             SessionMsg::Inner(SessionInternalMsg::BatchReady) => state.on_batch_ready(),
             SessionMsg::Passivate(declined) => state.prepare_passivation(declined),
             SessionMsg::Inner(SessionInternalMsg::Passivate(declined)) => state.passivate(declined),
-            SessionMsg::Inner(SessionInternalMsg::WaitPanicked) => {
+            SessionMsg::Inner(SessionInternalMsg::TaskFailed) => {
                 return Err("what it waited for has panicked".into());
             }
             #[cfg(feature = "testkit")]

@@ -159,7 +159,7 @@ impl SessionActorState {
                 SessionInternalMsg::AppendDone(..)
                 | SessionInternalMsg::BatchReady
                 | SessionInternalMsg::Passivate(_)
-                | SessionInternalMsg::WaitPanicked,
+                | SessionInternalMsg::TaskFailed,
             ) => {}
         }
     }

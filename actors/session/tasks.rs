@@ -228,7 +228,7 @@ impl TaskSpawner {
     /// nothing.
     pub(super) fn report_panic(&self) -> OnPanic<impl Fn() + use<>> {
         let session = self.session.clone();
-        OnPanic(move || send(&session, SessionInternalMsg::WaitPanicked))
+        OnPanic(move || send(&session, SessionInternalMsg::TaskFailed))
     }
 
     /// Sends `BatchReady` after the tasks that are ready have run.

@@ -54,7 +54,7 @@ pub enum RuntimeEnd {
     Suspended,
     /// The store takes no more writes, or cannot be read; the error.
     Store(String),
-    /// An actor of the runtime crashed and could not be restarted.
+    /// An actor failed for good: it could not start, is never restarted, or crashed too often.
     Actor {
         /// The actor's name.
         name: &'static str,
@@ -78,7 +78,7 @@ pub(crate) struct RootArguments {
     pub(crate) dependencies: RuntimeDependencies,
     pub(crate) executor: Arc<ToolExecutorHandle>,
     pub(crate) terminated: watch::Sender<Option<RuntimeEnd>>,
-    /// Receives the parts for `Runtime`.
+    /// Root sends the shared parts to `Runtime` through this.
     pub(crate) parts: oneshot::Sender<Arc<RuntimeParts>>,
 }
 
@@ -154,8 +154,8 @@ pub enum SessionPhase {
     Opening,
     /// Its actor runs, perhaps asked to stop because it is idle.
     Live,
-    /// It has no actor: its tasks or its runs are being ended, or the store closes it.
+    /// It has no actor: its tasks or its runs are being ended, the store closes it, or it waits for its next opening.
     Ending,
-    /// This version cannot read its journal, with the reason. It is not touched until the next start.
+    /// Its journal, its inbox or its run's account cannot be read, with the reason. It is not touched until the next start.
     Quarantined(String),
 }

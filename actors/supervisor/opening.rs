@@ -35,7 +35,7 @@ pub(crate) enum OpenSessionError {
     /// The store cannot be read; nothing is known about the session.
     #[error("{0}")]
     Read(ReadError),
-    /// This version cannot read the session's journal.
+    /// The session's journal, its inbox or the account of its run cannot be read.
     #[error("{0}")]
     Unreadable(String),
 }

@@ -9,7 +9,7 @@ use super::{error::RequestError, reader::StoreReader};
 use crate::view::{AccountView, ActiveTimeView};
 
 impl StoreReader {
-    /// The accounts of a run, its own first, and its active time.
+    /// The account of a run, then those of the runs above it. Also its active time and the limit of that.
     pub(super) async fn budget(
         &self,
         row: &RunRow,

@@ -18,7 +18,7 @@ use crate::{
     secret::{Secret, redact},
 };
 
-/// Characters of a token endpoint's error that an error shows.
+/// Most characters of a token endpoint's error text that a [`KeyError`] shows.
 const MAX_ERROR_CHARS: usize = 200;
 
 /// The parameters of a token request.
@@ -148,7 +148,7 @@ impl KeySource for Oauth {
     }
 }
 
-/// Parses a token endpoint's reply. An error contains only its `error` and `error_description`.
+/// Parses a token endpoint's reply. Of a refused reply, the error shows only `error` and `error_description`.
 fn parse_response(response: &FormResponse, endpoint: &str) -> Result<TokenResponse, KeyError> {
     let FormResponse { status, body } = response;
     if *status == 200 {

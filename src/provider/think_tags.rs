@@ -14,7 +14,7 @@ pub(super) struct SplitText {
     pub(super) text: String,
     /// The content of the blocks.
     pub(super) reasoning: String,
-    /// Shown to watchers before the first reasoning that is in a block, if none came before.
+    /// Shown to watchers before the first reasoning in a block. It separates that from reasoning outside the text.
     pub(super) separator: &'static str,
     is_inside: bool,
     /// The start of a possible tag.

@@ -62,7 +62,7 @@ pub struct SpawnedSession {
 }
 
 impl Append {
-    /// Whether nothing needs to be written.
+    /// Whether it has neither records nor consumed inbox rows. Nothing else is written without one of these.
     pub const fn is_empty(&self) -> bool {
         self.records.is_empty() && self.consumed.is_empty()
     }
@@ -84,7 +84,7 @@ impl Append {
     }
 }
 
-/// An index row; replaces the row with the same id.
+/// An index row. It replaces the stored row of the same session or run; a model's row is merged.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum IndexRow {
     /// A session's row. Refused as `KeyTaken` if another session has its key.
@@ -127,14 +127,15 @@ pub enum WriteOutcome {
 pub struct AppendReceipt {
     /// The journal's last sequence after the append.
     pub last: Seq,
-    /// The accounts that the ledger touched, with their new state: the account itself first, then its ancestors.
+    /// The accounts that the ledger names and all their ancestors, with their new state. Each stands before its ancestors,
+    /// and only once.
     pub accounts: Vec<(AccountId, BudgetAccount)>,
 }
 
 /// The result of opening a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OpenedSession {
-    /// The incarnation for the writes of the new owner.
+    /// The session's new incarnation, which its writes have to carry.
     pub incarnation: Incarnation,
     /// The journal's last sequence; 0 if it is empty.
     pub last: Seq,
@@ -175,7 +176,7 @@ pub enum WriteRefusal {
         /// The error of decoding it.
         error: DecodeError,
     },
-    /// The write is invalid, such as an append without records or of an account that does not exist.
+    /// The write is invalid: for example, it has no records, or changes an account that does not exist.
     #[error("malformed write: {0}")]
     Malformed(String),
 }

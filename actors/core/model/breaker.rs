@@ -69,11 +69,11 @@ pub enum UnansweredReason {
     },
     /// The model was not called.
     Skipped {
-        /// End of the exclusion; absent if it is not known, or if there is none.
+        /// The time until which the model is not called; absent if it is not known, or if it never comes.
         #[serde(skip_serializing_if = "Option::is_none")]
         until: Option<Timestamp>,
-        /// Why the model is excluded: the failure of an earlier call, or one that describes the reason, such as a
-        /// missing price.
+        /// Why the model was not called: the failure of an earlier call, or one made for this purpose, such as a missing
+        /// price.
         failure: Failure,
     },
 }

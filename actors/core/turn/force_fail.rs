@@ -1,5 +1,5 @@
-//! Force-fail: the decision that ends runs by their index rows and counts, without their session's state. Also what a
-//! run's own calls have reserved. The supervisor reads what it needs and writes it (`supervisor/force_fail.rs`).
+//! Force-fail: decides the end of runs from their index rows and counts, without the session's state. Parents are
+//! notified, and subagents are stopped. `supervisor/force_fail.rs` reads the input and writes the append.
 
 use std::sync::Arc;
 
@@ -20,9 +20,9 @@ use crate::{
 pub struct OpenRun {
     /// Its index row.
     pub row: RunRow,
-    /// What its readable records add up to.
+    /// Its iterations and usage, counted from the records that can be read.
     pub counts: RunCounts,
-    /// What its own calls have reserved. Their real cost stays unknown, so it counts as spent.
+    /// What its own calls have reserved. Their real cost stays unknown, so the whole reservation counts as spent.
     pub reserved: Amounts,
     /// Its subagents that have not ended.
     pub subagents: Vec<SubagentRef>,

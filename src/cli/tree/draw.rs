@@ -18,7 +18,7 @@ const MAX_INPUT_CHARS: usize = 60;
 /// Characters of a subagent's id that are shown; `StoreReader::find` resolves this suffix.
 const ID_SUFFIX_CHARS: usize = 8;
 
-/// The lines of the trees, one for each run.
+/// The lines of the trees, one for each run. A subagent at the top has a line before it that names its parent.
 pub(super) fn lines(nodes: &[NodeView], now: Timestamp) -> Vec<String> {
     if nodes.is_empty() {
         return vec!["no run is unfinished".into()];
@@ -58,8 +58,8 @@ pub(crate) fn id_suffix(run: RunId) -> String {
     run.to_string().split_off(26 - ID_SUFFIX_CHARS)
 }
 
-/// `iterations 7+1/50  tokens 12k+3k/50k  usd $0.12/$1.00`: spent, reserved by calls in progress, limit. Dimensions
-/// without spend and limit are omitted, except the iterations.
+/// `iterations 7+1/50  tokens 12k+3k/50k  usd $0.12/$1.00`: spent, reserved by calls in progress, limit. A
+/// dimension without spending, reservation and limit is left out, except iterations.
 fn format_spend(node: &NodeView) -> String {
     let [first, rest @ ..] = Dimension::ALL.map(|dimension| format_dimension(node, dimension));
     let first = first.unwrap_or_else(|| format!("iterations {}", node.run.iterations));
@@ -84,7 +84,7 @@ fn format_dimension(node: &NodeView, dimension: Dimension) -> Option<String> {
     Some(format!("{} {used}{limit}", dimension.name()))
 }
 
-/// A count rounded down to about two digits: `950`, `1.2k`, `12k`, `3.4M`.
+/// A count rounded down to its unit, with one decimal below ten: `950`, `1.2k`, `12k`, `3.4M`.
 fn count(amount: u64) -> String {
     for (unit, name) in [(1_000_000_000, 'G'), (1_000_000, 'M'), (1_000, 'k')] {
         let (whole, tenth) = (amount / unit, amount % unit / (unit / 10));

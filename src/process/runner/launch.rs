@@ -32,7 +32,7 @@ use crate::{
 const SPOOL_FOLDER: &str = "spool";
 /// Folders cleared concurrently. Each may take as long as its command takes to end.
 const MAX_CONCURRENT_CLEARS: usize = 16;
-/// Pause before the next attempt on a full disk.
+/// Pause before `attach` tries again while the disk is full.
 const DISK_FULL_RETRY_DELAY: Duration = Duration::from_millis(500);
 
 /// Starts commands that outlive this process, and attaches to them later.
@@ -40,7 +40,7 @@ const DISK_FULL_RETRY_DELAY: Duration = Duration::from_millis(500);
 pub struct Runner {
     program: Arc<Path>,
     spool: Arc<Path>,
-    /// Each removal under way has a receiver.
+    /// Each removal under way holds a receiver. `wait_cleared` waits until none is left.
     clearings: Arc<watch::Sender<()>>,
 }
 
@@ -57,7 +57,7 @@ impl Eq for Runner {}
 pub enum AttachedRunner {
     /// The runner is alive.
     Alive(Box<LiveRunner>),
-    /// The runner has ended.
+    /// There is no runner to wait for: it has ended, never began its command, or cannot be examined.
     Over(RunnerOutcome),
 }
 
@@ -65,7 +65,7 @@ pub enum AttachedRunner {
 #[derive(Default)]
 struct SpoolLeftovers {
     attempts: Vec<(SpoolFolder, SpoolName)>,
-    /// Folders whose removal an earlier process began.
+    /// Folders whose removal was begun, by this process or an earlier one.
     removed: Vec<PathBuf>,
 }
 
@@ -142,7 +142,7 @@ impl Runner {
         self.folder(name).file(output::FILE)
     }
 
-    /// Removes an attempt's folder, and ends the attempt first if it is running.
+    /// Ends an attempt if it is running, and removes its folder, in the background. `wait_cleared` waits for that.
     pub fn forget(&self, name: SpoolName) {
         let (folder, clearing) = (self.folder(name), self.clearings.subscribe());
         tokio::spawn(async move {

@@ -28,7 +28,7 @@ pub(super) enum EventKind {
     Unrelated,
 }
 
-/// The target of a delta.
+/// The text that an event extends or completes: a part's, or a call's arguments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum DeltaTarget {
     Part(PartKind),

@@ -5,7 +5,7 @@ use hermod_actors::model::{Failure, ToolCall};
 
 use super::{
     event::Item,
-    slot::{ArgumentsState, ItemKind, ItemSlot, MAX_PARTS, MIN_SLOT_BYTES, PartKind, too_many_parts},
+    slot::{ArgumentsState, ItemKind, ItemSlot, MAX_PARTS, PartKind, SLOT_OVERHEAD_BYTES, too_many_parts},
 };
 use crate::provider::{announcer::PartialCall, ids::make_distinct, loose::LooseObject};
 
@@ -115,7 +115,7 @@ impl Items {
         };
         let slot = &mut self.slots[at];
         let size = slot.size();
-        slot.set_identity(&mut item);
+        slot.set_start_fields(&mut item);
         self.size = self.size - size + slot.size();
         Ok(())
     }
@@ -146,7 +146,7 @@ impl Items {
         let text = self.slots[at].part(part.0, part.1)?;
         let is_new_part = text.is_empty();
         text.push_str(piece);
-        self.size += piece.len() + if is_new_part { MIN_SLOT_BYTES } else { 0 };
+        self.size += piece.len() + if is_new_part { SLOT_OVERHEAD_BYTES } else { 0 };
         Ok(is_new_part)
     }
 
@@ -165,7 +165,7 @@ impl Items {
         let slot = &mut self.slots[at];
         let before = std::mem::replace(slot.part(kind, index)?, whole.to_owned());
         self.size =
-            self.size - before.len() + whole.len() + if before.is_empty() { MIN_SLOT_BYTES } else { 0 };
+            self.size - before.len() + whole.len() + if before.is_empty() { SLOT_OVERHEAD_BYTES } else { 0 };
         let rest = whole.strip_prefix(before.as_str()).filter(|_| slot.ends_with(part));
         let added = rest.unwrap_or_default().to_owned();
         let nothing = ItemGrowth { is_new: before.is_empty(), ..ItemGrowth::default() };

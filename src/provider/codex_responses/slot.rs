@@ -13,8 +13,8 @@ use crate::provider::{
 
 /// Maximum number of items in an answer, and of parts in an item.
 pub(super) const MAX_PARTS: usize = 1_024;
-/// The minimum size that is counted for an item, and for a part.
-pub(super) const MIN_SLOT_BYTES: usize = 64;
+/// Bytes counted for each item and each part, in addition to its texts.
+pub(super) const SLOT_OVERHEAD_BYTES: usize = 64;
 
 /// The failure of an answer with more items or parts than [`MAX_PARTS`].
 pub(super) fn too_many_parts() -> Failure {
@@ -139,8 +139,8 @@ impl ItemSlot {
         Self::new(ItemKind::of(item), index, item.id.text().to_owned())
     }
 
-    /// Sets the fields that identify an item, which are known when it starts.
-    pub(super) fn set_identity(&mut self, item: &mut Item<'_>) {
+    /// Sets the fields that an item has from its start: `call_id`, `name` and `phase`.
+    pub(super) fn set_start_fields(&mut self, item: &mut Item<'_>) {
         let fields = [
             (&mut self.call_id, &mut item.call_id),
             (&mut self.name, &mut item.name),
@@ -157,7 +157,7 @@ impl ItemSlot {
         if self.kind == ItemKind::Other {
             return Ok(());
         }
-        self.set_identity(&mut item);
+        self.set_start_fields(&mut item);
         if !matches!(item.status.text(), "in_progress" | "incomplete") {
             self.arguments_state = ArgumentsState::Complete;
         } else if self.arguments_state == ArgumentsState::Streaming {
@@ -205,7 +205,7 @@ impl ItemSlot {
         Ok(&mut self.parts[at].text)
     }
 
-    /// True if no part follows that is shown together with this one.
+    /// True if it is the last part of its text. Summaries and thoughts are one text, the reasoning.
     pub(super) fn ends_with(&self, (kind, index): (PartKind, u64)) -> bool {
         let with = |other: PartKind| {
             let is_reasoning = |kind| matches!(kind, PartKind::Summary | PartKind::Thought);
@@ -235,12 +235,12 @@ impl ItemSlot {
         self.joined([PartKind::Summary, PartKind::Thought], PARAGRAPH_BREAK)
     }
 
-    /// The counted size in bytes.
+    /// The size in bytes that counts towards the limit of an answer.
     pub(super) fn size(&self) -> usize {
         let fields = [&self.phase, &self.encrypted, &self.signature, &self.format];
         let more = [&self.id, &self.call_id, &self.name, &self.arguments];
-        let parts: usize = self.parts.iter().map(|part| MIN_SLOT_BYTES + part.text.len()).sum();
-        MIN_SLOT_BYTES + parts + fields.into_iter().chain(more).map(String::len).sum::<usize>()
+        let parts: usize = self.parts.iter().map(|part| SLOT_OVERHEAD_BYTES + part.text.len()).sum();
+        SLOT_OVERHEAD_BYTES + parts + fields.into_iter().chain(more).map(String::len).sum::<usize>()
     }
 
     /// True if it is a call with a name or arguments.

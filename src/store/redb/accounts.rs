@@ -1,5 +1,5 @@
-//! The stored form of a budget account, and which account is whose parent. Binary: every append with postings reads and
-//! writes accounts, and JSON would take twenty times as long.
+//! The stored form of a budget account, and the parent of each account. The form is binary: every append that changes
+//! accounts reads and writes them, and JSON would take twenty times as long.
 
 use hermod_actors::model::{AccountId, Amounts, BudgetAccount, Dimension};
 use redb::ReadTransaction;

@@ -8,8 +8,8 @@ use crate::rehearsal::{
     wire::{EventBuffer, ParsedRequest, events::pieces},
 };
 
-/// Renders an answer in the requested mode. Its id depends only on the step and its time is constant, so equal requests
-/// get equal bytes, except for the usage.
+/// Renders an answer in the requested mode. Its id depends only on the step, and its time is constant. So equal requests
+/// get equal bytes, except for the usage, which depends on the simulated cache.
 pub fn write(scripted: &ScriptedAnswer<'_>, request: &ParsedRequest<'_>, model: &str) -> EventBuffer {
     if request.is_stream { stream(scripted, model, request.include.usage) } else { whole(scripted, model) }
 }

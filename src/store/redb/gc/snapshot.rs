@@ -53,7 +53,7 @@ pub(super) struct RowChain {
     pub(super) bytes: u64,
 }
 
-/// Lookups in one snapshot. Block.
+/// Lookups in one snapshot. They block the calling thread.
 #[derive(Debug)]
 pub struct GcSnapshot {
     pub(super) reader: SnapshotReader,
@@ -82,7 +82,7 @@ impl GcSnapshot {
         })
     }
 
-    /// The rehearsal scripts of retained runs; `None` if one cannot be read.
+    /// The hashes of the rehearsal scripts of retained runs; `None` if the record of one such run cannot be read.
     pub fn scripts(&mut self, removed: &RemovedSet) -> Result<Option<BTreeSet<String>>, GcError> {
         let mut scripts = BTreeSet::new();
         for run in self.runs()?.into_iter().filter(|run| !removed.runs.contains(run)) {

@@ -83,10 +83,10 @@ impl Committer {
         Ok(())
     }
 
-    /// Removes those of these blobs that were not stored since the tracking started.
+    /// Removes those of these blobs that the spiller has not stored again since this pass began.
     pub(super) fn unlink_blobs(&mut self, blobs: &[BlobHash], mode: GcMode) -> Vec<UnlinkOutcome> {
-        // With relaxed durability, a power loss would bring back rows that refer to more blobs than the searched
-        // snapshot does.
+        // With relaxed durability a power loss can bring back removed rows, which refer to these blobs. So the removal of
+        // rows is flushed first.
         self.flush_acknowledged();
         let unlink = |blob: &BlobHash| match (self.failure.is_none() && self.spiller.is_removable(blob), mode)
         {
