@@ -13,8 +13,8 @@ use crate::{
     turn::{Input, repair},
 };
 
-/// Tries of a request to a session that crashes before it answers. After so many crashes the supervisor has given it
-/// up.
+/// Tries of a request to a session that crashes before it answers. After three crashes at one step the supervisor gives
+/// the run up, so more tries rarely help.
 pub(super) const MAX_TRIES: usize = 5;
 
 /// The session of a submission.

@@ -162,7 +162,7 @@ impl TaskSpawner {
     }
 }
 
-/// The message for the session that the model has answered.
+/// Tells the session that the model has answered, with the admissions of the answer's tool calls.
 fn answered_message(
     started: Arc<ModelStarted>,
     answer: Arc<ModelAnswer>,

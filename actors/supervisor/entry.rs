@@ -26,7 +26,8 @@ pub(super) struct SessionEntry {
     pub(super) crashes: ConsecutiveCrashes<Option<CrashPoint>>,
     pub(super) failed_reads: u32,
     pub(super) seed: Option<Arc<SessionSeed>>,
-    /// Whether its runs are to be carried out here; never reset. Otherwise it is open only for write-only commands.
+    /// Whether this process carries out its runs; never reset. Otherwise it is open only for write-only commands, which
+    /// resume no run.
     pub(super) is_wanted: bool,
     /// Its actor has a write-only command, and stops after it.
     pub(super) is_write_only: bool,
@@ -46,7 +47,8 @@ pub(super) enum EntryPhase {
     Ending(Vec<SessionMsg>, AfterTasksEnd),
     /// Its open runs are being ended without its actor.
     ForceFailing(Vec<SessionMsg>, AfterForceFail),
-    /// Its actor and its tasks have ended. The store closes it, unless its inbox has messages; then it is forgotten.
+    /// Its actor and its tasks have ended, and the store is asked to close it. If its inbox is empty, the entry is then
+    /// removed; otherwise the session stays open.
     Closing(Vec<SessionMsg>),
     /// Not wanted, but not closed by the store: its inbox has messages for the next opening.
     Idle,
@@ -84,7 +86,7 @@ impl Default for EntryPhase {
 }
 
 impl EntryPhase {
-    /// The actor of a live session.
+    /// Its actor, while it is live or being passivated.
     pub(super) const fn actor(&self) -> Option<&ActorRef<SessionMsg>> {
         if let Self::Live(actor) | Self::Passivating(actor, _) = self { Some(actor) } else { None }
     }
@@ -103,7 +105,7 @@ impl EntryPhase {
 }
 
 impl SessionEntry {
-    /// The message for its actor: a write-only command to a wanted session does not suspend it.
+    /// Prepares a message for its actor. A write-only command to a wanted session becomes an ordinary one.
     pub(super) fn prepare_message(&mut self, message: SessionMsg) -> SessionMsg {
         if self.is_wanted {
             return message.with_resume();
@@ -124,7 +126,7 @@ impl SessionEntry {
         is_finished && waiting.is_empty()
     }
 
-    /// Whether the session is being closed, and was not wanted again since.
+    /// Whether the session is idle, or is being closed and was not wanted again since.
     pub(super) const fn is_leaving(&self) -> bool {
         if let EntryPhase::Closing(waiting) = &self.phase {
             return waiting.is_empty() && !self.has_inbox && !self.is_wanted;

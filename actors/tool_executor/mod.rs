@@ -1,8 +1,8 @@
 //! ToolExecutor: the actor that gives permits to the tool calls of all sessions, and closes tools that are not used any
-//! more. Each class of calls has permits of its own, and runs take turns. Also its messages and its status. The verdict
-//! on a call's name and arguments is in `admission.rs`.
+//! more. Each class of calls has permits of its own, and runs take turns. Also its messages and its status.
 //!
-//! It decides nothing that is recorded, and runs no call: see `docs/decisions/tool-executor.md`.
+//! The actor decides nothing that is recorded, and runs no call: see `docs/decisions/tool-executor.md`. The recorded
+//! verdict on a call is in `admission.rs`; the task of the answer asks for it.
 
 mod admission;
 mod generation;

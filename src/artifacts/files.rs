@@ -63,7 +63,8 @@ impl FileArtifacts {
         }
     }
 
-    /// Whether an artifact that a record names is present and unaltered. Reads the whole file if its hash is recorded.
+    /// The presence of an artifact that a record names; the caller compares its size. If the size is as recorded and a hash
+    /// is recorded, the whole file is read and compared.
     pub fn check(&self, session: SessionId, artifact: &Artifact) -> io::Result<Presence> {
         let presence = self.presence(session, &artifact.handle)?;
         let name = ArtifactName::from_handle(session, &artifact.handle);
@@ -206,8 +207,8 @@ impl Drop for UnfinishedFile {
     }
 }
 
-/// Makes a private folder. The names of the folder and of its parent are durable afterwards. So they are if the folder
-/// existed: its maker may have been killed before the sync.
+/// Makes a private folder. Afterwards its name and its parent's name are durable. An existing folder is synced too,
+/// because its maker may have been killed before the sync.
 fn make_durable(path: &Path) -> io::Result<()> {
     files::make_folder(path)?;
     // Both the folder and its parent may be new.

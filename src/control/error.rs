@@ -25,7 +25,7 @@ pub enum RequestErrorKind {
     Busy,
     /// The store cannot be read or written.
     Store,
-    /// The runtime itself is broken.
+    /// The runtime has ended, or an error came that no request should cause.
     Internal,
 }
 

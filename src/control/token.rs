@@ -17,8 +17,8 @@ const FILE: &str = "control.token";
 /// Size limit of the file; a longer one is an error.
 const MAX_BYTES: u64 = 1_024;
 
-/// The secret that a client must send first. A sandboxed command may be able to connect to the socket, but cannot read
-/// the token's file.
+/// The secret that a client must send first. A sandbox of the user's may let a command reach the socket, but not read
+/// this file.
 #[derive(Clone)]
 pub(super) struct ControlToken(String);
 

@@ -10,15 +10,16 @@ use serde::{Deserialize, Serialize};
 /// Deaths within the window that put the next start on probation.
 const DEATHS_FOR_PROBATION: usize = 3;
 const WINDOW_MS: u64 = 60_000;
-/// Duration in milliseconds after which a trial is over: a third of the window, in which a crash loop has three deaths.
+/// Milliseconds after which a trial is over, and its run no suspect any more. It is a third of the window, because a crash
+/// loop has three deaths in one window.
 pub const MAX_DEATH_INTERVAL_MS: u64 = WINDOW_MS / 3;
 /// A death sooner than this after the run was resumed, without a backoff before it, is early: the run had no time for
 /// progress. Only late deaths force-fail a run. In milliseconds.
 pub const MIN_UPTIME_MS: u64 = 2_000;
 /// Late deaths at the same step that force-fail a run.
 const LATE_DEATHS_TO_FAIL: u32 = 3;
-/// Early deaths of a run at one step that weigh as much as one late death: the process backs off before it resumes the
-/// run.
+/// After this many early deaths at one step the process backs off before it resumes the run. One late death has the same
+/// effect.
 /// A death after the backoff counts against the run; a death during it has another cause.
 const EARLY_DEATHS_FOR_BACKOFF: u32 = 6;
 /// The backoff as a multiple of the longest uptime of these deaths, so that it outlasts kills at a regular interval.
@@ -154,7 +155,8 @@ impl CrashHistory {
         Some(self.deaths.len()).filter(|deaths| *deaths >= DEATHS_FOR_PROBATION)
     }
 
-    /// The runs to force-fail, each with the number of its deaths, which were all alone and at the same step.
+    /// The runs to force-fail, each with the number of its deaths. At each of them no other run was active, and the run was
+    /// at the same step.
     pub fn crash_looping(&self) -> Vec<(RunId, u32)> {
         let crash_looping = self.suspects.iter().filter(|suspect| suspect.late >= LATE_DEATHS_TO_FAIL);
         crash_looping.map(|suspect| (suspect.run, suspect.early.saturating_add(suspect.late))).collect()

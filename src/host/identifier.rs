@@ -1,5 +1,5 @@
-//! The text with which a caller names a run, a session, a key, a provider or a model: it is not blank.
-//! `control/reader.rs` finds what it names.
+//! The text with which a caller names a run, session, key, call, provider or model: it is not blank.
+//! `control/reader.rs` finds the runs and sessions.
 
 use std::{fmt, ops::Deref, str::FromStr};
 

@@ -155,7 +155,7 @@ impl BoundedLines {
         self.text.push('\n');
     }
 
-    /// The bound that a remark names.
+    /// The bound that ended the list, as text for the remark.
     pub(super) const fn bound(&self) -> &'static str {
         if self.count == self.limit { "`limit`" } else { "50 kB" }
     }

@@ -1,7 +1,7 @@
 //! The end of a run's budget: the warning when little is left, the reaction to a refused reservation, and the grace
 //! call. Also composes the transient prompt of every request, of which the warning is a part.
 //!
-//! Invariant: after `run.budget.exhausted` the run starts nothing but the grace call. Whatever its result, the outcome
+//! Invariant: after the record `run.exhausted` the run starts nothing but the grace call. Whatever its result, the outcome
 //! names the reservation that was refused first.
 
 use std::sync::Arc;
@@ -58,8 +58,8 @@ impl DecisionBuilder {
             && self.turn.accepted.contains(&RunId::from_bits(refusal.account.bits()))
     }
 
-    /// Records that the budget is used up. Calls that have not started end; started calls run to their end, then the
-    /// grace call is due.
+    /// Records that the budget is used up. Calls that have not started end, and so do calls that wait for a person. When the
+    /// running calls have ended, the grace call is due.
     pub(super) fn exhaust(&mut self, refusal: BudgetRefusal) {
         let Some(run) = self.run().filter(|run| run.planned_end.is_none()) else { return };
         let (id, doubtful) = (run.id, run.in_doubt_calls());
@@ -75,7 +75,7 @@ impl DecisionBuilder {
         }
     }
 
-    /// Whether the call that is wanted or under way is the grace call.
+    /// See [`ActiveRun::is_in_grace`]; false without a run.
     pub(super) fn is_in_grace(&self) -> bool {
         self.run().is_some_and(ActiveRun::is_in_grace)
     }
@@ -108,7 +108,8 @@ impl DecisionBuilder {
     }
 }
 
-/// Whether the failure may be a refusal of `tool_choice`: the request is invalid, or no server of the model accepts it.
+/// Whether the failure may be a refusal of `tool_choice`. A gateway without a server that accepts it may report
+/// `ModelNotFound`.
 const fn refuses_tool_choice(class: &FailureClass) -> bool {
     matches!(class, FailureClass::InvalidRequest | FailureClass::ModelNotFound)
 }
@@ -177,7 +178,7 @@ impl ActiveRun {
             },
         };
         let Some(budget) = budget else { return recovery };
-        // The grace call makes no tool calls and does not continue reasoning, but it continues a partial text.
+        // In the grace call a prompt of answer recovery is kept only if there is a partial text to continue.
         let recovery =
             recovery.filter(|recovery| self.budget.exhausted.is_none() || recovery.partial.is_some());
         Some(match recovery {

@@ -1,7 +1,9 @@
-//! What of an answer is sent back to its vendor: the reasoning, and the order of reasoning, texts and calls.
+//! The opaque state of an answer, which is sent back to its vendor: the reasoning, and the order of reasoning, texts and
+//! calls. Also the items of an answer in the next request.
 //!
 //! `[{"type":"reasoning",…}, {"type":"message","bytes":12,"phase":"commentary"}, {"type":"function_call"}, …]`:
-//! reasoning in the form that is sent back. Texts and calls are in the message, so their parts hold only the position.
+//! reasoning in the form that is sent back. Texts and calls are in the message, so parts for texts hold
+//! their length and phase, and parts for calls only their position.
 
 use hermod_actors::model::{AssistantMessage, ToolCall};
 use serde_json::{Map, Value, json};
@@ -50,8 +52,8 @@ fn has_type(part: &Value, kind: &str) -> bool {
     part.get("type").and_then(Value::as_str) == Some(kind)
 }
 
-/// True if a part is reasoning that the vendor refuses without its next item. A gateway to other vendors, which names
-/// their `format`, also puts reasoning last; only OpenAI's formats need the item.
+/// True if a part is reasoning that the vendor refuses without a following item. OpenAI's formats need that item. Other
+/// formats, which a gateway names in `format`, may end with reasoning.
 fn needs_next_item(part: &Value) -> bool {
     let format = part.get("format").and_then(Value::as_str);
     has_type(part, "reasoning") && format.is_none_or(|format| format.starts_with("openai"))
@@ -62,7 +64,8 @@ fn drop_dangling_reasoning(parts: &mut Vec<Value>) {
     parts.truncate(retained);
 }
 
-/// A reasoning item to send back; `None` if it has only an id, which is useless because the vendor stores nothing.
+/// A reasoning item to send back. `None` without content, encrypted content and signature: an id or a summary alone is
+/// useless, because the vendor stores nothing.
 fn reasoning(slot: &ItemSlot) -> Option<Value> {
     let list = |kind: PartKind| {
         let parts = slot.parts.iter().filter(move |part| part.kind == kind);

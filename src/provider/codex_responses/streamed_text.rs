@@ -52,7 +52,8 @@ impl StreamedText {
         let rest = raw.strip_prefix(self.raw.as_str());
         let deltas = if rest.is_some() { deltas } else { &DiscardDeltas };
         if rest.is_none() {
-            // Text that was shown before cannot be withdrawn.
+            // The finished text does not continue the shown text, which cannot be withdrawn. It is split anew, and nothing
+            // more is shown.
             self.split = SplitText::default();
         }
         self.push_text(rest.unwrap_or(raw), deltas);

@@ -8,7 +8,7 @@ use crate::rehearsal::ScriptTurn;
 /// The arguments of a call: JSON whose strings are templates.
 #[derive(Debug, Clone)]
 pub(crate) enum ArgumentsTemplate {
-    /// Of the whole arguments: their raw text.
+    /// A text. If it is the whole arguments, it is sent as it is, not as a JSON string.
     Text(Template),
     List(Vec<Self>),
     Map(Vec<(String, Self)>),

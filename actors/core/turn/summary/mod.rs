@@ -56,7 +56,8 @@ impl Turn {
         Some(candidates)
     }
 
-    /// Whether the price of a summary by this model is known, if the call reads no more than the view.
+    /// Whether the price of a summary by this model is known. A price may hold only up to some input size, and the input is
+    /// assumed to be at most the view.
     fn is_priced(&self, run: &ActiveRun, model: &ModelRef) -> bool {
         let max_tokens = self.context_budget(run).map_or(0, |limits| limits.summary_tokens);
         let view = self.observations.density(&run.spec, model).tokens(self.history.bytes as u64);
@@ -69,7 +70,7 @@ impl Turn {
         compacting.summary.as_ref().map_or(self.history.start, |summary| summary.end)
     }
 
-    /// The text of the latest summary, whether the view contains the summary or not.
+    /// The text of the latest summary. One that was made ahead is not in the view yet.
     pub(in crate::turn) fn summary_text<'a>(
         &'a self,
         compacting: &'a CompactionState,

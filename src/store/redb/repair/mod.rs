@@ -38,7 +38,8 @@ pub enum RepairTarget {
 pub struct RepairReport {
     /// The sessions set aside, each with its file and the number of rows in it.
     pub sessions: BTreeMap<SessionId, (PathBuf, u64)>,
-    /// The retained sessions whose tail and marks are rewritten, and from whose log foreign rows are removed.
+    /// The damaged sessions that stay in the store. The rows that locate their records are rewritten, and rows of other
+    /// sessions are removed from their logs.
     pub mended: Vec<SessionId>,
     /// The file of damaged rows that belong to no retained session, and their number.
     pub strays: Option<(PathBuf, u64)>,
@@ -53,7 +54,7 @@ pub struct Repair<'r> {
     pub target: RepairTarget,
     /// The damages that the check found.
     pub damages: &'r [Damage],
-    /// A part of the names of the files.
+    /// The time of the repair, as a part of the names of its files, so that a later repair overwrites none.
     pub stamp: &'r str,
 }
 
