@@ -41,7 +41,7 @@ impl RuntimeSlot {
     /// Lets the commands under way finish within `DRAIN_TIMEOUT`, then closes the slot.
     pub async fn drain(&self) {
         if timeout(DRAIN_TIMEOUT, self.under_way.closed()).await.is_err() {
-            tracing::warn!("an order is left without its answer");
+            tracing::warn!("a command is left without its answer");
         }
         self.close();
     }
