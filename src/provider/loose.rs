@@ -1,13 +1,16 @@
 //! Lenient deserialization: fields whose JSON types differ between vendors, and the token counts of a reported usage.
 //! Also here: the test whether a text is a JSON object.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, fmt, marker::PhantomData};
 
 use serde::{
     Deserialize, Deserializer,
-    de::{Error as _, IgnoredAny},
+    de::{
+        self, IgnoredAny, MapAccess, SeqAccess, Visitor,
+        value::{MapAccessDeserializer, SeqAccessDeserializer},
+    },
 };
-use serde_json::{Value, value::RawValue};
+use serde_json::Value;
 
 /// The largest whole number up to which a JSON number is exact: 2^53.
 const MAX_EXACT_INTEGER: f64 = 9_007_199_254_740_992.0;
@@ -94,18 +97,57 @@ pub(super) fn count(value: &Value) -> Option<u64> {
     value.as_u64().or_else(|| value.as_f64().filter(|n| *n >= 0.0).map(|n| n as u64))
 }
 
+// Each text of a stream is read through these, so they read it once and keep no copy.
+
 impl<'de: 'a, 'a> Deserialize<'de> for LooseValue<'a> {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        #[derive(Deserialize)]
-        struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
+        from.deserialize_any(ValueVisitor)
+    }
+}
 
-        let json = <&RawValue>::deserialize(from)?.get();
-        let value = match json.as_bytes().first() {
-            Some(b'n') => Ok(Self::Absent),
-            Some(b'"') => serde_json::from_str(json).map(|Text(text)| Self::Text(text)),
-            Some(_) | None => serde_json::from_str(json).map(Self::Other),
-        };
-        value.map_err(D::Error::custom)
+struct ValueVisitor;
+
+impl<'de> Visitor<'de> for ValueVisitor {
+    type Value = LooseValue<'de>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("any value")
+    }
+
+    fn visit_unit<E: de::Error>(self) -> Result<Self::Value, E> {
+        Ok(LooseValue::Absent)
+    }
+
+    fn visit_borrowed_str<E: de::Error>(self, text: &'de str) -> Result<Self::Value, E> {
+        Ok(LooseValue::Text(text.into()))
+    }
+
+    fn visit_str<E: de::Error>(self, text: &str) -> Result<Self::Value, E> {
+        Ok(LooseValue::Text(text.to_owned().into()))
+    }
+
+    fn visit_bool<E: de::Error>(self, value: bool) -> Result<Self::Value, E> {
+        Ok(LooseValue::Other(value.into()))
+    }
+
+    fn visit_u64<E: de::Error>(self, value: u64) -> Result<Self::Value, E> {
+        Ok(LooseValue::Other(value.into()))
+    }
+
+    fn visit_i64<E: de::Error>(self, value: i64) -> Result<Self::Value, E> {
+        Ok(LooseValue::Other(value.into()))
+    }
+
+    fn visit_f64<E: de::Error>(self, value: f64) -> Result<Self::Value, E> {
+        Ok(LooseValue::Other(value.into()))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<Self::Value, A::Error> {
+        Value::deserialize(SeqAccessDeserializer::new(list)).map(LooseValue::Other)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, object: A) -> Result<Self::Value, A::Error> {
+        Value::deserialize(MapAccessDeserializer::new(object)).map(LooseValue::Other)
     }
 }
 
@@ -113,30 +155,75 @@ impl<'de: 'a, 'a> Deserialize<'de> for LooseValue<'a> {
 #[derive(Debug, Clone, Default)]
 pub(super) struct LooseObject<T>(pub(super) Option<T>);
 
-impl<'de, T: Deserialize<'de>> Deserialize<'de> for LooseObject<T> {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        read_if_begins(from, '{').map(Self)
-    }
-}
-
 /// A list that vendors also send as null or omit. Any other type counts as absent.
 #[derive(Debug, Clone, Default)]
 pub(super) struct LooseList<T>(pub(super) Option<Vec<T>>);
 
-impl<'de, T: Deserialize<'de>> Deserialize<'de> for LooseList<T> {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        read_if_begins(from, '[').map(Self)
-    }
+/// Implements `Deserialize` for a type that accepts a list or an object, and takes all else as absent.
+macro_rules! deserialize_loosely {
+    ($loose:ident, $visit:ident, $access:ident, $whole:ident; $visit_other:ident, $other:ident, $skip:expr) => {
+        impl<'de, T: Deserialize<'de>> Deserialize<'de> for $loose<T> {
+            fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+                struct LooseVisitor<T>(PhantomData<T>);
+
+                impl<'de, T: Deserialize<'de>> Visitor<'de> for LooseVisitor<T> {
+                    type Value = $loose<T>;
+
+                    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                        f.write_str("any value")
+                    }
+
+                    fn $visit<A: $access<'de>>(self, value: A) -> Result<$loose<T>, A::Error> {
+                        Deserialize::deserialize($whole::new(value)).map(Some).map($loose)
+                    }
+
+                    fn $visit_other<A: $other<'de>>(self, mut value: A) -> Result<$loose<T>, A::Error> {
+                        while $skip(&mut value)? {}
+                        Ok($loose(None))
+                    }
+
+                    fn visit_unit<E: de::Error>(self) -> Result<$loose<T>, E> {
+                        Ok($loose(None))
+                    }
+
+                    fn visit_bool<E: de::Error>(self, _: bool) -> Result<$loose<T>, E> {
+                        Ok($loose(None))
+                    }
+
+                    fn visit_u64<E: de::Error>(self, _: u64) -> Result<$loose<T>, E> {
+                        Ok($loose(None))
+                    }
+
+                    fn visit_i64<E: de::Error>(self, _: i64) -> Result<$loose<T>, E> {
+                        Ok($loose(None))
+                    }
+
+                    fn visit_f64<E: de::Error>(self, _: f64) -> Result<$loose<T>, E> {
+                        Ok($loose(None))
+                    }
+
+                    fn visit_str<E: de::Error>(self, _: &str) -> Result<$loose<T>, E> {
+                        Ok($loose(None))
+                    }
+                }
+
+                from.deserialize_any(LooseVisitor(PhantomData))
+            }
+        }
+    };
 }
 
-/// The value if its JSON begins with `bracket`.
-fn read_if_begins<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
-    from: D,
-    bracket: char,
-) -> Result<Option<T>, D::Error> {
-    let json = <&RawValue>::deserialize(from)?.get();
-    let value = json.starts_with(bracket).then(|| serde_json::from_str(json));
-    value.transpose().map_err(D::Error::custom)
+deserialize_loosely!(LooseObject, visit_map, MapAccess, MapAccessDeserializer; visit_seq, SeqAccess, skip_item);
+deserialize_loosely!(LooseList, visit_seq, SeqAccess, SeqAccessDeserializer; visit_map, MapAccess, skip_entry);
+
+/// Passes over the next item of a list; false at its end.
+fn skip_item<'de, A: SeqAccess<'de>>(list: &mut A) -> Result<bool, A::Error> {
+    Ok(list.next_element::<IgnoredAny>()?.is_some())
+}
+
+/// Passes over the next field of an object; false at its end.
+fn skip_entry<'de, A: MapAccess<'de>>(object: &mut A) -> Result<bool, A::Error> {
+    Ok(object.next_entry::<IgnoredAny, IgnoredAny>()?.is_some())
 }
 
 /// True if `text` is a JSON object. Only an object is accepted as arguments by every vendor's template.

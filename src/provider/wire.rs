@@ -11,7 +11,6 @@ use hermod_actors::{
     port::{DeltaSink, EncodedHead, Encoder, ModelRequest},
 };
 use serde::Serialize;
-use serde_json::Value;
 
 use super::names::changed_names;
 
@@ -49,7 +48,13 @@ pub(super) fn write_json<T: Serialize + ?Sized>(out: &mut Vec<u8>, value: &T) {
 }
 
 /// Appends `"tools":[…],`, sorted by name and in the form that `to_wire` gives them; nothing without tools.
-pub(super) fn write_tools(out: &mut Vec<u8>, tools: &[ToolSpec], to_wire: fn(&ToolSpec) -> Value) {
+///
+/// Each request is encoded anew, so `to_wire` borrows the schemas.
+pub(super) fn write_tools<'a, T: Serialize>(
+    out: &mut Vec<u8>,
+    tools: &'a [ToolSpec],
+    to_wire: fn(&'a ToolSpec) -> T,
+) {
     if tools.is_empty() {
         return;
     }

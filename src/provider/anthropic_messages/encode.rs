@@ -7,7 +7,8 @@ use hermod_actors::{
     model::{AssistantMessage, Message, MessageContent, ToolCall, ToolSpec},
     port::{EncodedHead, Encoder, MessageBuffer},
 };
-use serde_json::{Map, Value, json};
+use serde::Serialize;
+use serde_json::{Map, Value};
 
 use super::{
     body::cache_marker,
@@ -148,13 +149,17 @@ fn insert_marker(out: &mut Vec<u8>, marker: &str) {
     out.extend_from_slice(OBJECT_END);
 }
 
-fn wire_tool(ToolSpec { name, description, parameters }: &ToolSpec) -> Value {
-    let mut tool = json!({ "name": wire_name(name, MAX_NAME_CHARS) });
-    if !description.is_empty() {
-        tool["description"] = description.as_str().into();
-    }
-    tool["input_schema"] = object_schema(parameters).into_owned();
-    tool
+#[derive(Serialize)]
+struct WireTool<'a> {
+    name: Cow<'a, str>,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    description: &'a str,
+    input_schema: Cow<'a, Value>,
+}
+
+fn wire_tool(ToolSpec { name, description, parameters }: &ToolSpec) -> WireTool<'_> {
+    let (name, input_schema) = (wire_name(name, MAX_NAME_CHARS), object_schema(parameters));
+    WireTool { name, description, input_schema }
 }
 
 const fn is_result(message: &Message) -> bool {

@@ -292,9 +292,20 @@ impl<'a> WireCall<'a> {
     }
 }
 
-fn wire_tool(ToolSpec { name, description, parameters }: &ToolSpec) -> Value {
-    let name = wire_name(name, MAX_NAME_CHARS);
-    let parameters = object_schema(parameters);
-    let function = json!({ "name": name, "description": description, "parameters": parameters });
-    json!({ "type": "function", "function": function })
+#[derive(Serialize)]
+struct WireTool<'a> {
+    r#type: &'static str,
+    function: OfferedFunction<'a>,
+}
+
+#[derive(Serialize)]
+struct OfferedFunction<'a> {
+    name: Cow<'a, str>,
+    description: &'a str,
+    parameters: Cow<'a, Value>,
+}
+
+fn wire_tool(ToolSpec { name, description, parameters }: &ToolSpec) -> WireTool<'_> {
+    let (name, parameters) = (wire_name(name, MAX_NAME_CHARS), object_schema(parameters));
+    WireTool { r#type: "function", function: OfferedFunction { name, description, parameters } }
 }

@@ -8,7 +8,7 @@ use hermod_actors::{
     port::{EncodedHead, Encoder, MessageBuffer},
 };
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::opaque::{EchoedItem, entries};
 use crate::provider::{
@@ -182,13 +182,17 @@ impl<'a> WireCall<'a> {
     }
 }
 
-fn wire_tool(ToolSpec { name, description, parameters }: &ToolSpec) -> Value {
-    json!({
-        "type": "function",
-        "name": wire_name(name, MAX_NAME_CHARS),
-        "description": description,
-        "parameters": object_schema(parameters),
-        // Strict schemas are a separate dialect: every property is required, and no other is allowed.
-        "strict": false,
-    })
+#[derive(Serialize)]
+struct WireTool<'a> {
+    r#type: &'static str,
+    name: Cow<'a, str>,
+    description: &'a str,
+    parameters: Cow<'a, Value>,
+    strict: bool,
+}
+
+/// Strict schemas are a separate dialect: every property is required, and no other is allowed.
+fn wire_tool(ToolSpec { name, description, parameters }: &ToolSpec) -> WireTool<'_> {
+    let (name, parameters) = (wire_name(name, MAX_NAME_CHARS), object_schema(parameters));
+    WireTool { r#type: "function", name, description, parameters, strict: false }
 }
