@@ -41,7 +41,7 @@ pub enum ActorFault {
     Panic,
     /// Its handler ends with an error.
     Error,
-    /// The actor is killed: none of its code runs any more. Of a Provider, the handler ends with an error instead.
+    /// The actor is killed: none of its code runs any more.
     Kill,
 }
 
@@ -60,8 +60,8 @@ pub async fn inject(runtime: &Runtime, kind: ActorKind, fault: ActorFault) {
     assert!(inject_if_alive(runtime, kind, fault).await, "the actor that is to be struck is there");
 }
 
-/// Makes an actor fail if it is there to receive the fault; returns whether it was. A fault for a provider, or for a
-/// session that is not killed, goes through its supervisor: only the supervisor's presence is checked then.
+/// Makes an actor fail if it is there to receive the fault; returns whether it was. A fault for a session that is not
+/// killed goes through the session's supervisor: only the supervisor's presence is checked then.
 pub async fn inject_if_alive(runtime: &Runtime, kind: ActorKind, fault: ActorFault) -> bool {
     let (root, parts) = runtime.parts_for_tests();
     match kind {
@@ -76,8 +76,8 @@ pub async fn inject_if_alive(runtime: &Runtime, kind: ActorKind, fault: ActorFau
             send(actor, ProvidersMsg::Inspect(fault.inspection()))
         }),
         ActorKind::Provider => {
-            let message = ProvidersMsg::Deliver("test".into(), ProviderMsg::Inspect(fault.inspection()));
-            inject_into(ActorFault::Panic, parts.providers.actor(), |actor| send(actor, message))
+            let actor = parts.leases.gates().get("test").and_then(|gate| gate.actor.actor());
+            inject_into(fault, actor, |actor| send(actor, ProviderMsg::Inspect(fault.inspection())))
         }
         ActorKind::ToolExecutor => inject_into(fault, parts.executor.actor.actor(), |actor| {
             send(actor, ToolExecutorMsg::Inspect(fault.inspection()))

@@ -19,7 +19,6 @@ mod hub;
 mod inspect;
 mod persistence;
 mod provider;
-mod reported_permit;
 mod runtime;
 mod session;
 mod supervisor;

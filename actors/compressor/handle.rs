@@ -8,8 +8,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
 use super::{CompressorMsg, SummaryAdmission, SummaryJob};
 use crate::{
     model::{CallId, SessionId},
-    policy::{Candidate, SummaryUrgency},
-    reported_permit::ReportedPermit,
+    policy::{Candidate, SummaryReport, SummaryUrgency},
     supervisor::StableActorRef,
 };
 
@@ -24,7 +23,34 @@ pub(crate) struct CompressorHandle {
 }
 
 /// Permission for one summary call in progress; returned when dropped.
-pub(crate) type SummaryPermit = ReportedPermit<CompressorMsg>;
+#[derive(Debug)]
+pub(crate) struct SummaryPermit {
+    /// `None` after the return.
+    permit: Option<OwnedSemaphorePermit>,
+    actor: Arc<StableActorRef<CompressorMsg>>,
+    report: Option<SummaryReport>,
+}
+
+impl SummaryPermit {
+    pub(super) const fn new(permit: OwnedSemaphorePermit, actor: Arc<StableActorRef<CompressorMsg>>) -> Self {
+        Self { permit: Some(permit), actor, report: None }
+    }
+
+    /// The call has ended with this report, if it has one.
+    pub(crate) fn end_call(mut self, report: Option<SummaryReport>) {
+        self.report = report;
+    }
+}
+
+impl Drop for SummaryPermit {
+    fn drop(&mut self) {
+        // Returned first: the actor looks for free permits when it has the report.
+        drop(self.permit.take());
+        if self.actor.cast(CompressorMsg::Released(self.report.take())).is_err() {
+            tracing::debug!("the runtime has ended before the return of a permit");
+        }
+    }
+}
 
 impl CompressorHandle {
     /// A handle with this number of permits, at least one.

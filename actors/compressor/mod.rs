@@ -134,8 +134,7 @@ impl CompressorState {
             };
             let Some(SummaryJob { candidates, reply, .. }) = self.queue.take(rank) else { return };
             let candidates = self.stats.in_advised_order(candidates, now_ms);
-            let (actor, report) = (Arc::clone(&self.handle.actor), CompressorMsg::Released(None));
-            let permit = SummaryPermit::new(permit, actor, report);
+            let permit = SummaryPermit::new(permit, Arc::clone(&self.handle.actor));
             if reply.send(SummaryAdmission { candidates, permit }).is_err() {
                 tracing::debug!("a summary was given up before its admission");
             }

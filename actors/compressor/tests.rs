@@ -177,7 +177,7 @@ async fn a_summariser_that_fails_is_called_after_the_others() {
         let (_updates, call) = world.request(("a", 1, n), NOW);
         let admission = call.await.expect("it is admitted");
         assert_eq!(admission.candidates, chain(), "after {n} reports");
-        drop(admission.permit.with_report(CompressorMsg::Released(Some(report(SummaryResult::Failed)))));
+        admission.permit.end_call(Some(report(SummaryResult::Failed)));
     }
     let (_updates, call) = world.request(("a", 1, 4), NOW);
     let advised = call.await.expect("it is admitted").candidates;
@@ -192,7 +192,7 @@ async fn a_summary_ahead_waits_for_its_moment_once_its_duration_is_known() {
     let (_updates, call) = world.request(("a", 1, 1), AHEAD);
     let usable = SummaryResult::Usable { read: 10_000, written: 1_000 };
     let permit = call.await.expect("nothing is known yet").permit;
-    drop(permit.with_report(CompressorMsg::Released(Some(report(usable)))));
+    permit.end_call(Some(report(usable)));
     let (updates, held) = world.request(("b", 1, 2), AHEAD);
     assert_eq!(world.status().await.background, 1);
     assert_eq!(world.admitted(), "a");

@@ -20,6 +20,8 @@ use crate::{
         failure_scope,
     },
     port::ModelProvider as Endpoint,
+    provider::ProviderMsg,
+    supervisor::StableActorRef,
 };
 
 /// The admission control of one provider; sessions use it without a message to its actor.
@@ -34,6 +36,8 @@ pub(crate) struct Gate {
     /// Whether the adapter has a free probe.
     can_probe: bool,
     state: Mutex<GateState>,
+    /// The provider's actor; closed if it was given up or the provider was removed.
+    pub(crate) actor: StableActorRef<ProviderMsg>,
     /// Notified when waiting calls should look again: an attempt may be admitted that could not be before, or a probe
     /// has ended.
     changed: Arc<Notify>,
@@ -59,7 +63,8 @@ impl Gate {
         let admissions = Admissions::new(policy, strategy, credentials, endpoint.limits());
         let state = Mutex::new(GateState { admissions, renewed: Vec::new(), renewals: BTreeMap::new() });
         let can_probe = endpoint.probe().is_some();
-        Self { endpoint, permits: Arc::new(Semaphore::new(calls)), calls, can_probe, state, changed }
+        let (permits, actor) = (Arc::new(Semaphore::new(calls)), StableActorRef::default());
+        Self { endpoint, permits, calls, can_probe, state, actor, changed }
     }
 
     /// Whether this is the gate of this adapter with this number of permits.
@@ -184,6 +189,11 @@ pub(crate) struct GateAdmission {
 }
 
 impl GateAdmission {
+    /// The gate.
+    pub(crate) fn gate(&self) -> &Arc<Gate> {
+        &self.gate
+    }
+
     /// The adapter for the call.
     pub(crate) fn endpoint(&self) -> &Arc<dyn Endpoint> {
         &self.gate.endpoint

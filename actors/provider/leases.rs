@@ -88,7 +88,8 @@ impl Leases {
         self.gates.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    fn gate(&self, model: &ModelRef) -> Option<Arc<Gate>> {
+    /// The gate of the model's provider.
+    pub(crate) fn gate(&self, model: &ModelRef) -> Option<Arc<Gate>> {
         self.gates.read().unwrap_or_else(PoisonError::into_inner).get(model.provider()).cloned()
     }
 

@@ -10,7 +10,6 @@ use crate::{
     model::{ListedLimits, ModelRef, ModelRow, RunSpec},
     provider::{LIST_TIMEOUT, LIST_TTL_MS, ProviderMsg},
     runtime::Runtime,
-    supervisor::ProvidersMsg,
 };
 
 impl Runtime {
@@ -57,9 +56,8 @@ impl Runtime {
     fn request_limits(&self, model: &ModelRef) -> oneshot::Receiver<Option<ListedLimits>> {
         let (reply, limits) = oneshot::channel();
         let message = ProviderMsg::RequestLimits(Arc::clone(model.model()), reply);
-        let providers = &self.parts.providers;
-        if providers.cast(ProvidersMsg::Deliver(Arc::clone(model.provider()), message)).is_err() {
-            tracing::debug!(%model, "the runtime has ended before a request for limits");
+        if !self.parts.leases.gate(model).is_some_and(|gate| gate.actor.cast(message).is_ok()) {
+            tracing::debug!(%model, "a request for limits to a provider without an actor");
         }
         limits
     }

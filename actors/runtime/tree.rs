@@ -57,10 +57,9 @@ impl Runtime {
     pub async fn providers(&self) -> Vec<ProviderStatus> {
         let mut statuses = Vec::new();
         let now = self.parts.clock.at();
-        for name in self.parts.leases.gates().into_keys() {
+        for gate in self.parts.leases.gates().into_values() {
             let (inspection, status) = Inspect::read(move |state: &ProviderState| state.status(now));
-            let message = ProvidersMsg::Deliver(name, ProviderMsg::Inspect(inspection));
-            if self.parts.providers.cast(message).is_ok()
+            if gate.actor.cast(ProviderMsg::Inspect(inspection)).is_ok()
                 && let Ok(status) = status.await
             {
                 statuses.push(status);

@@ -11,12 +11,12 @@ use crate::{
     model::{Failure, FailureClass, ModelAnswer, ModelRef, ModelStarted, RunSpec},
     policy::{CredentialRecovery, validate_usage},
     port::{ArtifactError, ArtifactName, Artifacts, ModelProvider, ModelRequest},
-    provider::{AnswerReport, AttemptReport, GateAdmission, Lease, ProviderMsg},
+    provider::{AnswerReport, AttemptReport, Gate, GateAdmission, Lease, ProviderMsg},
     session::{
         stream_publisher::{FirstDeltaObserver, StreamPublisher},
         watchdog,
     },
-    supervisor::{ProvidersMsg, RuntimeParts},
+    supervisor::RuntimeParts,
     turn::FailoverOptions,
 };
 
@@ -34,6 +34,7 @@ pub(super) async fn run(
 ) -> Result<ModelAnswer, (Failure, FailoverOptions)> {
     let Lease { admission, permit } = lease;
     let (model, endpoint) = (admission.model.clone(), Arc::clone(admission.endpoint()));
+    let gate = Arc::clone(admission.gate());
     let credential = admission.credential;
     // Boxed, as the other rare steps: each session with a model call under way has the memory of its task.
     let images = load_images(&*parts.executor.artifacts, &request);
@@ -71,13 +72,13 @@ pub(super) async fn run(
     match answer {
         Ok(answer) => {
             admission.end(Ok(usage), parts.clock.at());
-            send_report(parts, report);
+            send_report(&gate, report);
             Ok(answer)
         }
         Err(failure) => {
             let reported = report_failure(parts, &*endpoint, admission, &failure, cancel);
             let recovery = Box::pin(reported).await;
-            send_report(parts, report);
+            send_report(&gate, report);
             drop(permit);
             Err((failure, FailoverOptions { links: link_availabilities(parts, &spec.chain), recovery }))
         }
@@ -86,10 +87,9 @@ pub(super) async fn run(
 
 /// Reports the attempt to the provider's actor. The gate knows of its end before, because the actor looks there for
 /// open breakers.
-fn send_report(parts: &RuntimeParts, report: Box<AttemptReport>) {
-    let provider = Arc::clone(report.model.provider());
-    if parts.providers.cast(ProvidersMsg::Deliver(provider, ProviderMsg::Report(report))).is_err() {
-        tracing::debug!("the supervisor of providers is gone");
+fn send_report(gate: &Gate, report: Box<AttemptReport>) {
+    if gate.actor.cast(ProviderMsg::Report(report)).is_err() {
+        tracing::debug!("a report to a provider without an actor");
     }
 }
 

@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use crate::{
-    compressor::{CompressorMsg, SummaryPermit},
+    compressor::SummaryPermit,
     model::{AttemptId, CallId, Failure, Message, ModelAnswer, ModelStarted, RunSpec, ThinkingRequest},
     policy::{SummaryReport, SummaryResult},
     port::{EncodedHead, Encoder, MessageBuffer, ModelRequest, ToolChoice},
@@ -138,7 +138,7 @@ impl TaskSpawner {
                     let ms = parts.clock.monotonic_ms().saturating_sub(from_ms);
                     let result = answer.as_ref().map_err(|(failure, _)| failure);
                     let report = summary_report(&started, result, ms);
-                    drop(permit.with_report(CompressorMsg::Released(report)));
+                    permit.end_call(report);
                     None
                 }
             };

@@ -19,7 +19,7 @@ use crate::{
         tasks::{InFlightTask, LostGuard, TaskSpawner, send},
         watchdog,
     },
-    tool_executor::{AdmittedCall, RegisteredTool, ToolExecutorHandle, ToolExecutorMsg, ToolPermit},
+    tool_executor::{AdmittedCall, RegisteredTool, ToolExecutorHandle, ToolPermit},
     turn::{DelegationMode, Input, Turn},
 };
 
@@ -86,11 +86,11 @@ impl TaskSpawner {
             return InFlightTask::Call(cancel);
         };
         let span = call_task.span.clone();
-        let permit = permit.with_report(ToolExecutorMsg::Lost(Arc::clone(&call_task.name)));
+        let permit = permit.for_call(Arc::clone(&call_task.name));
         let task = async move {
             let result = AssertUnwindSafe(call_task.execute()).catch_unwind().await;
             let outcome = if let Ok(end) = result {
-                drop(permit.with_report(ToolExecutorMsg::Ended(Arc::clone(&call_task.name))));
+                permit.end_call();
                 AttachOutcome::Ended(end)
             } else {
                 // After a panic the work that it began may continue without it.

@@ -1,5 +1,4 @@
-//! ProviderSupervisor: keeps one Provider actor for each endpoint, restarts those that crash, and routes messages to
-//! them by name.
+//! ProviderSupervisor: keeps one Provider actor for each endpoint, and restarts those that crash.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -19,8 +18,6 @@ const PROVIDER_RESTARTS: RestartIntensity = RestartIntensity { crashes_to_give_u
 /// The messages of [`ProviderSupervisor`].
 #[derive(Debug)]
 pub(crate) enum ProvidersMsg {
-    /// A message for the provider of that name.
-    Deliver(Arc<str>, ProviderMsg),
     /// The providers were exchanged.
     Exchanged,
     /// Inspects the children.
@@ -67,12 +64,6 @@ impl Actor for ProviderSupervisor {
         state: &mut ProviderSupervisorState,
     ) -> Result<(), ActorProcessingErr> {
         match message {
-            ProvidersMsg::Deliver(name, message) => {
-                let actor = state.children.get(&name).and_then(|child| child.actor.as_ref());
-                if !matches!(actor.map(|actor| actor.cast(message)), Some(Ok(()))) {
-                    tracing::debug!(provider = %name, "a message for a provider that is not there");
-                }
-            }
             ProvidersMsg::Exchanged => state.reconcile(&me).await,
             ProvidersMsg::Inspect(inspection) => return inspection.run(state),
         }
@@ -101,7 +92,10 @@ impl ProviderSupervisorState {
         let gates = self.leases.gates();
         self.children.retain(|name, child| {
             let is_there = gates.get(name).is_some_and(|gate| Arc::ptr_eq(gate, &child.gate));
-            child.actor.iter().filter(|_| !is_there).for_each(|actor| actor.stop(None));
+            if !is_there {
+                child.gate.actor.close();
+                child.actor.iter().for_each(|actor| actor.stop(None));
+            }
             is_there
         });
         for (name, gate) in gates {
@@ -131,6 +125,7 @@ impl ProviderSupervisorState {
             child.restarts += 1;
         } else {
             tracing::error!(provider = name, error, "provider actor keeps dying, given up");
+            child.gate.actor.close();
         }
         may_restart
     }
@@ -141,6 +136,7 @@ impl ProviderSupervisorState {
             let arguments = (Arc::clone(name), Arc::clone(&child.gate), Arc::clone(&self.clock));
             match Actor::spawn_linked(None, ProviderActor, arguments, me.get_cell()).await {
                 Ok((actor, _)) => {
+                    child.gate.actor.set_running(actor.clone());
                     child.actor = Some(actor);
                     return;
                 }

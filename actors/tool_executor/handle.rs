@@ -5,12 +5,12 @@ use std::{
     collections::BTreeMap,
     sync::{
         Arc, Mutex, Weak,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicUsize, Ordering, fence},
     },
     time::Duration,
 };
 
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 
 use super::{
     PermitJob, ToolExecutorMsg,
@@ -20,7 +20,6 @@ use crate::{
     lock,
     model::{AttemptId, RunId, ToolClass},
     port::{Artifacts, Tool},
-    reported_permit::ReportedPermit,
     supervisor::StableActorRef,
 };
 
@@ -39,6 +38,15 @@ pub(crate) struct ToolExecutorHandle {
     unused: Mutex<Vec<Arc<dyn Tool>>>,
     /// Time limits of the attempts in progress whose tools have limits of their own.
     limits: Mutex<BTreeMap<AttemptId, Duration>>,
+    counts: Mutex<CallCounts>,
+}
+
+/// The calls that are no more in progress, by tool.
+#[derive(Debug, Clone, Default)]
+pub(super) struct CallCounts {
+    pub(super) ended: BTreeMap<String, u64>,
+    /// Their tasks ended without a report.
+    pub(super) lost: BTreeMap<String, u64>,
 }
 
 #[derive(Debug)]
@@ -57,7 +65,52 @@ struct Tools {
 }
 
 /// Permission for one call in progress; returned when dropped.
-pub(crate) type ToolPermit = ReportedPermit<ToolExecutorMsg>;
+#[derive(Debug)]
+pub(crate) struct ToolPermit {
+    /// `None` after the return.
+    permit: Option<OwnedSemaphorePermit>,
+    class: ToolClass,
+    executor: Arc<ToolExecutorHandle>,
+    /// The tool of the call that began with the permit; `None` after its end.
+    tool: Option<Arc<str>>,
+}
+
+impl ToolPermit {
+    /// The permit of a call of this tool that begins now. Without an end, the call counts as lost.
+    pub(crate) fn for_call(mut self, tool: Arc<str>) -> Self {
+        self.tool = Some(tool);
+        self
+    }
+
+    /// The call has ended.
+    pub(crate) fn end_call(mut self) {
+        if let Some(tool) = self.tool.take() {
+            count(&mut lock(&self.executor.counts).ended, &tool);
+        }
+    }
+}
+
+impl Drop for ToolPermit {
+    fn drop(&mut self) {
+        if let Some(tool) = self.tool.take() {
+            count(&mut lock(&self.executor.counts).lost, &tool);
+        }
+        drop(self.permit.take());
+        // The pair of the fence of `WaitingCount`: a call that is not counted here finds the permit.
+        fence(Ordering::SeqCst);
+        let is_awaited = self.executor.permits(self.class).waiting.load(Ordering::Relaxed) > 0;
+        if is_awaited && self.executor.actor.cast(ToolExecutorMsg::PermitFree).is_err() {
+            tracing::debug!("the runtime has ended before the return of a permit");
+        }
+    }
+}
+
+fn count(calls: &mut BTreeMap<String, u64>, tool: &str) {
+    match calls.get_mut(tool) {
+        Some(calls) => *calls += 1,
+        None => _ = calls.insert(tool.into(), 1),
+    }
+}
 
 impl ToolExecutorHandle {
     /// A handle with `calls` permits of each class, at least one; or why the tools are refused.
@@ -78,6 +131,7 @@ impl ToolExecutorHandle {
             tools: Mutex::default(),
             unused: Mutex::default(),
             limits: Mutex::default(),
+            counts: Mutex::default(),
         });
         handle.exchange(tools)?;
         Ok(handle)
@@ -133,7 +187,7 @@ impl ToolExecutorHandle {
     }
 
     /// A permit if one is free and no call waits for it.
-    pub(crate) fn try_permit(&self, class: ToolClass) -> Option<ToolPermit> {
+    pub(crate) fn try_permit(self: &Arc<Self>, class: ToolClass) -> Option<ToolPermit> {
         let is_queued = self.permits(class).waiting.load(Ordering::Relaxed) > 0;
         if is_queued { None } else { self.free_permit(class) }
     }
@@ -151,9 +205,13 @@ impl ToolExecutorHandle {
         }
     }
 
-    pub(super) fn free_permit(&self, class: ToolClass) -> Option<ToolPermit> {
+    pub(super) fn free_permit(self: &Arc<Self>, class: ToolClass) -> Option<ToolPermit> {
         let permit = Arc::clone(&self.permits(class).free).try_acquire_owned().ok()?;
-        Some(ReportedPermit::new(permit, Arc::clone(&self.actor), ToolExecutorMsg::Returned))
+        Some(ToolPermit { permit: Some(permit), class, executor: Arc::clone(self), tool: None })
+    }
+
+    pub(super) fn counts(&self) -> CallCounts {
+        lock(&self.counts).clone()
     }
 
     /// The limit of an attempt in progress, if its tool has a limit of its own.
@@ -204,6 +262,7 @@ struct WaitingCount<'a>(&'a AtomicUsize);
 impl<'a> WaitingCount<'a> {
     fn new(count: &'a AtomicUsize) -> Self {
         count.fetch_add(1, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
         Self(count)
     }
 }

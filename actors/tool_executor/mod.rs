@@ -21,12 +21,13 @@ use crate::{
 };
 pub(crate) use admission::{Admission, AdmittedCall};
 pub(crate) use generation::{RegisteredTool, ToolGeneration};
+use handle::CallCounts;
 pub(crate) use handle::{ToolExecutorHandle, ToolPermit};
 
-/// Status of the ToolExecutor. The counts began when its actor was started.
+/// Status of the ToolExecutor.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ToolStatus {
-    /// Calls that ended, by tool.
+    /// Calls that ended since the runtime was started, by tool.
     pub ended: BTreeMap<String, u64>,
     /// Tasks that ended without a report, by tool.
     pub lost: BTreeMap<String, u64>,
@@ -50,12 +51,8 @@ pub struct ToolClassStatus {
 pub(crate) enum ToolExecutorMsg {
     /// A call waits for a permit.
     Request(PermitJob),
-    /// A call of this tool ended; its permit is free.
-    Ended(Arc<str>),
-    /// The task of a call of this tool ended without a report; its permit is free.
-    Lost(Arc<str>),
-    /// A permit is free that no call was begun with.
-    Returned,
+    /// A permit is free, and a call waits.
+    PermitFree,
     /// A tool is not used any more.
     Retired,
     /// Inspects the state.
@@ -76,13 +73,11 @@ pub(crate) struct PermitJob {
 #[derive(Debug)]
 pub(crate) struct ToolExecutorActor;
 
-/// The waiting calls, and the counts.
+/// The waiting calls.
 pub(crate) struct ToolExecutorState {
     handle: Arc<ToolExecutorHandle>,
     handlers: Arc<HandlerWatch>,
     queues: BTreeMap<ToolClass, PermitQueue<PermitJob>>,
-    ended: BTreeMap<String, u64>,
-    lost: BTreeMap<String, u64>,
 }
 
 impl Actor for ToolExecutorActor {
@@ -96,8 +91,7 @@ impl Actor for ToolExecutorActor {
         (handle, handlers): Self::Arguments,
     ) -> Result<ToolExecutorState, ActorProcessingErr> {
         handle.close_unused();
-        let (queues, ended, lost) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-        Ok(ToolExecutorState { handle, handlers, queues, ended, lost })
+        Ok(ToolExecutorState { handle, handlers, queues: BTreeMap::new() })
     }
 
     async fn handle(
@@ -111,9 +105,7 @@ impl Actor for ToolExecutorActor {
             ToolExecutorMsg::Request(job) => {
                 state.queues.entry(job.class).or_default().push(job.run, job.is_running, job);
             }
-            ToolExecutorMsg::Ended(tool) => *state.ended.entry(tool.as_ref().into()).or_default() += 1,
-            ToolExecutorMsg::Lost(tool) => *state.lost.entry(tool.as_ref().into()).or_default() += 1,
-            ToolExecutorMsg::Returned => {}
+            ToolExecutorMsg::PermitFree => {}
             ToolExecutorMsg::Retired => state.handle.close_unused(),
             ToolExecutorMsg::Inspect(inspect) => return inspect.run(state),
         }
@@ -145,9 +137,10 @@ impl ToolExecutorState {
         };
         let class =
             |class| (class, ToolClassStatus { running: self.handle.running(class), waiting: waiting(class) });
+        let CallCounts { ended, lost } = self.handle.counts();
         ToolStatus {
-            ended: self.ended.clone(),
-            lost: self.lost.clone(),
+            ended,
+            lost,
             generation: self.handle.tools().number,
             classes: ToolClass::ALL.map(class).into(),
         }
