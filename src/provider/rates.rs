@@ -30,6 +30,9 @@ const TOKEN_HEADERS: &[Names] = &[
 /// The remaining limits by a response received at `now`; `None` without such headers. A used-up token limit takes
 /// precedence, the one with the latest reset first.
 pub fn rate_info(headers: &HeaderMap, now: Timestamp) -> Option<RateInfo> {
+    if !headers.keys().any(|name| name.as_str().contains("ratelimit-")) {
+        return None;
+    }
     let quota = |names: &Names| rate_quota(headers, names, now);
     let used_up = TOKEN_HEADERS.iter().filter_map(quota).filter(|quota| quota.remaining == 0);
     let tokens = used_up

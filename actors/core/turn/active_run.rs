@@ -2,7 +2,7 @@
 //! left of its limits. Folds records and decides nothing. Also a run that has not started ([`QueuedRun`]). More methods
 //! of `ActiveRun` are in the files of their concern, such as `grace_call.rs`.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::sync::Arc;
 
 use crate::{
     model::{
@@ -372,8 +372,10 @@ impl ActiveRun {
             due.extend(self.no_progress_deadline(now).map(|(end, _)| DueAction::WakeAtActive(end)));
         }
         // Two approval requests, or two limits, may expire at the same time.
-        let mut seen = BTreeSet::new();
-        due.retain(|action| seen.insert(*action));
+        let mut timers: Vec<_> = due.extract_if(.., |action| action.is_timer()).collect();
+        timers.sort_unstable();
+        timers.dedup();
+        due.extend(timers);
         due
     }
 }
