@@ -6,6 +6,14 @@ pub(super) const fn is_hidden(c: char) -> bool {
     is_control(c) || is_default_ignorable(c) || is_format(c)
 }
 
+/// Whether the text has a hidden character. Plain ASCII is passed at the speed of memory.
+pub(super) fn has_hidden(text: &str) -> bool {
+    let is_plain = |byte: &u8| matches!(byte, b'\t' | b'\n' | b' '..=b'~');
+    // Without a branch for each byte, so that the compiler makes vectors of it.
+    let is_plain_text = |part: &[u8]| part.iter().fold(true, |plain, byte| plain & is_plain(byte));
+    !text.as_bytes().chunks(256).all(is_plain_text) && text.contains(is_hidden)
+}
+
 /// Controls (general category Cc), newline and tab excepted.
 const fn is_control(c: char) -> bool {
     matches!(c, '\0'..='\u{8}' | '\u{b}'..='\u{1f}' | '\u{7f}'..='\u{9f}')

@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, fmt::Write as _};
 
-use super::hidden_chars::{belongs_to, is_hidden};
+use super::hidden_chars::{belongs_to, has_hidden, is_hidden};
 
 /// Bytes of unknown origin as text without hidden characters. Output of tools, files and vendors passes through it
 /// before a terminal or a model receives it. A model's text does before a terminal shows it.
@@ -31,12 +31,12 @@ impl SanitizedText {
 
     /// Prose without hidden characters; borrows `text` if it has none.
     pub fn sanitize(text: &str) -> Cow<'_, str> {
-        if text.contains(is_hidden) { Self::of(text.as_bytes()).text.into() } else { text.into() }
+        if has_hidden(text) { Self::of(text.as_bytes()).text.into() } else { text.into() }
     }
 
     /// Text without any hidden character, for names, paths, commands and errors. Line breaks and tabs stay.
     pub fn strict(text: &str) -> Cow<'_, str> {
-        if !text.contains(is_hidden) {
+        if !has_hidden(text) {
             return text.into();
         }
         let mut visible = Self { is_strict: true, ..Self::default() };
