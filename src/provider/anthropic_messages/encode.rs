@@ -150,16 +150,16 @@ fn insert_marker(out: &mut Vec<u8>, marker: &str) {
 }
 
 #[derive(Serialize)]
-struct WireTool<'a> {
+struct MessagesTool<'a> {
     name: Cow<'a, str>,
     #[serde(skip_serializing_if = "str::is_empty")]
     description: &'a str,
     input_schema: Cow<'a, Value>,
 }
 
-fn wire_tool(ToolSpec { name, description, parameters }: &ToolSpec) -> WireTool<'_> {
+fn wire_tool(ToolSpec { name, description, parameters }: &ToolSpec) -> MessagesTool<'_> {
     let (name, input_schema) = (wire_name(name, MAX_NAME_CHARS), object_schema(parameters));
-    WireTool { name, description, input_schema }
+    MessagesTool { name, description, input_schema }
 }
 
 const fn is_result(message: &Message) -> bool {

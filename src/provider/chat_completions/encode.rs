@@ -293,7 +293,7 @@ impl<'a> WireCall<'a> {
 }
 
 #[derive(Serialize)]
-struct WireTool<'a> {
+struct ChatTool<'a> {
     r#type: &'static str,
     function: OfferedFunction<'a>,
 }
@@ -305,7 +305,7 @@ struct OfferedFunction<'a> {
     parameters: Cow<'a, Value>,
 }
 
-fn wire_tool(ToolSpec { name, description, parameters }: &ToolSpec) -> WireTool<'_> {
+fn wire_tool(ToolSpec { name, description, parameters }: &ToolSpec) -> ChatTool<'_> {
     let (name, parameters) = (wire_name(name, MAX_NAME_CHARS), object_schema(parameters));
-    WireTool { r#type: "function", function: OfferedFunction { name, description, parameters } }
+    ChatTool { r#type: "function", function: OfferedFunction { name, description, parameters } }
 }

@@ -183,7 +183,7 @@ impl<'a> WireCall<'a> {
 }
 
 #[derive(Serialize)]
-struct WireTool<'a> {
+struct ResponsesTool<'a> {
     r#type: &'static str,
     name: Cow<'a, str>,
     description: &'a str,
@@ -192,7 +192,7 @@ struct WireTool<'a> {
 }
 
 /// Strict schemas are a separate dialect: every property is required, and no other is allowed.
-fn wire_tool(ToolSpec { name, description, parameters }: &ToolSpec) -> WireTool<'_> {
+fn wire_tool(ToolSpec { name, description, parameters }: &ToolSpec) -> ResponsesTool<'_> {
     let (name, parameters) = (wire_name(name, MAX_NAME_CHARS), object_schema(parameters));
-    WireTool { r#type: "function", name, description, parameters, strict: false }
+    ResponsesTool { r#type: "function", name, description, parameters, strict: false }
 }
