@@ -56,7 +56,7 @@ impl Runtime {
     fn request_limits(&self, model: &ModelRef) -> oneshot::Receiver<Option<ListedLimits>> {
         let (reply, limits) = oneshot::channel();
         let message = ProviderMsg::RequestLimits(Arc::clone(model.model()), reply);
-        if !self.parts.leases.gate(model).is_some_and(|gate| gate.actor.cast(message).is_ok()) {
+        if self.parts.leases.gate(model).is_none_or(|gate| gate.actor.cast(message).is_err()) {
             tracing::debug!(%model, "a request for limits to a provider without an actor");
         }
         limits
