@@ -21,8 +21,8 @@ macro_rules! ulid_id {
     ($(#[$doc:meta])* $name:ident, $what:literal) => {
         $(#[$doc])*
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-        // Big-endian bytes: ordered as the numbers are, and without the alignment of a `u128`, which would add a third to
-        // each `CallId` and `DueAction`.
+        // Big-endian bytes: ordered as the numbers are. The alignment of a `u128` would add a third to each `CallId`, and
+        // double each `DueAction`.
         pub struct $name([u8; 16]);
 
         impl $name {
