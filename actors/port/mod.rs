@@ -6,6 +6,7 @@ mod clock;
 mod disk_space;
 mod journal;
 mod message_buffer;
+mod policy;
 mod provider;
 mod system_prompt;
 mod tool;
@@ -22,6 +23,7 @@ pub use hermod_core::journal::{
 pub use hermod_core::model::{ArtifactHashes, ArtifactName, BadArguments, Boot, Intent, estimate_tokens};
 pub use journal::{Journal, JournalError, ReadError, ReadFuture, RowReader};
 pub use message_buffer::MessageBuffer;
+pub use policy::{AllowAllCalls, CallPolicy, CallVerdict, ProposedCall};
 pub use provider::{DeltaSink, EncodedHead, Encoder, ModelProvider, ModelRequest, ToolChoice};
 pub use system_prompt::{
     FixedPrompt, PromptLayer, PromptRequest, SystemPrompt, SystemPromptBuilder, SystemPromptError,

@@ -1,5 +1,7 @@
 //! Approvals of calls in doubt: policies, requests, decisions, and the reasons for another attempt.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
 use super::{Attempt, CallId, Timestamp};
@@ -46,6 +48,17 @@ pub struct ApprovalRequested {
     pub question: String,
     /// Time at which the request expires and counts as denied.
     pub expires_at: Timestamp,
+}
+
+/// Why the policy wants a person's approval before a call starts.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ApprovalNeed {
+    /// The names of the rules that ask, sorted and without duplicates.
+    pub rules: Vec<Arc<str>>,
+    /// The rules that would allow this call from now on, in the syntax of `policy.allow`. Empty if no rule can.
+    pub allow_rules: Vec<Arc<str>>,
+    /// What the call does and why it needs an approval, as text for a person.
+    pub question: String,
 }
 
 /// A call that waits for an approval.
