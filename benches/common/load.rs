@@ -17,7 +17,7 @@ use hermod_actors::{
         AssistantMessage, EffectClass, Failure, FinishReason, ModelAnswer, ModelProfile, PoolStrategy,
         RateLimits, ToolCall, Usage,
     },
-    port::{DeltaSink, Encoder, Journal, ModelProvider, ModelRequest},
+    port::{AllowAllCalls, DeltaSink, Encoder, Journal, ModelProvider, ModelRequest},
 };
 use hermod_testkit::{PlainEncoder, ScriptedProvider, ScriptedTool, VirtualClock, says, world};
 use tokio::sync::Notify;
@@ -169,6 +169,7 @@ pub(crate) fn endless(
     let nobody = ScriptedProvider::new(Duration::ZERO, |_| Ok(says("nothing")));
     RuntimeDependencies {
         providers: vec![("test".into(), provider, 100_000)],
+        policy: Arc::new(AllowAllCalls),
         tool_calls: 100_000,
         clock: Arc::new(VirtualClock::new(seed)),
         ..world(journal, nobody, vec![Arc::new(tick)])

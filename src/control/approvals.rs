@@ -3,7 +3,7 @@
 
 use hermod_actors::{
     RunError,
-    model::{CallId, RunRow, RunState},
+    model::{ApprovalDecision, ApprovalScope, CallId, RunRow, RunState},
     open_approvals,
 };
 
@@ -29,9 +29,9 @@ impl StoreReader {
         Ok(open)
     }
 
-    /// The pending approval that `id` names, which can still be answered, and its run. A run's id works if the run and
+    /// The pending approval that `id` names, which can still be answered. A run's id works if the run and
     /// its subagents have exactly one.
-    pub async fn find_approval(&self, id: &str) -> Result<(RunRow, CallId), RequestError> {
+    pub async fn find_approval(&self, id: &str) -> Result<ApprovalView, RequestError> {
         let call = id.parse::<CallId>().ok();
         let (row, mut open) = if let Some(call) = call {
             let row = self.run(&call.run.to_string()).await?;
@@ -44,7 +44,8 @@ impl StoreReader {
         };
         open.retain(|approval| call.is_none_or(|call| approval.call == call));
         let now = clock::now();
-        let (open, late): (Vec<_>, Vec<_>) = open.into_iter().partition(|approval| approval.expires_at > now);
+        let (mut open, late): (Vec<_>, Vec<_>) =
+            open.into_iter().partition(|approval| approval.expires_at > now);
         match (call, open.as_slice()) {
             (_, []) if let [late, ..] = late.as_slice() => Err(RequestError::usage(format!(
                 "the question about call {} was open until {}, and silence is a no; run {run} goes on with `hermod runs \
@@ -58,8 +59,7 @@ impl StoreReader {
                 "run {} has no pending approval; see `hermod approvals list`",
                 row.id
             ))),
-            (_, [only]) if only.call.run == row.id => Ok((row, only.call)),
-            (_, [only]) => Ok((self.run(&only.call.run.to_string()).await?, only.call)),
+            (_, [_]) => Ok(open.remove(0)),
             (_, several) => {
                 let calls: Vec<String> = several.iter().map(|approval| approval.call.to_string()).collect();
                 Err(RequestError::usage(format!(
@@ -104,6 +104,29 @@ impl StoreReader {
         };
         Ok(approvals.into_iter().map(|pending| ApprovalView::new(row.session, pending)).collect())
     }
+}
+
+/// Refuses an approval that goes further than its rules: only the policy's questions have rules.
+pub fn check_scope(
+    approval: &ApprovalView,
+    verdict: ApprovalDecision,
+    scope: ApprovalScope,
+) -> Result<(), RequestError> {
+    if scope == ApprovalScope::Once
+        || (verdict == ApprovalDecision::Allow && !approval.allow_rules.is_empty())
+    {
+        return Ok(());
+    }
+    let call = approval.call;
+    Err(RequestError::usage(match verdict {
+        ApprovalDecision::Deny => {
+            format!("a denial is about call {call} only, not `{scope}`: leave the scope out")
+        }
+        ApprovalDecision::Allow => format!(
+            "no rule can allow call {call} for `{scope}`: allow it once, and write a rule for such calls into \
+             `policy.allow`"
+        ),
+    }))
 }
 
 /// The parse error of a malformed call id in place of `no_run`, which only says that no such run exists.

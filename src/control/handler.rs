@@ -13,6 +13,7 @@ use tokio::{
 };
 
 use super::{
+    approvals::check_scope,
     backup_service::{BackupService, back_up},
     commands::{self, RuntimeSlot},
     error::{RequestError, RequestErrorKind},
@@ -112,9 +113,12 @@ impl RequestHandler {
                 let run = reader.run(&run).await?.id;
                 return self.execute(|runtime| commands::raise(runtime, run, by)).await;
             }
-            ControlRequest::ApprovalsDecide { call, verdict } => {
-                let (_, call) = reader.find_approval(&call).await?;
-                return self.execute(|runtime| commands::decide(runtime, call, verdict)).await;
+            ControlRequest::ApprovalsDecide { call, verdict, scope } => {
+                let approval = reader.find_approval(&call).await?;
+                check_scope(&approval, verdict, scope)?;
+                return self
+                    .execute(|runtime| commands::decide(runtime, approval.call, (verdict, scope)))
+                    .await;
             }
             ControlRequest::ProvidersStatus {} => return self.execute(commands::providers).await,
             ControlRequest::SummariesStatus {} => return self.execute(commands::summaries).await,

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use hermod_actors::{
     CompressorStatus, ProviderStatus, StalledHandler, SteerReceipt,
-    model::{ApprovalDecision, LimitIncrease, ModelRow, Seq, Timestamp},
+    model::{ApprovalDecision, ApprovalScope, LimitIncrease, ModelRow, Seq, Timestamp},
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -126,8 +126,11 @@ pub enum ControlRequest {
     ApprovalsDecide {
         /// Id of the call. A run's id or `last` means the only pending call of that run and its subagents.
         call: String,
-        /// Whether the call may be made again.
+        /// Whether the call may be made.
         verdict: ApprovalDecision,
+        /// How far an approval goes.
+        #[serde(default)]
+        scope: ApprovalScope,
     },
     /// Makes a backup: a progress line each second, then its manifest.
     #[serde(rename = "backup.create")]

@@ -301,6 +301,8 @@ fn pending_approvals_are_read_from_the_row_of_a_parked_run() {
             call: CallId { run: RunId::from_bits(1), iteration: 1, n: 1 },
             attempt: 1,
             question: "again?".into(),
+            rules: Vec::new(),
+            allow_rules: Vec::new(),
             expires_at: Timestamp(9),
         },
         since: Timestamp(3),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use hermod_actors::{
     RunError, Runtime,
-    model::{ApprovalDecision, LimitIncrease, RunState},
+    model::{ApprovalDecision, ApprovalScope, LimitIncrease, RunState},
     port::Journal,
 };
 use tokio::time::sleep;
@@ -17,7 +17,7 @@ use super::{
     store_client::{OwnerReply, RETRY_DELAY, StoreClient, unexpected_response},
 };
 use crate::{
-    control::{self, ControlRequest, ControlResponse, StoreReader},
+    control::{self, ControlRequest, ControlResponse, StoreReader, check_scope},
     process::runner::{OWN_PROGRAM, Runner},
     view::{DecisionView, RunView},
 };
@@ -43,8 +43,13 @@ impl StoreClient {
     }
 
     /// Answers the pending approval of a call; `call` may be a run with only one.
-    pub async fn decide(&self, call: &str, verdict: ApprovalDecision) -> Result<DecisionView, HostError> {
-        let request = ControlRequest::ApprovalsDecide { call: call.to_owned(), verdict };
+    pub async fn decide(
+        &self,
+        call: &str,
+        verdict: ApprovalDecision,
+        scope: ApprovalScope,
+    ) -> Result<DecisionView, HostError> {
+        let request = ControlRequest::ApprovalsDecide { call: call.to_owned(), verdict, scope };
         let remedy = "`hermod approvals list` shows whether the question is still open";
         let journal: Arc<dyn Journal> = match self.ask_owner(&request).await? {
             OwnerReply::Response(ControlResponse::Decided(decision)) => return Ok(*decision),
@@ -52,10 +57,12 @@ impl StoreClient {
             OwnerReply::Disconnected => return Err(HostError::ConnectionLost(remedy.to_owned())),
             OwnerReply::NoOwner(journal) => journal,
         };
-        let (_, call) = StoreReader::new(Arc::clone(&journal)).find_approval(call).await?;
-        let decide = async |runtime: &Runtime| runtime.decide_without_resume(call, verdict).await;
+        let approval = StoreReader::new(Arc::clone(&journal)).find_approval(call).await?;
+        check_scope(&approval, verdict, scope)?;
+        let call = approval.call;
+        let decide = async |runtime: &Runtime| runtime.decide_without_resume(call, verdict, scope).await;
         let decided = self.write(journal, decide).await?;
-        Ok(DecisionView { call, verdict, run: RunView::without_process(decided) })
+        Ok(DecisionView { call, verdict, scope, run: RunView::without_process(decided) })
     }
 
     /// Raises limits of a run.

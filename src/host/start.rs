@@ -12,7 +12,7 @@ use std::{
 use hermod_actors::{
     Defaults, Runtime, RuntimeDependencies,
     model::RunId,
-    port::{Journal, ModelProvider, Tool},
+    port::{AllowAllCalls, Journal, ModelProvider, Tool},
 };
 use tokio::time::timeout;
 
@@ -143,6 +143,7 @@ pub(crate) async fn runtime(config: &Config, dependencies: HostDependencies) -> 
         providers,
         breakers: run_defaults::breakers(&config.breaker),
         tools,
+        policy: Arc::new(AllowAllCalls),
         tool_calls: usize::try_from(config.tools.calls.0).unwrap_or(usize::MAX),
         submissions: MAX_PENDING_SUBMISSIONS,
         summaries: MAX_CONCURRENT_SUMMARIES,

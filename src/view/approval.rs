@@ -1,6 +1,10 @@
 //! Views of a pending approval, and of a person's answer to one.
 
-use hermod_actors::model::{ApprovalDecision, CallId, PendingApproval, RunId, SessionId, Timestamp};
+use std::sync::Arc;
+
+use hermod_actors::model::{
+    ApprovalDecision, ApprovalScope, CallId, PendingApproval, RunId, SessionId, Timestamp,
+};
 use serde::{Deserialize, Serialize};
 
 use super::{encoding, run::RunView};
@@ -14,8 +18,14 @@ pub struct ApprovalView {
     pub run: RunId,
     /// The call's session.
     pub session: SessionId,
+    /// Whether the call has not started: the policy asks. Otherwise it is in doubt.
+    pub before_start: bool,
     /// The known facts and the question.
     pub question: String,
+    /// The names of the policy's rules that ask.
+    pub rules: Vec<Arc<str>>,
+    /// The rules that an approval for the run, or for always, makes.
+    pub allow_rules: Vec<Arc<str>>,
     /// When the approval was requested.
     #[serde(with = "encoding::time")]
     pub since: Timestamp,
@@ -32,7 +42,10 @@ impl ApprovalView {
             call: request.call,
             run: request.call.run,
             session,
+            before_start: request.attempt == 0,
             question: request.question,
+            rules: request.rules,
+            allow_rules: request.allow_rules,
             since,
             expires_at: request.expires_at,
         }
@@ -44,8 +57,10 @@ impl ApprovalView {
 pub struct DecisionView {
     /// The call that was decided.
     pub call: CallId,
-    /// Whether the call may be made again.
+    /// Whether the call may be made.
     pub verdict: ApprovalDecision,
+    /// How far an approval goes.
+    pub scope: ApprovalScope,
     /// The call's run.
     pub run: RunView,
 }

@@ -37,8 +37,8 @@ mod wait;
 
 pub use access::{Access, ToolClass};
 pub use approval::{
-    ApprovalAnswered, ApprovalDecision, ApprovalNeed, ApprovalRequested, DecisionSource, InDoubtAction,
-    InDoubtPolicy, PendingApproval, RetryReason,
+    ApprovalAnswered, ApprovalDecision, ApprovalNeed, ApprovalRequested, ApprovalScope, DecisionSource,
+    InDoubtAction, InDoubtPolicy, PendingApproval, RetryReason,
 };
 pub use artifact_name::{ArtifactHashes, ArtifactName};
 pub use breaker::{BreakerPolicy, BreakerState, UnansweredModel, UnansweredReason};

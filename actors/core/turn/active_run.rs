@@ -2,7 +2,7 @@
 //! left of its limits. Folds records and decides nothing. Also a run that has not started ([`QueuedRun`]). More methods
 //! of `ActiveRun` are in the files of their concern, such as `grace_call.rs`.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use crate::{
     model::{
@@ -18,7 +18,7 @@ use crate::{
         run_budget::RunBudget,
         run_clock::RunClock,
         subagents::Subagents,
-        tool_calls::{ActiveStep, ActiveToolCall, InDoubtCall, ToolCallState},
+        tool_calls::{ActiveStep, ActiveToolCall, ParkedCall, ToolCallState},
     },
 };
 
@@ -54,6 +54,8 @@ pub(super) struct ActiveRun {
     /// The start of the part that no request has shown yet, after a run was reopened. Compaction keeps that part.
     pub(super) unseen_from: Option<HistoryPosition>,
     pub(super) compaction: CompactionState,
+    /// The rules that a person has approved for this run.
+    pub(super) approved_rules: BTreeSet<Arc<str>>,
     pub(super) state: LoopState,
 }
 
@@ -86,6 +88,7 @@ impl ActiveRun {
             planned_end: None,
             unseen_from: None,
             compaction: CompactionState::of_new_run(unused_summary),
+            approved_rules: BTreeSet::new(),
             state: LoopState::CallingModel(ModelCallState::new(0)),
         };
         run.state = LoopState::CallingModel(run.next_call());
@@ -103,6 +106,9 @@ impl ActiveRun {
         self.budget.apply(body, ended.as_deref());
         let links = self.spec.compaction.as_deref().map_or(0, |policy| policy.chain.len());
         self.compaction.apply(body, links, now);
+        if let Body::ApprovalAnswered(answered) = body {
+            self.on_approval_answered(answered);
+        }
         if let LoopState::RunningTools(step) = &mut self.state {
             step.apply(body, now);
         }
@@ -249,16 +255,16 @@ impl ActiveRun {
         matches!(&self.state, LoopState::CallingModel(ModelCallState { since: None, is_repeated: false, .. }))
     }
 
-    /// Number of started tool calls whose end is awaited. Calls in doubt that wait for a person do not count.
+    /// Number of started tool calls whose end is awaited. Calls that wait for a person do not count.
     pub(super) fn running_tool_calls(&self) -> usize {
         self.tool_calls().iter().filter_map(ActiveToolCall::started).count()
     }
 
-    /// The calls in doubt about which a person is asked.
-    pub(super) fn in_doubt_calls(&self) -> Vec<Arc<InDoubtCall>> {
+    /// The calls about which a person is asked.
+    pub(super) fn parked_tool_calls(&self) -> Vec<Arc<ParkedCall>> {
         let parked = self.tool_calls().iter().filter_map(|call| {
-            let ToolCallState::Parked(doubtful) = &call.state else { return None };
-            Some(Arc::clone(doubtful))
+            let ToolCallState::Parked(parked) = &call.state else { return None };
+            Some(Arc::clone(parked))
         });
         parked.collect()
     }
@@ -270,7 +276,7 @@ impl ActiveRun {
 
     /// The number of calls that a parked run waits for; `None` if it is not parked.
     pub(super) fn parked_calls(&self) -> Option<usize> {
-        self.is_parked().then(|| self.in_doubt_calls().len())
+        self.is_parked().then(|| self.parked_tool_calls().len())
     }
 
     /// Whether started calls may run to their end. False for a run that is being stopped, unless a reservation did not

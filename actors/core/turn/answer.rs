@@ -122,7 +122,7 @@ impl DecisionBuilder {
             let same_as =
                 earlier.filter(|(earlier, _)| is_duplicate_once(earlier, admission)).map(|(_, n)| n).next();
             match admission {
-                CallAdmission::Admit { tool, intent, arguments } => {
+                CallAdmission::Admit { tool, intent, arguments, approval } => {
                     self.record(Body::CallAdmitted(CallAdmitted {
                         call,
                         tool: Arc::clone(tool),
@@ -132,6 +132,9 @@ impl DecisionBuilder {
                         arguments: *arguments,
                         same_as,
                     }));
+                    if let (Some(need), None) = (approval, same_as) {
+                        self.request_approval(call, need);
+                    }
                 }
                 CallAdmission::Reject { end, .. } => self.end_call(call.attempt(0), end.clone()),
             }

@@ -72,7 +72,7 @@ impl DecisionBuilder {
             Input::Lost(id) => self.on_tool_lost(*id),
             Input::NeverStarted(id) if id.call.is_model_call() => self.on_model_never_started(*id),
             Input::NeverStarted(id) => self.on_tool_never_started(*id),
-            Input::Approval { call, decision } => self.on_approval(*call, *decision),
+            Input::Approval { call, decision, scope } => self.on_approval(*call, *decision, *scope),
             Input::Stop { run, reason } => self.stop(*run, *reason),
             Input::Steer(message) => self.steer(message),
             Input::Raise { run, by } => self.raise(*run, by),

@@ -76,9 +76,9 @@ impl DecisionBuilder {
             call.started().is_some_and(|started| self.is_started_here(started.id())) && !call.delegates()
         };
         let revoked: Vec<_> = run.tool_calls().iter().filter(is_here).map(|call| call.id).collect();
-        let doubtful = run.in_doubt_calls();
+        let parked = run.parked_tool_calls();
         let is_at_rest = run.running_tool_calls() == 0 && !run.subagents.has_live();
-        if is_at_rest && unstarted.is_empty() && doubtful.is_empty() && model_attempt.is_none() {
+        if is_at_rest && unstarted.is_empty() && parked.is_empty() && model_attempt.is_none() {
             return self.end_run(ended);
         }
         self.record(Body::RunStopping(RunStopping { run: id, ended: ended.clone() }));
@@ -91,8 +91,8 @@ impl DecisionBuilder {
             let end = CallEnd::not_started(&format!("the run ends: {ended}"));
             self.end_call(call.attempt(self.started_attempt(call)), end);
         }
-        for doubtful in doubtful {
-            self.end_in_doubt(&doubtful, None);
+        for parked in parked {
+            self.end_parked(&parked, None, &format!("the run ends: {ended}"));
         }
         self.end_if_stopped();
     }
@@ -132,7 +132,7 @@ impl DecisionBuilder {
     fn started_attempt(&self, call: CallId) -> u32 {
         match self.call(call).map(|call| &call.state) {
             Some(ToolCallState::Started(started, _)) => started.attempt,
-            Some(ToolCallState::Parked(doubtful)) => doubtful.request.attempt,
+            Some(ToolCallState::Parked(parked)) => parked.request.attempt,
             Some(_) | None => 0,
         }
     }

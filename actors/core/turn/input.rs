@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use crate::{
     model::{
-        ApprovalDecision, AttemptId, BudgetRefusal, CallEnd, CallId, ChildEnded, Failure, Hash, Intent,
-        LimitIncrease, MessageSteered, ModelAnswer, ModelRef, ModelStarted, RunAccepted, RunId,
-        SessionOpened, SessionRevived, StopReason, Timestamp, ToolClass, UnansweredModel,
+        ApprovalDecision, ApprovalNeed, ApprovalScope, AttemptId, BudgetRefusal, CallEnd, CallId, ChildEnded,
+        Failure, Hash, Intent, LimitIncrease, MessageSteered, ModelAnswer, ModelRef, ModelStarted,
+        RunAccepted, RunId, SessionOpened, SessionRevived, StopReason, Timestamp, ToolClass, UnansweredModel,
     },
     policy::{CredentialRecovery, LinkAvailability},
 };
@@ -73,12 +73,14 @@ pub enum Input {
     Lost(AttemptId),
     /// The attempt, started by this or an earlier incarnation, was never executed and never will be.
     NeverStarted(AttemptId),
-    /// A person has decided about a call that is in doubt.
+    /// A person has decided about a call.
     Approval {
-        /// The call in doubt.
+        /// The call.
         call: CallId,
         /// The decision.
         decision: ApprovalDecision,
+        /// How far an approval goes.
+        scope: ApprovalScope,
     },
     /// A request to stop a run.
     Stop {
@@ -134,6 +136,8 @@ pub enum CallAdmission {
         intent: Intent,
         /// Hash of the arguments.
         arguments: Hash,
+        /// Why a person has to approve the call before its start, if so.
+        approval: Option<Arc<ApprovalNeed>>,
     },
     /// The call may not run.
     Reject {
@@ -151,7 +155,7 @@ pub enum CallRejection {
     UnknownTool,
     /// The arguments are not JSON.
     Malformed,
-    /// The arguments are too long, not acceptable to the tool, or could not be checked.
+    /// The arguments are too long, not acceptable to the tool or the policy, or could not be checked.
     Unacceptable,
 }
 

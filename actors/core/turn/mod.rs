@@ -8,6 +8,7 @@
 mod active_run;
 mod answer;
 mod answer_recovery;
+mod approval;
 mod compaction;
 mod compaction_state;
 mod decision;

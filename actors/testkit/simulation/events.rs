@@ -13,7 +13,7 @@ use super::{
 use crate::{ActorFault, ActorKind, inject_if_alive};
 use hermod_actors::{
     AcceptedRun, RaiseError, RunError,
-    model::{ApprovalDecision, CallId, Outcome, RunId, StopReason},
+    model::{ApprovalDecision, ApprovalScope, CallId, Outcome, RunId, StopReason},
 };
 
 /// Milliseconds that a slow commit takes: longer than a model needs for an answer.
@@ -86,7 +86,7 @@ impl Clients {
             }
             PlannedEvent::DecideWithoutResume(verdict) => {
                 for call in self.wait_for_approvals(n, name).await {
-                    let decided = self.runtime.decide_without_resume(call, verdict).await;
+                    let decided = self.runtime.decide_without_resume(call, verdict, scope_for(call)).await;
                     self.record_decision((call, verdict), decided.map(drop));
                 }
             }
@@ -248,7 +248,7 @@ impl Clients {
     }
 
     pub(super) async fn decide(&self, call: CallId, verdict: ApprovalDecision) {
-        let decided = self.runtime.decide(call, verdict).await;
+        let decided = self.runtime.decide(call, verdict, scope_for(call)).await;
         self.record_decision((call, verdict), decided.map(drop));
     }
 
@@ -302,4 +302,9 @@ impl ExternalState {
     fn run(&self, n: usize) -> Option<AcceptedRun> {
         self.observations.accepted.get(&n).copied()
     }
+}
+
+/// The scope of an approval: that of every third call is its run.
+fn scope_for(call: CallId) -> ApprovalScope {
+    if (call.iteration + call.n).is_multiple_of(3) { ApprovalScope::Run } else { ApprovalScope::Once }
 }

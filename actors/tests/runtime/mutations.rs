@@ -16,9 +16,12 @@ use futures::{
 };
 use hermod_actors::{
     AcceptedRun, RunRequest, Runtime, RuntimeDependencies, RuntimeEnd, SessionChoice,
-    model::{Amounts, Body, BudgetAccount, CallEnd, CallStatus, EffectClass, RunId, RunState, StopReason},
+    model::{
+        Amounts, ApprovalNeed, Body, BudgetAccount, CallEnd, CallStatus, EffectClass, RunId, RunState,
+        StopReason,
+    },
     mutants::Mutant,
-    port::{AttachOutcome, Journal, Tool},
+    port::{AttachOutcome, CallPolicy, CallVerdict, Journal, ProposedCall, Tool},
 };
 use hermod_testkit::{
     ActorFault, ActorKind, CASES, FaultyJournal, JournalFault, MemoryJournal, ScriptedProvider, ScriptedTool,
@@ -49,6 +52,7 @@ fn promise(mutation: Mutant) -> LocalBoxFuture<'static, Kept> {
         Mutant::DropLateUsage => a_late_answer_is_paid_for().boxed_local(),
         Mutant::ReviveEarly => attempts_do_not_overlap().boxed_local(),
         Mutant::DueEarly => nothing_is_done_before_the_revival_is_durable().boxed_local(),
+        Mutant::StartUnapproved => a_call_that_needs_approval_waits_for_it().boxed_local(),
     }
 }
 
@@ -174,6 +178,36 @@ async fn what_is_in_doubt_is_not_repeated() -> Kept {
     let result = runtime.wait(accepted.run, Some(LONG)).await.expect("it ends");
     let begun = begun.load(SeqCst);
     kept(begun == 1, || format!("begun {begun} times without leave, then {}", result.ended))
+}
+
+/// A policy that asks about every call.
+#[derive(Debug)]
+struct AskAlways;
+
+impl CallPolicy for AskAlways {
+    fn judge(&self, call: &ProposedCall<'_>) -> CallVerdict {
+        CallVerdict::Ask(Arc::new(ApprovalNeed {
+            rules: vec!["ask".into()],
+            allow_rules: vec![call.tool.into()],
+            question: "May it start?".into(),
+        }))
+    }
+}
+
+/// The policy asks about a call, and no person answers.
+async fn a_call_that_needs_approval_waits_for_it() -> Kept {
+    let begun = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&begun);
+    let tool = ScriptedTool::new("build", EffectClass::Once, move |_| {
+        count.fetch_add(1, SeqCst);
+        ready(CallEnd::ok("built")).boxed()
+    });
+    let world = on(MemoryJournal::new(), asks(1), &[&tool]);
+    let runtime = start(RuntimeDependencies { policy: Arc::new(AskAlways), ..world }).await;
+    let accepted = submit(&runtime).await;
+    tokio::time::sleep(LONG).await;
+    let (begun, state) = (begun.load(SeqCst), runtime.row(accepted.run).await.expect("its row").state);
+    kept(begun == 0 && state == RunState::Parked, || format!("begun {begun} times, and the run is {state:?}"))
 }
 
 /// A process that was taken for dead continues while the next one owns the store.

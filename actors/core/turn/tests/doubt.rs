@@ -4,8 +4,8 @@ use super::{Driver, model, run, tool};
 use crate::{
     journal::IndexRow,
     model::{
-        Access, ApprovalDecision, AttemptId, Body, CallEnd, CallStatus, EffectClass, FinishReason, Hash,
-        InDoubtAction, InDoubtPolicy, Limits, RunState, StopReason,
+        Access, ApprovalDecision, ApprovalScope, AttemptId, Body, CallEnd, CallStatus, EffectClass,
+        FinishReason, Hash, InDoubtAction, InDoubtPolicy, Limits, RunState, StopReason,
     },
     model::{Boot, Intent},
     turn::{CallAdmission, DueAction, Input},
@@ -114,7 +114,7 @@ fn a_parked_run_waits_for_a_person_and_its_clocks_stop() {
     assert_eq!(questions.len(), 1);
     assert!(questions[0].request.question.contains("Is it to be made again?"), "{questions:?}");
 
-    let allow = Input::Approval { call: CALL, decision: ApprovalDecision::Allow };
+    let allow = Input::Approval { call: CALL, decision: ApprovalDecision::Allow, scope: ApprovalScope::Once };
     assert_eq!(state_after(&driver, &allow), Some(RunState::Running));
     assert_eq!(driver.feed(&allow), ["approval.answered", "call.lost"]);
     assert_eq!(driver.feed(&allow), [""; 0], "answered twice");
@@ -133,7 +133,11 @@ fn a_no_is_told_to_the_model_and_so_is_silence() {
     let mut driver = interrupted(InDoubtAction::Ask);
     driver.feed(&LOST);
     assert_eq!(
-        driver.feed(&Input::Approval { call: CALL, decision: ApprovalDecision::Deny }),
+        driver.feed(&Input::Approval {
+            call: CALL,
+            decision: ApprovalDecision::Deny,
+            scope: ApprovalScope::Once
+        }),
         ["approval.answered", "call.ended"]
     );
     check_told(&driver, CallStatus::InDoubt, &[KNOWN, "has decided that it is not made again"]);
@@ -150,7 +154,7 @@ fn what_has_expired_can_not_be_answered_and_is_found_answered_by_the_next_proces
     let mut driver = interrupted(InDoubtAction::Ask);
     driver.feed(&LOST);
     driver.pass(DAY);
-    let allow = Input::Approval { call: CALL, decision: ApprovalDecision::Allow };
+    let allow = Input::Approval { call: CALL, decision: ApprovalDecision::Allow, scope: ApprovalScope::Once };
     assert!(!driver.turn.start_decision(driver.now).needs_approval(CALL));
     assert_eq!(driver.feed(&allow), [""; 0]);
     assert_eq!(driver.crash(), ["session.revived", "approval.answered", "call.ended"]);
@@ -192,7 +196,8 @@ fn check_noted(boot: &str, since: u64, noted: bool) {
     driver.submit(1, Limits { max_tokens: 100, ..Limits::default() });
     driver.lease(model(1, 1), 1);
     let intent = Intent { effect: EffectClass::Once, access: Access::Anything, detached: false };
-    let plan = CallAdmission::Admit { tool: "tool".into(), intent, arguments: Hash::of(b"{}") };
+    let plan =
+        CallAdmission::Admit { tool: "tool".into(), intent, arguments: Hash::of(b"{}"), approval: None };
     driver.answer_planned("", FinishReason::ToolCalls, vec![plan]);
     driver.feed(&Input::Permitted(AttemptId { call: CALL, attempt: 1 }));
     driver.feed(&Input::ToolEnded { id: AttemptId { call: CALL, attempt: 1 }, end: CallEnd::ok("done") });
@@ -274,7 +279,8 @@ fn a_command_whose_end_nobody_recorded_may_have_written_too() {
     driver.submit(1, Limits { max_tokens: 100, ..Limits::default() });
     driver.lease(model(1, 1), 1);
     let intent = Intent { effect: EffectClass::Once, access: Access::Anything, detached: true };
-    let plan = CallAdmission::Admit { tool: "tool".into(), intent, arguments: Hash::of(b"{}") };
+    let plan =
+        CallAdmission::Admit { tool: "tool".into(), intent, arguments: Hash::of(b"{}"), approval: None };
     driver.answer_planned("", FinishReason::ToolCalls, vec![plan]);
     driver.feed(&Input::Permitted(AttemptId { call: CALL, attempt: 1 }));
     driver.crash_into("another");

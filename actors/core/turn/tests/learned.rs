@@ -27,6 +27,7 @@ fn answer(driver: &Driver, calls: usize, usage: Option<Usage>) -> Input {
         tool: "tool".into(),
         intent: EffectClass::Idempotent.into(),
         arguments: Hash::of(&n.to_le_bytes()),
+        approval: None,
     };
     let call = |n| ToolCall { id: format!("v{n}"), name: "tool".into(), arguments: "{}".into() };
     let text = if calls == 0 { "done" } else { "" }.into();

@@ -2,6 +2,7 @@
 //! makes their records durable at once.
 
 mod adoption;
+mod approval;
 mod calls;
 mod cases;
 mod compaction;
@@ -170,6 +171,7 @@ impl Driver {
             tool: "tool".into(),
             intent: effect.into(),
             arguments: Hash::of(&n.to_le_bytes()),
+            approval: None,
         };
         self.answer_planned(text, finish, (0..calls).map(plan).collect())
     }

@@ -85,7 +85,7 @@ fn asked(limits: Limits) -> Driver {
 
 fn touching(access: &Access) -> CallAdmission {
     let intent = Intent { effect: EffectClass::Idempotent, access: access.clone(), detached: false };
-    CallAdmission::Admit { tool: "tool".into(), intent, arguments: Hash::of(b"{}") }
+    CallAdmission::Admit { tool: "tool".into(), intent, arguments: Hash::of(b"{}"), approval: None }
 }
 
 #[test]

@@ -1,9 +1,10 @@
 //! An arbitrary body of each kind.
 
 use hermod_actors::model::{
-    ApprovalAnswered, ApprovalDecision, ApprovalRequested, Body, BudgetRaised, CallEnded, CallLost,
-    CallStarted, ChildEnded, DecisionSource, Kind, MessageSteered, ModelLate, ModelWaiting, RetryReason,
-    RunEnded, RunExhausted, RunReopened, RunStopping, SessionOpened, SessionRevived, SummaryStarted,
+    ApprovalAnswered, ApprovalDecision, ApprovalRequested, ApprovalScope, Body, BudgetRaised, CallEnded,
+    CallLost, CallStarted, ChildEnded, DecisionSource, Kind, MessageSteered, ModelLate, ModelWaiting,
+    RetryReason, RunEnded, RunExhausted, RunReopened, RunStopping, SessionOpened, SessionRevived,
+    SummaryStarted,
 };
 use proptest::{prelude::*, sample::select};
 
@@ -127,11 +128,14 @@ fn call_lost() -> Made<Body> {
 }
 
 pub(crate) fn approval_requested() -> Made<ApprovalRequested> {
-    (call(), small(), text(), time())
-        .prop_map(|(call, attempt, question, expires_at)| ApprovalRequested {
+    let rules = || proptest::collection::vec(text().prop_map(std::sync::Arc::from), 0..3);
+    (call(), small(), text(), time(), (rules(), rules()))
+        .prop_map(|(call, attempt, question, expires_at, (rules, allow_rules))| ApprovalRequested {
             call,
             attempt,
             question,
+            rules,
+            allow_rules,
             expires_at,
         })
         .boxed()
@@ -139,9 +143,11 @@ pub(crate) fn approval_requested() -> Made<ApprovalRequested> {
 
 fn approval_answered() -> Made<Body> {
     let verdict = select(vec![ApprovalDecision::Allow, ApprovalDecision::Deny]);
-    (call(), verdict, select(vec![DecisionSource::Person, DecisionSource::Expiry]))
-        .prop_map(|(call, verdict, by)| {
-            Body::ApprovalAnswered(ApprovalAnswered { call, decision: verdict, by })
+    let by = select(vec![DecisionSource::Person, DecisionSource::Expiry]);
+    let scope = select(vec![ApprovalScope::Once, ApprovalScope::Run, ApprovalScope::Always]);
+    (call(), verdict, by, scope)
+        .prop_map(|(call, decision, by, scope)| {
+            Body::ApprovalAnswered(ApprovalAnswered { call, decision, by, scope })
         })
         .boxed()
 }

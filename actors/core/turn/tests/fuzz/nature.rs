@@ -8,10 +8,10 @@ use super::chance::Chance;
 use crate::{
     model::Intent,
     model::{
-        Access, Amounts, AssistantMessage, AttemptId, CallEnd, CallStatus, CompactionPolicy, Deadline,
-        Delegation, EffectClass, Failure, FailureClass, FinishReason, Hash, ImportedHistory, InDoubtAction,
-        InDoubtPolicy, Limits, Message, ModelAnswer, ModelProfile, ModelRef, ModelStarted, RequestFate,
-        RetryPolicy, RunSpec, Timestamp, ToolCall, UnansweredModel, UnansweredReason, Usage,
+        Access, Amounts, ApprovalNeed, AssistantMessage, AttemptId, CallEnd, CallStatus, CompactionPolicy,
+        Deadline, Delegation, EffectClass, Failure, FailureClass, FinishReason, Hash, ImportedHistory,
+        InDoubtAction, InDoubtPolicy, Limits, Message, ModelAnswer, ModelProfile, ModelRef, ModelStarted,
+        RequestFate, RetryPolicy, RunSpec, Timestamp, ToolCall, UnansweredModel, UnansweredReason, Usage,
     },
     policy::{Candidate, CredentialRecovery, LinkAvailability, delegation::DELEGATE_TASK, todo::TODO},
     turn::{CallAdmission, CallRejection, FailoverOptions, Input},
@@ -191,6 +191,12 @@ fn order(chance: &mut Chance) -> String {
     }
 }
 
+/// Why the policy asks about a call of this tool.
+fn need(tool: &str) -> Arc<ApprovalNeed> {
+    let (rules, allow_rules) = (vec!["ask".into()], vec![tool.into()]);
+    Arc::new(ApprovalNeed { rules, allow_rules, question: "May it start?".into() })
+}
+
 /// The verdicts of the ToolExecutor on calls; often all of them are alike.
 fn plans(chance: &mut Chance, calls: &[ToolCall]) -> Vec<CallAdmission> {
     let all = chance.below(16);
@@ -200,11 +206,13 @@ fn plans(chance: &mut Chance, calls: &[ToolCall]) -> Vec<CallAdmission> {
             tool: call.name.as_str().into(),
             intent: EffectClass::Once.into(),
             arguments: Hash::of(call.arguments.as_bytes()),
+            approval: None,
         },
         _ if call.name == TODO => CallAdmission::Admit {
             tool: TODO.into(),
             intent: EffectClass::Idempotent.into(),
             arguments: Hash::of(call.arguments.as_bytes()),
+            approval: None,
         },
         1 => refuse(CallRejection::Malformed),
         2 => refuse(CallRejection::Unacceptable),
@@ -227,6 +235,7 @@ fn plans(chance: &mut Chance, calls: &[ToolCall]) -> Vec<CallAdmission> {
                 tool: call.name.as_str().into(),
                 intent: Intent { effect, access, detached },
                 arguments,
+                approval: chance.one_in(6).then(|| need(&call.name)),
             }
         }
     };

@@ -10,7 +10,7 @@ use super::{
     world::{Mood, World},
 };
 use crate::{
-    model::{Amounts, ApprovalDecision, LimitIncrease, RunId, StopReason},
+    model::{Amounts, ApprovalDecision, ApprovalScope, LimitIncrease, RunId, StopReason},
     turn::{DueAction, Input},
 };
 
@@ -104,7 +104,8 @@ impl World {
                         ApprovalDecision::Allow,
                         ApprovalDecision::Deny,
                     ]);
-                    self.hear(Input::Approval { call: approval.request.call, decision }, chance)
+                    let scope = chance.pick(&[ApprovalScope::Once, ApprovalScope::Run]);
+                    self.hear(Input::Approval { call: approval.request.call, decision, scope }, chance)
                 }
                 None => self.goes_on(chance),
             },
