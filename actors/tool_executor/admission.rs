@@ -18,6 +18,7 @@ use crate::{
     model::{CallEnd, Hash, ModelAnswer, RunSpec, ToolCall},
     policy::{
         ArgumentsParseError,
+        clarify::CLARIFY,
         delegation::{DELEGATE_TASK, parse_delegation},
         match_tool_name, parse_arguments,
         todo::TODO,
@@ -108,7 +109,7 @@ impl ToolGeneration {
             let hint = format!("the tools are: {}", known.join(", "));
             return Err((CallRejection::UnknownTool, BadArguments::new(None, error, hint)));
         };
-        let is_answered_in_handler = **name == *DELEGATE_TASK || **name == *TODO;
+        let is_answered_in_handler = [CLARIFY, DELEGATE_TASK, TODO].contains(&&**name);
         if is_answered_in_handler && call.arguments.len() > MAX_HANDLER_BYTES {
             let error =
                 format!("the arguments have {} bytes, more than {MAX_HANDLER_BYTES}", call.arguments.len());

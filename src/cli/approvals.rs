@@ -30,6 +30,16 @@ enum ApprovalsCommand {
     Allow(AllowArgs),
     /// Let a call not be made; its model is told so
     Deny(AnswerArgs),
+    /// Answer a question of a model
+    Answer(TextArgs),
+}
+
+#[derive(Debug, Args)]
+struct TextArgs {
+    #[command(flatten)]
+    answer: AnswerArgs,
+    /// The answer
+    text: String,
 }
 
 #[derive(Debug, Args)]
@@ -84,6 +94,7 @@ pub(crate) async fn execute(args: ApprovalsArgs, client: &StoreClient) -> Result
         ApprovalsCommand::Deny(args) => {
             decide(args, (ApprovalDecision::Deny, ApprovalScope::Once), client).await
         }
+        ApprovalsCommand::Answer(args) => answer(args, client).await,
     }
 }
 
@@ -110,6 +121,7 @@ fn format_approval(approval: &ApprovalView, now: Timestamp) -> String {
         format!("expired {until}: taken for a no when `hermod runs resume {}` takes it up", call.run)
     };
     let rules = match allow_rules.as_slice() {
+        [] if approval.wants_text => format!("\n  answer with `hermod approvals answer {call} TEXT`"),
         [] => String::new(),
         rules => format!("\n  `--run` and `--always` allow {}", rules.join(", ")),
     };
@@ -125,13 +137,26 @@ async fn decide(
     if args.json {
         return print_json(&decision);
     }
-    let DecisionView { call, run, .. } = decision;
     let reach = match scope {
         ApprovalScope::Once => "",
         ApprovalScope::Run => ", and such calls of its run too",
         ApprovalScope::Always => ", and such calls of every run too",
     };
-    print(&format!("call {call} is {verdict}{reach}"))?;
+    print_done(&decision, &format!("is {verdict}{reach}"), client).await
+}
+
+async fn answer(args: TextArgs, client: &StoreClient) -> Result<(), CliError> {
+    let decision = client.answer(&args.answer.call, args.text).await?;
+    if args.answer.json {
+        return print_json(&decision);
+    }
+    print_done(&decision, "is answered", client).await
+}
+
+/// Prints what has become of the call, and how its run goes on.
+async fn print_done(decision: &DecisionView, what: &str, client: &StoreClient) -> Result<(), CliError> {
+    let DecisionView { call, run, .. } = decision;
+    print(&format!("call {call} {what}"))?;
     // The decision is recorded, even if the follow-up query fails.
     if client.run_detail(run.id.to_string()).await.is_ok_and(|detail| detail.is_unowned()) {
         print_note(format!("no process runs run {0}: it goes on with `hermod runs resume {0}`", run.id));

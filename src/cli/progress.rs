@@ -133,10 +133,12 @@ impl ProgressLines {
             Body::ApprovalRequested(request) => {
                 let (call, until) = (request.call, rfc3339(request.expires_at));
                 let question = truncated_line(&request.question, MAX_ERROR_CHARS);
-                Some(format!(
-                    "asks      {question}\nasks      `hermod approvals allow {call}` or `hermod approvals deny {call}`, until \
-                     {until}"
-                ))
+                let answers = if request.wants_text {
+                    format!("`hermod approvals answer {call} TEXT`")
+                } else {
+                    format!("`hermod approvals allow {call}` or `hermod approvals deny {call}`")
+                };
+                Some(format!("asks      {question}\nasks      {answers}, until {until}"))
             }
             Body::ApprovalAnswered(answered) => {
                 Some(format!("{} {}", self.tool(answered.call), format_decision(answered)))

@@ -3,7 +3,7 @@
 
 use hermod_actors::{
     RunError,
-    model::{ApprovalDecision, ApprovalScope, CallId, RunRow, RunState},
+    model::{ApprovalDecision, ApprovalScope, CallId, PersonAnswer, RunRow, RunState},
     open_approvals,
 };
 
@@ -106,27 +106,52 @@ impl StoreReader {
     }
 }
 
-/// Refuses an approval that goes further than its rules: only the policy's questions have rules.
-pub fn check_scope(
+/// Most bytes of a person's answer to a question of a model.
+const MAX_ANSWER_BYTES: usize = 32 * 1024;
+
+/// A person's decision about a call, if it fits the request: only the policy's questions have rules for a wider scope,
+/// and a question of the model is answered with text.
+pub fn decision(
     approval: &ApprovalView,
     verdict: ApprovalDecision,
     scope: ApprovalScope,
-) -> Result<(), RequestError> {
-    if scope == ApprovalScope::Once
-        || (verdict == ApprovalDecision::Allow && !approval.allow_rules.is_empty())
-    {
-        return Ok(());
-    }
+) -> Result<PersonAnswer, RequestError> {
     let call = approval.call;
-    Err(RequestError::usage(match verdict {
+    let error = match verdict {
+        ApprovalDecision::Deny if scope == ApprovalScope::Once => return Ok(PersonAnswer::Deny),
         ApprovalDecision::Deny => {
             format!("a denial is about call {call} only, not `{scope}`: leave the scope out")
+        }
+        ApprovalDecision::Allow if approval.wants_text => {
+            format!("call {call} is a question: answer it with `hermod approvals answer {call} TEXT`")
+        }
+        ApprovalDecision::Allow if scope == ApprovalScope::Once || !approval.allow_rules.is_empty() => {
+            return Ok(PersonAnswer::Allow(scope));
         }
         ApprovalDecision::Allow => format!(
             "no rule can allow call {call} for `{scope}`: allow it once, and write a rule for such calls into \
              `policy.allow`"
         ),
-    }))
+    };
+    Err(RequestError::usage(error))
+}
+
+/// A person's answer with text, if the request wants one.
+pub fn text_answer(approval: &ApprovalView, text: String) -> Result<PersonAnswer, RequestError> {
+    let call = approval.call;
+    if !approval.wants_text {
+        return Err(RequestError::usage(format!(
+            "call {call} is no question that takes text: use `hermod approvals allow {call}` or `hermod approvals deny \
+             {call}`"
+        )));
+    }
+    if text.trim().is_empty() || text.len() > MAX_ANSWER_BYTES {
+        let bytes = text.len();
+        return Err(RequestError::usage(format!(
+            "text: has {bytes} bytes; an answer has 1 to {MAX_ANSWER_BYTES} and is not blank"
+        )));
+    }
+    Ok(PersonAnswer::Text(text.into()))
 }
 
 /// The parse error of a malformed call id in place of `no_run`, which only says that no such run exists.

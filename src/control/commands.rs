@@ -10,10 +10,7 @@ use std::{
 use futures::future::join_all;
 use hermod_actors::{
     HealthProbe, RunError, Runtime,
-    model::{
-        ApprovalDecision, ApprovalScope, CallId, LimitIncrease, RunId, RunRow, RunState, SessionId,
-        StopReason,
-    },
+    model::{CallId, LimitIncrease, PersonAnswer, RunId, RunRow, RunState, SessionId, StopReason},
 };
 use tokio::{sync::watch, time::timeout};
 use tokio_util::sync::CancellationToken;
@@ -143,11 +140,11 @@ pub(super) async fn steer(
 pub(super) async fn decide(
     runtime: Arc<Runtime>,
     call: CallId,
-    (verdict, scope): (ApprovalDecision, ApprovalScope),
+    answer: PersonAnswer,
 ) -> Result<ControlResponse, RequestError> {
-    let row = runtime.decide_without_resume(call, verdict, scope).await?;
+    let row = runtime.decide_without_resume(call, answer.clone()).await?;
     let run = run_view(row, Some(&runtime.health_probe())).await;
-    Ok(ControlResponse::Decided(Box::new(DecisionView { call, verdict, scope, run })))
+    Ok(ControlResponse::Decided(Box::new(DecisionView::new(call, &answer, run))))
 }
 
 /// Raises limits of a run. The command alone does not resume the run.

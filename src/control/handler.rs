@@ -13,7 +13,7 @@ use tokio::{
 };
 
 use super::{
-    approvals::check_scope,
+    approvals::{decision, text_answer},
     backup_service::{BackupService, back_up},
     commands::{self, RuntimeSlot},
     error::{RequestError, RequestErrorKind},
@@ -115,10 +115,13 @@ impl RequestHandler {
             }
             ControlRequest::ApprovalsDecide { call, verdict, scope } => {
                 let approval = reader.find_approval(&call).await?;
-                check_scope(&approval, verdict, scope)?;
-                return self
-                    .execute(|runtime| commands::decide(runtime, approval.call, (verdict, scope)))
-                    .await;
+                let answer = decision(&approval, verdict, scope)?;
+                return self.execute(|runtime| commands::decide(runtime, approval.call, answer)).await;
+            }
+            ControlRequest::ApprovalsAnswer { call, text } => {
+                let approval = reader.find_approval(&call).await?;
+                let answer = text_answer(&approval, text)?;
+                return self.execute(|runtime| commands::decide(runtime, approval.call, answer)).await;
             }
             ControlRequest::ProvidersStatus {} => return self.execute(commands::providers).await,
             ControlRequest::SummariesStatus {} => return self.execute(commands::summaries).await,

@@ -132,6 +132,14 @@ pub enum ControlRequest {
         #[serde(default)]
         scope: ApprovalScope,
     },
+    /// Answers a question of a model with text.
+    #[serde(rename = "approvals.answer")]
+    ApprovalsAnswer {
+        /// Id of the call, as for `approvals.decide`.
+        call: String,
+        /// The answer, not blank.
+        text: String,
+    },
     /// Makes a backup: a progress line each second, then its manifest.
     #[serde(rename = "backup.create")]
     BackupCreate {
@@ -213,7 +221,7 @@ pub enum ControlResponse {
     Approvals(Vec<ApprovalView>),
     /// Answer to `models.list`, in order of names.
     Models(Vec<ModelRow>),
-    /// Answer to `approvals.decide`: the decision is durable.
+    /// Answer to `approvals.decide` and `approvals.answer`: the decision is durable.
     Decided(Box<DecisionView>),
     /// Progress of `backup.create`. More lines follow.
     BackingUp {

@@ -303,6 +303,7 @@ fn pending_approvals_are_read_from_the_row_of_a_parked_run() {
             question: "again?".into(),
             rules: Vec::new(),
             allow_rules: Vec::new(),
+            wants_text: false,
             expires_at: Timestamp(9),
         },
         since: Timestamp(3),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use hermod_actors::model::{
-    ApprovalDecision, ApprovalScope, CallId, PendingApproval, RunId, SessionId, Timestamp,
+    ApprovalDecision, ApprovalScope, CallId, PendingApproval, PersonAnswer, RunId, SessionId, Timestamp,
 };
 use serde::{Deserialize, Serialize};
 
@@ -20,6 +20,8 @@ pub struct ApprovalView {
     pub session: SessionId,
     /// Whether the call has not started: the policy asks. Otherwise it is in doubt.
     pub before_start: bool,
+    /// Whether the request is a question of the model, which is answered with text.
+    pub wants_text: bool,
     /// The known facts and the question.
     pub question: String,
     /// The names of the policy's rules that ask.
@@ -43,6 +45,7 @@ impl ApprovalView {
             run: request.call.run,
             session,
             before_start: request.attempt == 0,
+            wants_text: request.wants_text,
             question: request.question,
             rules: request.rules,
             allow_rules: request.allow_rules,
@@ -63,4 +66,16 @@ pub struct DecisionView {
     pub scope: ApprovalScope,
     /// The call's run.
     pub run: RunView,
+}
+
+impl DecisionView {
+    /// A person's answer to the request about this call, and the run after it.
+    pub fn new(call: CallId, answer: &PersonAnswer, run: RunView) -> Self {
+        let (verdict, scope) = match answer {
+            PersonAnswer::Allow(scope) => (ApprovalDecision::Allow, *scope),
+            PersonAnswer::Text(_) => (ApprovalDecision::Allow, ApprovalScope::Once),
+            PersonAnswer::Deny => (ApprovalDecision::Deny, ApprovalScope::Once),
+        };
+        Self { call, verdict, scope, run }
+    }
 }

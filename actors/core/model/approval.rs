@@ -53,6 +53,9 @@ pub struct ApprovalRequested {
     /// The rules that would allow this call from now on; see [`ApprovalNeed::allow_rules`].
     #[serde(default, skip_serializing_if = "super::is_default")]
     pub allow_rules: Vec<Arc<str>>,
+    /// Whether the request is a question of the model, which a person answers with text.
+    #[serde(default, skip_serializing_if = "super::is_default")]
+    pub wants_text: bool,
     /// Time at which the request expires and counts as denied.
     pub expires_at: Timestamp,
 }
@@ -90,6 +93,26 @@ pub struct ApprovalAnswered {
     /// How far the decision goes.
     #[serde(default, skip_serializing_if = "super::is_default")]
     pub scope: ApprovalScope,
+}
+
+/// A person's answer to an approval request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PersonAnswer {
+    /// The call may start, or be repeated.
+    Allow(ApprovalScope),
+    /// The call must not start, or not be repeated.
+    Deny,
+    /// The answer to a question of the model.
+    Text(Arc<str>),
+}
+
+impl From<ApprovalDecision> for PersonAnswer {
+    fn from(decision: ApprovalDecision) -> Self {
+        match decision {
+            ApprovalDecision::Allow => Self::Allow(ApprovalScope::Once),
+            ApprovalDecision::Deny => Self::Deny,
+        }
+    }
 }
 
 /// How far a person's approval goes.

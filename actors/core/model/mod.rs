@@ -38,7 +38,7 @@ mod wait;
 pub use access::{Access, ToolClass};
 pub use approval::{
     ApprovalAnswered, ApprovalDecision, ApprovalNeed, ApprovalRequested, ApprovalScope, DecisionSource,
-    InDoubtAction, InDoubtPolicy, PendingApproval, RetryReason,
+    InDoubtAction, InDoubtPolicy, PendingApproval, PersonAnswer, RetryReason,
 };
 pub use artifact_name::{ArtifactHashes, ArtifactName};
 pub use breaker::{BreakerPolicy, BreakerState, UnansweredModel, UnansweredReason};

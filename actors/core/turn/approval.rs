@@ -7,13 +7,17 @@ use std::sync::Arc;
 use crate::{
     model::{
         ApprovalAnswered, ApprovalDecision, ApprovalNeed, ApprovalRequested, ApprovalScope, Body, CallEnd,
-        CallId, CallStatus, DecisionSource, RetryReason,
+        CallId, CallStatus, DecisionSource, PersonAnswer, RetryReason,
     },
     mutants::{Mutant, mutant_enabled},
+    policy::{
+        clarify::{CLARIFY, parse_clarify},
+        parse_arguments,
+    },
     turn::{
         active_run::ActiveRun,
         decision::DecisionBuilder,
-        tool_calls::{ParkedCall, ToolCallState},
+        tool_calls::{ActiveToolCall, ParkedCall, ToolCallState},
     },
 };
 
@@ -43,13 +47,51 @@ impl DecisionBuilder {
         }
         let expires_at = self.now.at.plus_ms(run.spec.in_doubt.approval_timeout_ms);
         let ApprovalNeed { rules, allow_rules, question } = need.clone();
-        let request = ApprovalRequested { call, attempt: 0, question, rules, allow_rules, expires_at };
+        let wants_text = false;
+        let request =
+            ApprovalRequested { call, attempt: 0, question, rules, allow_rules, wants_text, expires_at };
         self.record(Body::ApprovalRequested(request));
     }
 
-    /// Whether an approval request for this call is open.
-    pub fn needs_approval(&self, call: CallId) -> bool {
-        self.open_approval(call).is_some()
+    /// Parks the admitted calls of `clarify`: each is a question of the model to a person.
+    pub(super) fn ask_questions(&mut self) {
+        let is_ready = |call: &&ActiveToolCall| *call.tool == *CLARIFY && call.is_admitted();
+        while let Some(run) =
+            self.run().filter(|run| run.planned_end.is_none() && run.budget.exhausted.is_none())
+            && let Some(call) = run.tool_calls().iter().find(is_ready).map(|call| call.id)
+        {
+            let expires_at = self.now.at.plus_ms(run.spec.in_doubt.approval_timeout_ms);
+            match parse_arguments(run.arguments(call)).ok().and_then(|given| parse_clarify(&given).ok()) {
+                Some(question) => {
+                    let (rules, allow_rules) = (Vec::new(), Vec::new());
+                    let (question, wants_text) = (question.to_string(), true);
+                    let request = ApprovalRequested {
+                        call,
+                        attempt: 0,
+                        question,
+                        rules,
+                        allow_rules,
+                        wants_text,
+                        expires_at,
+                    };
+                    self.record(Body::ApprovalRequested(request));
+                }
+                // Another version has admitted the call.
+                None => {
+                    self.end_call(call.attempt(0), CallEnd::not_started("ask again with other arguments"))
+                }
+            }
+        }
+    }
+
+    /// Whether this answer fits an open request for the call. Only a question of the model is answered with text.
+    pub fn may_answer(&self, call: CallId, answer: &PersonAnswer) -> bool {
+        let is_fit = |parked: Arc<ParkedCall>| match answer {
+            PersonAnswer::Allow(_) => !parked.request.wants_text,
+            PersonAnswer::Text(_) => parked.request.wants_text,
+            PersonAnswer::Deny => true,
+        };
+        self.open_approval(call).is_some_and(is_fit)
     }
 
     /// The open approval request for a call. An expired one is not open, even before its answer is recorded.
@@ -60,16 +102,26 @@ impl DecisionBuilder {
             .find(|parked| parked.request.call == call && parked.request.expires_at > self.now.at)
     }
 
-    /// Reacts to a person's decision. One that goes beyond the call also answers the other requests of the run that its
-    /// rules cover.
-    pub(super) fn on_approval(&mut self, call: CallId, decision: ApprovalDecision, scope: ApprovalScope) {
-        let Some(parked) = self.open_approval(call) else { return };
-        if decision == ApprovalDecision::Deny {
-            return self.end_parked(&parked, Some(DecisionSource::Person), "");
+    /// Reacts to a person's answer; one that does not fit has no effect. An approval that goes beyond the call also
+    /// answers the other requests of the run that its rules cover.
+    pub(super) fn on_person_answer(&mut self, call: CallId, answer: &PersonAnswer) {
+        let Some(parked) = self.open_approval(call).filter(|_| self.may_answer(call, answer)) else { return };
+        match answer {
+            PersonAnswer::Deny => self.end_parked(&parked, Some(DecisionSource::Person), ""),
+            PersonAnswer::Text(text) => {
+                self.allow(&parked, ApprovalScope::Once);
+                self.end_call(call.attempt(0), CallEnd::new(CallStatus::Ok, Arc::clone(text)));
+            }
+            PersonAnswer::Allow(scope) => {
+                self.allow(&parked, *scope);
+                self.allow_covered(*scope);
+            }
         }
-        self.allow(&parked, scope);
-        let others = self.run().map(ActiveRun::parked_tool_calls).unwrap_or_default();
-        for other in others {
+    }
+
+    /// Allows the calls that wait for a person and that the approvals of the run cover.
+    fn allow_covered(&mut self, scope: ApprovalScope) {
+        for other in self.run().map(ActiveRun::parked_tool_calls).unwrap_or_default() {
             let is_open = other.request.expires_at > self.now.at;
             if is_open && self.run().is_some_and(|run| run.has_approved(&other.request.allow_rules)) {
                 self.allow(&other, scope);
@@ -105,7 +157,7 @@ impl DecisionBuilder {
         }
         let end = match parked.started_at {
             Some(since) => self.in_doubt_end(call, since, by),
-            None => denied_end(by, why),
+            None => denied_end(by, why, parked.request.wants_text),
         };
         self.end_call(call.attempt(parked.request.attempt), end);
     }
@@ -119,9 +171,17 @@ impl DecisionBuilder {
 }
 
 /// The result that the model reads for a call that waited for a person and does not start.
-fn denied_end(by: Option<DecisionSource>, why: &str) -> CallEnd {
+fn denied_end(by: Option<DecisionSource>, why: &str, wants_text: bool) -> CallEnd {
     let (error, hint) = match by {
         None => return CallEnd::not_started(why),
+        Some(DecisionSource::Person) if wants_text => (
+            "no answer: the person does not want to answer this",
+            "decide yourself what fits the task best, and say in your answer what you assumed",
+        ),
+        Some(DecisionSource::Expiry) if wants_text => (
+            "no answer: nobody has answered in time",
+            "decide yourself what fits the task best, and say in your answer what you assumed",
+        ),
         Some(DecisionSource::Person) => (
             "the operator was asked and has denied this call: it was not started",
             "do not try it in another form; go on without it, or say in your answer what needs it",

@@ -87,7 +87,9 @@ impl DecisionBuilder {
                 let question = format!("{}. Is it to be made again?", self.format_in_doubt(call, since));
                 let expires_at = self.now.at.plus_ms(policy.approval_timeout_ms);
                 let (rules, allow_rules) = (Vec::new(), Vec::new());
-                let request = ApprovalRequested { call, attempt, question, rules, allow_rules, expires_at };
+                let wants_text = false;
+                let request =
+                    ApprovalRequested { call, attempt, question, rules, allow_rules, wants_text, expires_at };
                 self.record(Body::ApprovalRequested(request));
             }
         }

@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use crate::{
     model::{
-        ApprovalDecision, ApprovalNeed, ApprovalScope, AttemptId, BudgetRefusal, CallEnd, CallId, ChildEnded,
-        Failure, Hash, Intent, LimitIncrease, MessageSteered, ModelAnswer, ModelRef, ModelStarted,
-        RunAccepted, RunId, SessionOpened, SessionRevived, StopReason, Timestamp, ToolClass, UnansweredModel,
+        ApprovalNeed, AttemptId, BudgetRefusal, CallEnd, CallId, ChildEnded, Failure, Hash, Intent,
+        LimitIncrease, MessageSteered, ModelAnswer, ModelRef, ModelStarted, PersonAnswer, RunAccepted, RunId,
+        SessionOpened, SessionRevived, StopReason, Timestamp, ToolClass, UnansweredModel,
     },
     policy::{CredentialRecovery, LinkAvailability},
 };
@@ -73,14 +73,12 @@ pub enum Input {
     Lost(AttemptId),
     /// The attempt, started by this or an earlier incarnation, was never executed and never will be.
     NeverStarted(AttemptId),
-    /// A person has decided about a call.
+    /// A person has answered a request about a call.
     Approval {
         /// The call.
         call: CallId,
-        /// The decision.
-        decision: ApprovalDecision,
-        /// How far an approval goes.
-        scope: ApprovalScope,
+        /// The answer.
+        answer: PersonAnswer,
     },
     /// A request to stop a run.
     Stop {

@@ -12,8 +12,8 @@ use futures::future::BoxFuture;
 use hermod_actors::{
     AcceptedRun, RunError, RunRequest, Runtime, RuntimeDependencies, SessionChoice, SessionPhase,
     model::{
-        ApprovalDecision, ApprovalScope, CallEnd, CallId, EffectClass, InDoubtAction, InDoubtPolicy, Kind,
-        Outcome, RunState, Seq, SessionId, StopReason,
+        ApprovalDecision, CallEnd, CallId, EffectClass, InDoubtAction, InDoubtPolicy, Kind, Outcome,
+        RunState, Seq, SessionId, StopReason,
     },
     port::{
         AttachOutcome, Journal, JournalError, ReadFuture, RowReader, StoredRecord, WriteOp, WriteOutcome,
@@ -140,12 +140,12 @@ fn revive(runtime: &Runtime, first: AcceptedRun) -> Ready<()> {
 }
 
 async fn decide(runtime: &Runtime, first: AcceptedRun) {
-    runtime.decide_without_resume(asked(first), ApprovalDecision::Allow, ApprovalScope::Once).await.unwrap();
+    runtime.decide_without_resume(asked(first), ApprovalDecision::Allow).await.unwrap();
 }
 
 /// Decides, unless the decision was made already.
 async fn decide_perhaps(runtime: &Runtime, first: AcceptedRun) {
-    match runtime.decide_without_resume(asked(first), ApprovalDecision::Allow, ApprovalScope::Once).await {
+    match runtime.decide_without_resume(asked(first), ApprovalDecision::Allow).await {
         Ok(_) | Err(RunError::NoPendingApproval(_)) => {}
         Err(error) => panic!("{error}"),
     }

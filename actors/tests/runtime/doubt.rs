@@ -9,8 +9,8 @@ use std::{
 use hermod_actors::{
     RunError, RunRequest, Runtime, RuntimeDependencies,
     model::{
-        ApprovalDecision, ApprovalScope, AttemptId, CallEnd, CallStatus, EffectClass, InDoubtAction,
-        InDoubtPolicy, Outcome, RunState, StopReason,
+        ApprovalDecision, AttemptId, CallEnd, CallStatus, EffectClass, InDoubtAction, InDoubtPolicy, Outcome,
+        RunState, StopReason,
     },
     port::{AttachOutcome, Boot, Journal},
 };
@@ -157,24 +157,18 @@ async fn a_parked_run_goes_on_when_a_person_has_decided() {
         assert_eq!(questions.len(), 1, "{questions:?}");
         let call = questions[0].request.call;
         if at_rest {
-            assert_eq!(
-                runtime.decide_without_resume(call, verdict, ApprovalScope::Once).await.unwrap().state,
-                RunState::Running
-            );
+            assert_eq!(runtime.decide_without_resume(call, verdict).await.unwrap().state, RunState::Running);
             assert_eq!(*ran.lock().unwrap(), 0, "nothing is started");
             assert!(matches!(
-                runtime.decide_without_resume(call, verdict, ApprovalScope::Once).await,
+                runtime.decide_without_resume(call, verdict).await,
                 Err(RunError::NoPendingApproval(_))
             ));
             runtime.suspend().await;
             runtime = start(with(&journal.reopened(), &tool, InDoubtAction::Ask)).await;
             runtime.revive_all().await.unwrap();
         } else {
-            runtime.decide(call, verdict, ApprovalScope::Once).await.unwrap();
-            assert!(matches!(
-                runtime.decide(call, verdict, ApprovalScope::Once).await,
-                Err(RunError::NoPendingApproval(_))
-            ));
+            runtime.decide(call, verdict).await.unwrap();
+            assert!(matches!(runtime.decide(call, verdict).await, Err(RunError::NoPendingApproval(_))));
         }
         let result = runtime.wait(accepted.run, None).await.unwrap();
         assert_eq!(result.ended.outcome, Outcome::Completed);

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use super::{Driver, model, run, tool};
 use crate::{
     model::{
-        Access, ApprovalDecision, ApprovalNeed, ApprovalScope, AttemptId, Body, CallEnd, CallId, CallStatus,
-        EffectClass, FinishReason, Hash, Intent, Limits, StopReason,
+        Access, ApprovalNeed, ApprovalScope, AssistantMessage, AttemptId, Body, CallEnd, CallId, CallStatus,
+        EffectClass, FinishReason, Hash, Intent, Limits, PersonAnswer, StopReason, ToolCall,
     },
     turn::{CallAdmission, DueAction, Input},
 };
@@ -29,15 +29,27 @@ fn asking(number: u8, allow_rule: &str) -> CallAdmission {
 
 /// A run whose answer has these calls.
 fn asked(admissions: Vec<CallAdmission>) -> Driver {
+    asked_with(admissions, r#"{"a":1}"#)
+}
+
+/// A run whose answer has these calls with these arguments.
+fn asked_with(admissions: Vec<CallAdmission>, arguments: &str) -> Driver {
     let mut driver = Driver::new();
     driver.submit(1, Limits { max_tokens: 100, timeout_ms: Some(60_000), ..Limits::default() });
     driver.lease(model(1, 1), 1);
-    driver.answer_planned("", FinishReason::ToolCalls, admissions);
+    let call = |n| ToolCall { id: format!("v{n}"), name: "tool".into(), arguments: arguments.into() };
+    let calls = (0..admissions.len()).map(call).collect();
+    let message = AssistantMessage { calls, ..AssistantMessage::default() };
+    driver.answer_message(message, FinishReason::ToolCalls, admissions);
     driver
 }
 
-fn answer(call: CallId, decision: ApprovalDecision, scope: ApprovalScope) -> Input {
-    Input::Approval { call, decision, scope }
+fn allow(call: CallId, scope: ApprovalScope) -> Input {
+    Input::Approval { call, answer: PersonAnswer::Allow(scope) }
+}
+
+fn deny(call: CallId) -> Input {
+    Input::Approval { call, answer: PersonAnswer::Deny }
 }
 
 fn acquire(call: CallId) -> DueAction {
@@ -69,7 +81,7 @@ fn a_call_parks_its_run_until_it_is_allowed_and_then_starts_once() {
     let open = driver.turn.open_approvals();
     assert_eq!((open.len(), open[0].request.attempt, open[0].request.call), (1, 0, FIRST));
 
-    let allow = answer(FIRST, ApprovalDecision::Allow, ApprovalScope::Once);
+    let allow = allow(FIRST, ApprovalScope::Once);
     assert_eq!(driver.feed(&allow), ["approval.answered"]);
     assert_eq!(driver.feed(&allow), [""; 0], "it is answered");
     assert_eq!(driver.turn.due(driver.now)[0], acquire(FIRST));
@@ -81,13 +93,12 @@ fn a_call_parks_its_run_until_it_is_allowed_and_then_starts_once() {
 #[test]
 fn a_denial_and_an_expiry_are_results_that_the_model_reads() {
     let mut driver = asked(vec![asking(1, "tool")]);
-    let deny = answer(FIRST, ApprovalDecision::Deny, ApprovalScope::Once);
-    assert_eq!(driver.feed(&deny), ["approval.answered", "call.ended"]);
+    assert_eq!(driver.feed(&deny(FIRST)), ["approval.answered", "call.ended"]);
     check_result(&driver, CallStatus::NotStarted, "has denied this call");
 
     let mut driver = asked(vec![asking(1, "tool")]);
     driver.pass(DAY);
-    assert!(!driver.turn.start_decision(driver.now).needs_approval(FIRST), "too late");
+    assert!(!driver.turn.start_decision(driver.now).may_answer(FIRST, &PersonAnswer::Deny), "too late");
     assert_eq!(driver.feed(&Input::TimerFired), ["approval.answered", "call.ended"]);
     check_result(&driver, CallStatus::NotStarted, "has not answered in time");
 }
@@ -95,13 +106,13 @@ fn a_denial_and_an_expiry_are_results_that_the_model_reads() {
 #[test]
 fn an_approval_for_the_run_covers_its_rules_and_no_others() {
     let mut driver = asked(vec![asking(1, "a"), asking(2, "a"), asking(3, "b"), asking(4, "")]);
-    let allow = answer(FIRST, ApprovalDecision::Allow, ApprovalScope::Run);
+    let allow = allow(FIRST, ApprovalScope::Run);
     assert_eq!(driver.feed(&allow), ["approval.answered", "approval.answered"]);
     let due = driver.turn.due(driver.now);
     assert_eq!(due[..2], [acquire(FIRST), acquire(SECOND)]);
     assert_eq!(driver.turn.open_approvals().len(), 2);
     for n in 3..=4 {
-        driver.feed(&answer(tool(1, 1, n), ApprovalDecision::Deny, ApprovalScope::Once));
+        driver.feed(&deny(tool(1, 1, n)));
     }
     for call in [FIRST, SECOND] {
         driver.feed(&Input::Permitted(AttemptId { call, attempt: 1 }));
@@ -118,8 +129,7 @@ fn an_approval_for_the_run_covers_its_rules_and_no_others() {
 fn equal_calls_are_one_question() {
     let mut driver = asked(vec![asking(1, "a"), asking(1, "a")]);
     assert_eq!(driver.turn.open_approvals().len(), 1);
-    let deny = answer(FIRST, ApprovalDecision::Deny, ApprovalScope::Once);
-    assert_eq!(driver.feed(&deny), ["approval.answered", "call.ended", "call.ended"]);
+    assert_eq!(driver.feed(&deny(FIRST)), ["approval.answered", "call.ended", "call.ended"]);
 }
 
 #[test]
@@ -133,4 +143,33 @@ fn a_stop_and_a_message_end_the_wait() {
     assert_eq!(driver.steer(1, 2), ["message.steered", "call.ended"]);
     check_result(&driver, CallStatus::NotStarted, "Skipped to process an incoming message");
     assert_eq!(driver.turn.parked_run(), None);
+}
+
+#[test]
+fn a_question_of_the_model_is_answered_with_text() {
+    let clarify = |arguments: u8| CallAdmission::Admit {
+        tool: "clarify".into(),
+        intent: Intent { access: Access::Exclusive, ..EffectClass::Pure.into() },
+        arguments: Hash::of(&[arguments]),
+        approval: None,
+    };
+    let mut driver = asked_with(vec![clarify(1)], r#"{"question":"Which branch?","choices":["main"]}"#);
+    let open = driver.turn.open_approvals();
+    assert_eq!((open.len(), open[0].request.wants_text), (1, true));
+    assert_eq!(open[0].request.question, "Which branch?\n1. main");
+    assert_eq!(driver.feed(&allow(FIRST, ApprovalScope::Once)), [""; 0], "it wants a text");
+    assert_eq!(driver.crash(), ["session.revived"]);
+    let text = Input::Approval { call: FIRST, answer: PersonAnswer::Text("main".into()) };
+    assert_eq!(driver.feed(&text), ["approval.answered", "call.ended"]);
+    check_result(&driver, CallStatus::Ok, "main");
+    assert_eq!(driver.feed(&text), [""; 0], "it is answered");
+
+    let mut driver = asked_with(vec![clarify(1)], r#"{"question":"Which branch?"}"#);
+    driver.pass(DAY);
+    assert_eq!(driver.feed(&Input::TimerFired), ["approval.answered", "call.ended"]);
+    check_result(&driver, CallStatus::NotStarted, "no answer");
+
+    let mut driver = asked(vec![asking(1, "a")]);
+    let text = Input::Approval { call: FIRST, answer: PersonAnswer::Text("main".into()) };
+    assert_eq!(driver.feed(&text), [""; 0], "it wants a decision");
 }

@@ -4,8 +4,8 @@ use super::{Driver, model, run, tool};
 use crate::{
     journal::IndexRow,
     model::{
-        Access, ApprovalDecision, ApprovalScope, AttemptId, Body, CallEnd, CallStatus, EffectClass,
-        FinishReason, Hash, InDoubtAction, InDoubtPolicy, Limits, RunState, StopReason,
+        Access, ApprovalDecision, AttemptId, Body, CallEnd, CallStatus, EffectClass, FinishReason, Hash,
+        InDoubtAction, InDoubtPolicy, Limits, PersonAnswer, RunState, StopReason,
     },
     model::{Boot, Intent},
     turn::{CallAdmission, DueAction, Input},
@@ -114,7 +114,7 @@ fn a_parked_run_waits_for_a_person_and_its_clocks_stop() {
     assert_eq!(questions.len(), 1);
     assert!(questions[0].request.question.contains("Is it to be made again?"), "{questions:?}");
 
-    let allow = Input::Approval { call: CALL, decision: ApprovalDecision::Allow, scope: ApprovalScope::Once };
+    let allow = Input::Approval { call: CALL, answer: ApprovalDecision::Allow.into() };
     assert_eq!(state_after(&driver, &allow), Some(RunState::Running));
     assert_eq!(driver.feed(&allow), ["approval.answered", "call.lost"]);
     assert_eq!(driver.feed(&allow), [""; 0], "answered twice");
@@ -133,11 +133,7 @@ fn a_no_is_told_to_the_model_and_so_is_silence() {
     let mut driver = interrupted(InDoubtAction::Ask);
     driver.feed(&LOST);
     assert_eq!(
-        driver.feed(&Input::Approval {
-            call: CALL,
-            decision: ApprovalDecision::Deny,
-            scope: ApprovalScope::Once
-        }),
+        driver.feed(&Input::Approval { call: CALL, answer: PersonAnswer::Deny }),
         ["approval.answered", "call.ended"]
     );
     check_told(&driver, CallStatus::InDoubt, &[KNOWN, "has decided that it is not made again"]);
@@ -154,8 +150,8 @@ fn what_has_expired_can_not_be_answered_and_is_found_answered_by_the_next_proces
     let mut driver = interrupted(InDoubtAction::Ask);
     driver.feed(&LOST);
     driver.pass(DAY);
-    let allow = Input::Approval { call: CALL, decision: ApprovalDecision::Allow, scope: ApprovalScope::Once };
-    assert!(!driver.turn.start_decision(driver.now).needs_approval(CALL));
+    let allow = Input::Approval { call: CALL, answer: ApprovalDecision::Allow.into() };
+    assert!(!driver.turn.start_decision(driver.now).may_answer(CALL, &PersonAnswer::Deny));
     assert_eq!(driver.feed(&allow), [""; 0]);
     assert_eq!(driver.crash(), ["session.revived", "approval.answered", "call.ended"]);
     check_told(&driver, CallStatus::InDoubt, &[KNOWN, "has not answered"]);

@@ -129,14 +129,9 @@ fn call_lost() -> Made<Body> {
 
 pub(crate) fn approval_requested() -> Made<ApprovalRequested> {
     let rules = || proptest::collection::vec(text().prop_map(std::sync::Arc::from), 0..3);
-    (call(), small(), text(), time(), (rules(), rules()))
-        .prop_map(|(call, attempt, question, expires_at, (rules, allow_rules))| ApprovalRequested {
-            call,
-            attempt,
-            question,
-            rules,
-            allow_rules,
-            expires_at,
+    (call(), small(), text(), time(), (rules(), rules(), any::<bool>()))
+        .prop_map(|(call, attempt, question, expires_at, (rules, allow_rules, wants_text))| {
+            ApprovalRequested { call, attempt, question, rules, allow_rules, wants_text, expires_at }
         })
         .boxed()
 }

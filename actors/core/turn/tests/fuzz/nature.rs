@@ -13,7 +13,10 @@ use crate::{
         InDoubtAction, InDoubtPolicy, Limits, Message, ModelAnswer, ModelProfile, ModelRef, ModelStarted,
         RequestFate, RetryPolicy, RunSpec, Timestamp, ToolCall, UnansweredModel, UnansweredReason, Usage,
     },
-    policy::{Candidate, CredentialRecovery, LinkAvailability, delegation::DELEGATE_TASK, todo::TODO},
+    policy::{
+        Candidate, CredentialRecovery, LinkAvailability, clarify::CLARIFY, delegation::DELEGATE_TASK,
+        todo::TODO,
+    },
     turn::{CallAdmission, CallRejection, FailoverOptions, Input},
 };
 
@@ -42,7 +45,7 @@ pub(super) fn spec(chance: &mut Chance) -> RunSpec {
         thinking: None,
         workspace: "/w".into(),
         isolation_key: "t".into(),
-        tools: vec![DELEGATE_TASK.into(), TODO.into(), "tool".into()],
+        tools: vec![CLARIFY.into(), DELEGATE_TASK.into(), TODO.into(), "tool".into()],
         schema_bytes: 0,
         limits: limits(chance),
         system: chance.one_in(4).then(|| "be brief".into()),
@@ -170,6 +173,7 @@ fn asked(chance: &mut Chance, n: u64) -> ToolCall {
     let (name, arguments) = match chance.below(8) {
         0 | 1 => (DELEGATE_TASK, order(chance)),
         2 => (TODO, chance.pick(&LISTS).into()),
+        3 => (CLARIFY, r#"{"question":"Which one?"}"#.into()),
         _ => (chance.pick(&TOOLS), r#"{"a":1}"#.into()),
     };
     ToolCall { id: format!("v{n}"), name: name.into(), arguments }
@@ -211,6 +215,12 @@ fn plans(chance: &mut Chance, calls: &[ToolCall]) -> Vec<CallAdmission> {
         _ if call.name == TODO => CallAdmission::Admit {
             tool: TODO.into(),
             intent: EffectClass::Idempotent.into(),
+            arguments: Hash::of(call.arguments.as_bytes()),
+            approval: None,
+        },
+        _ if call.name == CLARIFY => CallAdmission::Admit {
+            tool: CLARIFY.into(),
+            intent: Intent { access: Access::Exclusive, ..EffectClass::Pure.into() },
             arguments: Hash::of(call.arguments.as_bytes()),
             approval: None,
         },

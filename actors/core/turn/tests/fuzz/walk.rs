@@ -10,7 +10,7 @@ use super::{
     world::{Mood, World},
 };
 use crate::{
-    model::{Amounts, ApprovalDecision, ApprovalScope, LimitIncrease, RunId, StopReason},
+    model::{Amounts, ApprovalScope, LimitIncrease, PersonAnswer, RunId, StopReason},
     turn::{DueAction, Input},
 };
 
@@ -99,13 +99,15 @@ impl World {
             6 | 7 if is_on => self.steer(chance),
             8 | 9 | 14..=19 => match self.turn.open_approvals().pop() {
                 Some(approval) => {
-                    let decision = chance.pick(&[
-                        ApprovalDecision::Allow,
-                        ApprovalDecision::Allow,
-                        ApprovalDecision::Deny,
-                    ]);
-                    let scope = chance.pick(&[ApprovalScope::Once, ApprovalScope::Run]);
-                    self.hear(Input::Approval { call: approval.request.call, decision, scope }, chance)
+                    let call = approval.request.call;
+                    let answers = [
+                        PersonAnswer::Allow(ApprovalScope::Once),
+                        PersonAnswer::Allow(ApprovalScope::Run),
+                        PersonAnswer::Text("this one".into()),
+                        PersonAnswer::Deny,
+                    ];
+                    let answer = answers[usize::try_from(chance.below(4)).unwrap_or(0)].clone();
+                    self.hear(Input::Approval { call, answer }, chance)
                 }
                 None => self.goes_on(chance),
             },
