@@ -430,7 +430,7 @@ mod tests {
     #[test]
     fn a_tool_call_is_told_from_what_the_model_asked() {
         let end = CallEnd::new(CallStatus::Ok, "secret");
-        let ended = Body::CallEnded(CallEnded { call: TOOL, attempt: 1, end });
+        let ended = Body::CallEnded(CallEnded::new(TOOL, 1, end));
         check(
             vec![answered(), started(1), ended],
             &[
@@ -445,7 +445,7 @@ mod tests {
     fn a_command_that_failed_is_not_ok() {
         let check_end = |status, content: &str, expect: &str, tone| {
             let end = CallEnd::new(status, content);
-            let ended = Body::CallEnded(CallEnded { call: TOOL, attempt: 1, end });
+            let ended = Body::CallEnded(CallEnded::new(TOOL, 1, end));
             let line = format!("tool 2.1  shell {expect}");
             let mut progress = ProgressLines::new(RUN);
             let record = |body| Record { at: Timestamp(0), active_ms: 0, body };
@@ -486,7 +486,7 @@ mod tests {
             format!(r#"{{"exit_code":0,"signal":null,"timed_out":false,"stdout":"{stdout}","stderr":"e"}}"#);
         let end = |call, content: &str| {
             let end = CallEnd::new(CallStatus::Ok, content);
-            record(Body::CallEnded(CallEnded { call, attempt: 1, end }))
+            record(Body::CallEnded(CallEnded::new(call, 1, end)))
         };
         let lines = |verbosity| progress.output(&end(TOOL, &content), verbosity);
         assert_eq!(lines(Verbosity::Off), [""; 0]);
@@ -527,7 +527,7 @@ mod tests {
     #[test]
     fn what_went_wrong_is_told_with_its_reason() {
         let end = CallEnd::new(CallStatus::InDoubt, "who knows");
-        let ended = Body::CallEnded(CallEnded { call: TOOL, attempt: 1, end });
+        let ended = Body::CallEnded(CallEnded::new(TOOL, 1, end));
         check(vec![ended], &[Some("tool 2.1  ? in doubt: who knows")]);
         let failure = Failure::new(FailureClass::Overloaded, "try\nlater");
         let failed = |retry_at| {

@@ -86,7 +86,9 @@ impl DecisionBuilder {
             Input::BudgetRefused(refusal) => self.on_budget_refusal(refusal),
         }
         self.answer_todo_calls();
+        self.end_if_looping();
         self.delegate(input);
+        self.end_if_looping();
         self.compact_if_needed();
     }
 

@@ -13,6 +13,7 @@ mod grace;
 mod ladder;
 mod learned;
 mod limits;
+mod loops;
 mod reopen;
 mod steer;
 mod submissions;

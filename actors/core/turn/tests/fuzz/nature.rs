@@ -52,6 +52,7 @@ pub(super) fn spec(chance: &mut Chance) -> RunSpec {
         },
         compaction: compression,
         delegation: delegation(chance),
+        loop_guard: !chance.one_in(4),
         script: None,
     }
 }
@@ -225,7 +226,7 @@ fn plans(chance: &mut Chance, calls: &[ToolCall]) -> Vec<CallAdmission> {
             let arguments = Hash::of(&[u8::from(chance.one_in(3))]);
             CallAdmission::Admit {
                 tool: call.name.as_str().into(),
-                intent: Intent { effect, access, detached },
+                intent: Intent { effect, access, detached, polls: chance.one_in(8) },
                 arguments,
             }
         }
