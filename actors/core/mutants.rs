@@ -26,6 +26,8 @@ pub enum Mutant {
     ReviveEarly,
     /// After a revival, actions start before the revival is durable.
     DueEarly,
+    /// Repeated tool calls are not noticed.
+    IgnoreLoops,
 }
 
 #[cfg(feature = "mutants")]
@@ -51,7 +53,7 @@ const _: () = assert!(!mutant_enabled(Mutant::NoFence), "a mutant is enabled in 
 #[cfg(feature = "mutants")]
 impl Mutant {
     /// All mutants.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::AcknowledgeEarly,
         Self::RepeatInDoubt,
         Self::NoFence,
@@ -63,6 +65,7 @@ impl Mutant {
         Self::DropLateUsage,
         Self::ReviveEarly,
         Self::DueEarly,
+        Self::IgnoreLoops,
     ];
 
     /// Runs `what` with this mutant enabled in the current thread; all of `what` must run on that thread.

@@ -10,6 +10,7 @@ use crate::{
         ModelAnswered, ModelFailed, ModelStarted, Outcome, OutcomeCause, OutcomeDetail, ParentRef,
         Repetition, RunAccepted, RunId, RunSpec, Seq, SessionTime, Timestamp,
     },
+    mutants::{Mutant, mutant_enabled},
     turn::{
         answer_recovery::AnswerRecovery,
         compaction_state::{CompactionState, PrefixSummary},
@@ -171,7 +172,8 @@ impl ActiveRun {
     pub(super) fn repetition_with(&self, ended: &CallEnded, now: SessionTime) -> Option<Repetition> {
         let is_settled =
             |call: &ActiveToolCall| call.id == ended.call || matches!(call.state, ToolCallState::Ended(_));
-        let step = self.step().filter(|step| self.is_guarded() && step.calls.iter().all(is_settled))?;
+        let is_guarded = self.is_guarded() && !mutant_enabled(Mutant::IgnoreLoops);
+        let step = self.step().filter(|step| is_guarded && step.calls.iter().all(is_settled))?;
         let mut step = step.clone();
         step.apply(&Body::CallEnded(ended.clone()), now);
         self.loop_guard.clone().on_step(&settled_calls(&step)?)

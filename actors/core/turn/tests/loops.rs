@@ -52,6 +52,11 @@ fn begun() -> Driver {
     driver
 }
 
+/// The admission of a call that is always the same.
+fn same_call(effect: EffectClass) -> CallAdmission {
+    CallAdmission::Admit { tool: "tool".into(), intent: effect.into(), arguments: Hash::of(b"same") }
+}
+
 /// The model makes these calls in one answer, and they end in the order of `ends`, or as far as the run goes.
 fn make_step(driver: &mut Driver, calls: &[ScriptedCall<'_>], ends: impl Iterator<Item = usize>) {
     let due = driver.turn.due(driver.now);
@@ -296,8 +301,13 @@ fn the_end_names_the_repetition_and_the_next_run_starts_anew() {
     assert_eq!(last.text, note);
     driver.submit(2, Limits { max_tokens: 100, ..Limits::default() });
     driver.lease(model(2, 1), 1);
-    let records = driver.answer_with("", 1, FinishReason::ToolCalls, EffectClass::Pure);
+    let records =
+        driver.answer_planned("", FinishReason::ToolCalls, vec![ScriptedCall::parse("A=1").admission()]);
     assert_eq!(records, ["model.answered", "call.admitted"]);
+    driver.permit_all();
+    let id = AttemptId { call: tool(2, 1, 1), attempt: 1 };
+    assert_eq!(driver.feed(&Input::ToolEnded { id, end: CallEnd::ok("1") }), ["call.ended"]);
+    assert!(ends(&driver).last().is_some_and(|ended| ended.repetition.is_none()));
 }
 
 #[test]
@@ -305,7 +315,7 @@ fn calls_that_did_not_end_by_themselves_do_not_count() {
     let mut driver = begun();
     for iteration in 1..=6 {
         driver.lease(model(1, iteration), 1);
-        driver.answer_with("", 1, FinishReason::ToolCalls, EffectClass::Once);
+        driver.answer_planned("", FinishReason::ToolCalls, vec![same_call(EffectClass::Once)]);
         driver.permit_all();
         driver.crash();
         driver.feed(&Input::Lost(AttemptId { call: tool(1, iteration, 1), attempt: 1 }));
@@ -336,7 +346,7 @@ fn long_outputs_are_equal_whatever_their_artifacts_are_called() {
         let mut driver = begun();
         for iteration in 1..=5 {
             driver.lease(model(1, iteration), 1);
-            driver.answer_with("", 1, FinishReason::ToolCalls, EffectClass::Pure);
+            driver.answer_planned("", FinishReason::ToolCalls, vec![same_call(EffectClass::Pure)]);
             driver.permit_all();
             let handle = format!("{}-1", tool(1, iteration, 1));
             let sha256 = Some(Box::new(ContentHash::of(content(iteration))));
