@@ -150,6 +150,17 @@ pub(super) fn answered(chance: &mut Chance, started: &Arc<ModelStarted>) -> Inpu
     answer(started, (message, finish), plans, usage(chance, started))
 }
 
+/// An answer with calls and without a flaw of its own.
+pub(super) fn repeated(chance: &mut Chance, started: &Arc<ModelStarted>) -> Input {
+    let calls = 1 + chance.below(2);
+    let message = AssistantMessage {
+        calls: (0..calls).map(|n| asked(chance, n)).collect(),
+        ..AssistantMessage::default()
+    };
+    let plans = plans(chance, &message.calls);
+    answer(started, (message, FinishReason::ToolCalls), plans, None)
+}
+
 /// The final answer of a model, without a flaw.
 pub(super) fn last_word(started: &Arc<ModelStarted>) -> Input {
     let message = AssistantMessage { text: "done".into(), ..AssistantMessage::default() };
