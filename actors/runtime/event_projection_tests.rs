@@ -120,6 +120,7 @@ fn admitted(n: u32) -> Body {
         effect: EffectClass::Pure,
         access: Access::default(),
         detached: false,
+        polls: false,
         arguments,
         same_as: None,
     })
