@@ -77,7 +77,8 @@ impl ProgressLines {
         let now = record.active_ms;
         self.track(record);
         let line = self.step(record, now);
-        match (line, self.usage_warning(&record.body)) {
+        let warning = self.usage_warning(&record.body).or_else(|| loop_warning(&record.body));
+        match (line, warning) {
             (Some(line), Some(warning)) => Some(format!("{line}\n{warning}")),
             (line, warning) => line.or(warning),
         }
@@ -254,6 +255,13 @@ impl ProgressLines {
     }
 }
 
+/// The warning of a repetition that the model gets with this record.
+fn loop_warning(body: &Body) -> Option<String> {
+    let Body::CallEnded(CallEnded { repetition: Some(repetition), .. }) = body else { return None };
+    let next = if repetition.ends_run() { "the run ends" } else { "the model is warned" };
+    Some(format!("loop      {}; {next}", truncated_line(&repetition.to_string(), MAX_ERROR_CHARS)))
+}
+
 /// How a command ended. A failed one has the exit code or the signal, and its last printed line.
 fn format_command_end(command: &CommandEnd, status: CallStatus, took: &str) -> String {
     let failure = command.failure();
@@ -381,8 +389,8 @@ mod tests {
 
     use hermod_actors::model::{
         AccountId, AssistantMessage, BudgetRefusal, CallEnd, Dimension, Failure, FailureClass, FinishReason,
-        Incarnation, Outcome, OutcomeDetail, RunEnded, RunExhausted, SessionRevived, Timestamp, ToolCall,
-        Usage, UsageAnomaly, UsageAnomalyKind,
+        Incarnation, Outcome, OutcomeDetail, Repetition, RepetitionPattern, RunEnded, RunExhausted,
+        SessionRevived, Timestamp, ToolCall, Usage, UsageAnomaly, UsageAnomalyKind,
     };
 
     use super::*;
@@ -474,6 +482,25 @@ mod tests {
         let stopped = "stopped in 1.5 s: no<U+200B>";
         check_end(CallStatus::Stopped, &end("null", "15", false), stopped, Tone::Bad);
         check_end(CallStatus::Error, "{\"error\":\"x\"}", "error in 1.5 s: {\"error\":\"x\"}", Tone::Bad);
+    }
+
+    #[test]
+    fn a_repetition_is_told_behind_the_call() {
+        let check = |times, next: &str| {
+            let repetition =
+                Repetition { pattern: RepetitionPattern::SameResult, tool: "shell".into(), times };
+            let ended = CallEnded::new(TOOL, 1, CallEnd::ok("x"));
+            let record = Body::CallEnded(CallEnded { repetition: Some(repetition), ..ended });
+            let line = format!(
+                "tool 2.1  shell ok\nloop      `shell` was called {times} times with the same arguments and the same \
+                 result; {next}"
+            );
+            let mut progress = ProgressLines::new(RUN);
+            progress.line(&Record { at: Timestamp(0), active_ms: 0, body: answered() });
+            assert_eq!(progress.line(&Record { at: Timestamp(0), active_ms: 0, body: record }), Some(line));
+        };
+        check(3, "the model is warned");
+        check(5, "the run ends");
     }
 
     #[test]
