@@ -28,6 +28,8 @@ pub enum Mutant {
     DueEarly,
     /// A call that needs a person's approval starts without it.
     StartUnapproved,
+    /// Repeated tool calls are not noticed.
+    IgnoreLoops,
 }
 
 #[cfg(feature = "mutants")]
@@ -53,7 +55,7 @@ const _: () = assert!(!mutant_enabled(Mutant::NoFence), "a mutant is enabled in 
 #[cfg(feature = "mutants")]
 impl Mutant {
     /// All mutants.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::AcknowledgeEarly,
         Self::RepeatInDoubt,
         Self::NoFence,
@@ -66,6 +68,7 @@ impl Mutant {
         Self::ReviveEarly,
         Self::DueEarly,
         Self::StartUnapproved,
+        Self::IgnoreLoops,
     ];
 
     /// Runs `what` with this mutant enabled in the current thread; all of `what` must run on that thread.

@@ -143,7 +143,8 @@ impl ModelProvider for Local {
         let call = |n| ToolCall {
             id: format!("c{asked}_{n}"),
             name: "tick".into(),
-            arguments: r#"{"text":"0123456789012345678901234567890123456789"}"#.into(),
+            // No answer repeats an earlier one, which the guard against loops would notice.
+            arguments: format!(r#"{{"text":"{asked:040}"}}"#),
         };
         let calls = (0..self.calls).map(call).collect();
         let message = AssistantMessage { calls, ..AssistantMessage::default() };

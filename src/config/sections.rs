@@ -118,6 +118,8 @@ pub struct AgentSection {
     pub max_tokens: PositiveCount,
     /// Thinking level of the run's models.
     pub thinking: ThinkingLevelName,
+    /// Whether a run that repeats its tool calls without progress is warned, and ended.
+    pub loop_guard: Flag,
 }
 
 /// The section `agents`.

@@ -129,6 +129,7 @@ impl DecisionBuilder {
                         effect: intent.effect,
                         access: intent.access.clone(),
                         detached: intent.detached,
+                        polls: intent.polls,
                         arguments: *arguments,
                         same_as,
                     }));

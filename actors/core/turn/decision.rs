@@ -87,7 +87,9 @@ impl DecisionBuilder {
         }
         self.answer_todo_calls();
         self.ask_questions();
+        self.end_if_looping();
         self.delegate(input);
+        self.end_if_looping();
         self.compact_if_needed();
     }
 

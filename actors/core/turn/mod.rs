@@ -23,6 +23,7 @@ mod history_repair;
 mod in_doubt;
 mod input;
 mod ledger_and_index;
+mod loop_guard;
 mod model_call;
 mod model_failure;
 mod model_observations;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::{
     model::{
         Access, ApprovalDecision, ApprovalRequested, AssistantMessage, Attempt, Body, CallEnd, CallId,
-        CallStarted, EffectClass, RetryReason, SessionTime, Timestamp,
+        CallStarted, EffectClass, Hash, RetryReason, SessionTime, Timestamp,
     },
     policy::{delegation::DELEGATE_TASK, portable_name},
     turn::{history::CallResult, input::DueAction},
@@ -30,6 +30,10 @@ pub(super) struct ActiveToolCall {
     pub(super) access: Access,
     /// Whether the tool can find out the fate of the call after a crash of the process.
     pub(super) detached: bool,
+    /// Whether the call waits for something, so that its repetition is no loop.
+    pub(super) polls: bool,
+    /// The hash of the arguments; `None` without admission.
+    pub(super) arguments: Option<Hash>,
     /// Whether a lost attempt may have had an effect.
     pub(super) may_have_run: bool,
     /// Number of attempts that were lost for a reason that may lie in the call itself.
@@ -126,6 +130,8 @@ impl ActiveStep {
             effect: EffectClass::Once,
             access: Access::default(),
             detached: false,
+            polls: false,
+            arguments: None,
             may_have_run: false,
             lost_attempts: 0,
             state: ToolCallState::Proposed,
@@ -144,6 +150,7 @@ impl ActiveStep {
                 call.effect = admitted.effect;
                 call.access = admitted.access.clone();
                 call.detached = admitted.detached;
+                (call.polls, call.arguments) = (admitted.polls, Some(admitted.arguments));
                 call.state = admitted.same_as.map_or(ToolCallState::Admitted(1), ToolCallState::SameAs);
             }
             Body::CallStarted(started) => {

@@ -17,8 +17,8 @@ use futures::{
 use hermod_actors::{
     AcceptedRun, RunRequest, Runtime, RuntimeDependencies, RuntimeEnd, SessionChoice,
     model::{
-        Amounts, ApprovalNeed, Body, BudgetAccount, CallEnd, CallStatus, EffectClass, RunId, RunState,
-        StopReason,
+        Amounts, ApprovalNeed, Body, BudgetAccount, CallEnd, CallStatus, EffectClass, Outcome, RunId,
+        RunState, StopReason,
     },
     mutants::Mutant,
     port::{AttachOutcome, CallPolicy, CallVerdict, Journal, ProposedCall, Tool},
@@ -51,6 +51,7 @@ fn promise(mutation: Mutant) -> LocalBoxFuture<'static, Kept> {
         Mutant::DebitLate => an_account_is_never_exceeded().boxed_local(),
         Mutant::DropLateUsage => a_late_answer_is_paid_for().boxed_local(),
         Mutant::ReviveEarly => attempts_do_not_overlap().boxed_local(),
+        Mutant::IgnoreLoops => a_loop_ends().boxed_local(),
         Mutant::DueEarly => nothing_is_done_before_the_revival_is_durable().boxed_local(),
         Mutant::StartUnapproved => a_call_that_needs_approval_waits_for_it().boxed_local(),
     }
@@ -108,6 +109,11 @@ fn asks(times: usize) -> ScriptedProvider {
         Some(last) if last["role"] == "tool" => Ok(says("done")),
         Some(_) | None => Ok(calls(&vec![("build", json!({})); times])),
     })
+}
+
+/// A model that asks for the same call for ever.
+fn asks_on() -> ScriptedProvider {
+    ScriptedProvider::new(STEP, |_| Ok(calls(&[("build", json!({}))])))
 }
 
 /// A model that answers "done" after this time, and the number of its calls.
@@ -225,6 +231,16 @@ async fn a_process_whose_store_was_taken_over_ends() -> Kept {
     let ended = tokio::time::timeout(LONG, old.wait_for_end()).await;
     new.wait(accepted.run, Some(LONG)).await.expect("it ends");
     kept(matches!(ended, Ok(RuntimeEnd::Store(_))), || "the old process writes on".into())
+}
+
+/// A model repeats a call with the same result for ever.
+async fn a_loop_ends() -> Kept {
+    let tool = ScriptedTool::fixed("build", EffectClass::Pure, "built");
+    let runtime = start(on(MemoryJournal::new(), asks_on(), &[&tool])).await;
+    let accepted = submit(&runtime).await;
+    let result = runtime.wait(accepted.run, Some(STEP * 60)).await;
+    let is_detected = result.as_ref().is_ok_and(|result| result.ended.outcome == Outcome::LoopDetected);
+    kept(is_detected, || format!("after 60 answers: {result:?}"))
 }
 
 async fn a_run_that_has_ended_has_its_terminal_record() -> Kept {

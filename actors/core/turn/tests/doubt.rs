@@ -191,7 +191,8 @@ fn check_noted(boot: &str, since: u64, noted: bool) {
     let mut driver = Driver::new();
     driver.submit(1, Limits { max_tokens: 100, ..Limits::default() });
     driver.lease(model(1, 1), 1);
-    let intent = Intent { effect: EffectClass::Once, access: Access::Anything, detached: false };
+    let intent =
+        Intent { effect: EffectClass::Once, access: Access::Anything, detached: false, polls: false };
     let plan =
         CallAdmission::Admit { tool: "tool".into(), intent, arguments: Hash::of(b"{}"), approval: None };
     driver.answer_planned("", FinishReason::ToolCalls, vec![plan]);
@@ -274,7 +275,7 @@ fn a_command_whose_end_nobody_recorded_may_have_written_too() {
     let mut driver = Driver::new();
     driver.submit(1, Limits { max_tokens: 100, ..Limits::default() });
     driver.lease(model(1, 1), 1);
-    let intent = Intent { effect: EffectClass::Once, access: Access::Anything, detached: true };
+    let intent = Intent { effect: EffectClass::Once, access: Access::Anything, detached: true, polls: false };
     let plan =
         CallAdmission::Admit { tool: "tool".into(), intent, arguments: Hash::of(b"{}"), approval: None };
     driver.answer_planned("", FinishReason::ToolCalls, vec![plan]);

@@ -11,7 +11,7 @@ use proptest::{prelude::*, sample::select};
 use super::{
     parts::{
         accepted, admitted, allowance, answered, call_end, child, compacted, ended, failed, not_answered,
-        place, raised, started, summary_answered, todo,
+        place, raised, repetition, started, summary_answered, todo,
     },
     values::{
         Made, amounts, anomaly, call, incarnation, list, maybe, number, run, shared, small, text, time, usage,
@@ -58,8 +58,10 @@ pub(crate) fn body(kind: Kind) -> Made<Body> {
         Kind::SummaryFailed => failed().prop_map(Body::SummaryFailed).boxed(),
         Kind::CallAdmitted => admitted().prop_map(Body::CallAdmitted).boxed(),
         Kind::CallStarted => call_started(),
-        Kind::CallEnded => (call(), small(), call_end())
-            .prop_map(|(call, attempt, end)| Body::CallEnded(CallEnded { call, attempt, end }))
+        Kind::CallEnded => (call(), small(), call_end(), maybe(repetition()))
+            .prop_map(|(call, attempt, end, repetition)| {
+                Body::CallEnded(CallEnded { call, attempt, end, repetition })
+            })
             .boxed(),
         Kind::CallLost => call_lost(),
         Kind::MessageSteered => (run(), shared(), run())

@@ -55,6 +55,7 @@ pub(super) fn spec(chance: &mut Chance) -> RunSpec {
         },
         compaction: compression,
         delegation: delegation(chance),
+        loop_guard: !chance.one_in(4),
         script: None,
     }
 }
@@ -152,6 +153,17 @@ pub(super) fn answered(chance: &mut Chance, started: &Arc<ModelStarted>) -> Inpu
     answer(started, (message, finish), plans, usage(chance, started))
 }
 
+/// An answer with calls and without a flaw of its own.
+pub(super) fn repeated(chance: &mut Chance, started: &Arc<ModelStarted>) -> Input {
+    let calls = 1 + chance.below(2);
+    let message = AssistantMessage {
+        calls: (0..calls).map(|n| asked(chance, n)).collect(),
+        ..AssistantMessage::default()
+    };
+    let plans = plans(chance, &message.calls);
+    answer(started, (message, FinishReason::ToolCalls), plans, None)
+}
+
 /// The final answer of a model, without a flaw.
 pub(super) fn last_word(started: &Arc<ModelStarted>) -> Input {
     let message = AssistantMessage { text: "done".into(), ..AssistantMessage::default() };
@@ -243,7 +255,7 @@ fn plans(chance: &mut Chance, calls: &[ToolCall]) -> Vec<CallAdmission> {
             let arguments = Hash::of(&[u8::from(chance.one_in(3))]);
             CallAdmission::Admit {
                 tool: call.name.as_str().into(),
-                intent: Intent { effect, access, detached },
+                intent: Intent { effect, access, detached, polls: chance.one_in(8) },
                 arguments,
                 approval: chance.one_in(6).then(|| need(&call.name)),
             }
