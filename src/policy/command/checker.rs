@@ -10,7 +10,7 @@ use std::{
 use super::{
     CommandPart, Danger, HardRule, JudgedCommand, ScriptAnalysis,
     budget::{TOO_COMPLEX, WorkBudget},
-    danger::{self, HIDDEN, Invocation, UNKNOWN_SCRIPT},
+    danger::{self, DECODED_SCRIPT, HIDDEN, Invocation, UNKNOWN_SCRIPT},
     escape::expand_braces,
     expand::{Values, resolve},
     feed::Feed,
@@ -53,6 +53,8 @@ pub(super) struct ScriptChecker {
     pub(super) printed: Feed,
     /// The script that is being checked, and which of its substitutions have been checked.
     scope: (Rc<ParsedScript>, Vec<bool>),
+    /// True if a substitution in the words of the command decodes a text.
+    has_decoded: bool,
     seen: HashSet<(String, Option<&'static str>)>,
     commands: Vec<JudgedCommand>,
 }
@@ -146,7 +148,11 @@ impl ScriptChecker {
 
     fn check_simple(&mut self, command: &SimpleCommand, is_body: bool) -> Result<(), HardRule> {
         let previous = std::mem::take(&mut self.printed);
+        self.has_decoded = false;
         let words = self.expand(&command.words)?;
+        if self.has_decoded && runs_text(&command.words) {
+            self.flag(&canonical(&words), DECODED_SCRIPT)?;
+        }
         let input = self.input_of(command, previous)?;
         let outputs = self.expand(&command.outputs)?;
         self.spend_on_paths(&outputs)?;
@@ -372,6 +378,7 @@ impl Values for ScriptChecker {
         let printed = std::mem::take(&mut self.printed);
         self.check_script(&script.text)?;
         let output = std::mem::replace(&mut self.printed, printed);
+        self.has_decoded |= matches!(output, Feed::Known { is_decoded: true, .. });
         if script.is_file {
             // The index tells the files of one script apart.
             let path: String = format!("/dev/fd/{REFERENCE}{index}");
@@ -384,6 +391,14 @@ impl Values for ScriptChecker {
     fn budget(&mut self) -> &mut WorkBudget {
         &mut self.budget
     }
+}
+
+/// True if a command runs its words, not only a program with them.
+fn runs_text(words: &[String]) -> bool {
+    let mut words = words.iter().filter(|word| !is_keyword(word) && assignment(word).is_none());
+    words.next().is_some_and(|name| {
+        name.contains(REFERENCE) || matches!(program(name), "eval" | "sh" | "bash" | "dash" | "zsh" | "ksh" | "exec" | "source" | ".")
+    })
 }
 
 fn is_number(name: &str) -> bool {

@@ -98,3 +98,8 @@ pub fn hard_rules() -> &'static [HardRule] {
 pub fn dangers() -> impl Iterator<Item = Danger> {
     danger::all()
 }
+
+/// The danger of writing to a file.
+pub fn file_danger(path: &str) -> Option<Danger> {
+    danger::of_written_path(path, None)
+}

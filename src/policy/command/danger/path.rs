@@ -154,7 +154,7 @@ const SYSTEM_FOLDERS: &[&str] = &[
     "/System",
     "/Library",
     "/Applications",
-    "/srv",
+    
     "C:/Windows",
     "C:/Program Files",
 ];
