@@ -11,10 +11,10 @@ use super::{
     layer::{SettingLayer, SettingOrigin},
     model_section::ModelSection,
     values::{
-        AbsolutePaths, ApproverName, PolicyModeName, RuleList, BaseUrl, CacheTtlName, Flag, InDoubtActionName, ModelChain, NonEmptyText,
-        OptionalAddress, OptionalByteSize, OptionalDuration, OptionalModelName, Percent, PoolStrategyName,
-        PositiveCount, PositiveDuration, PromptBytes, RetentionPeriod, SecretRef, SecretRefs,
-        StaticSecretRef, StoreDurability, ThinkingLevelName, WireName,
+        AbsolutePaths, ApproverName, BaseUrl, CacheTtlName, Flag, InDoubtActionName, ModelChain,
+        NonEmptyText, OptionalAddress, OptionalByteSize, OptionalDuration, OptionalModelName, Percent,
+        PolicyModeName, PoolStrategyName, PositiveCount, PositiveDuration, PromptBytes, RetentionPeriod,
+        RuleList, SecretRef, SecretRefs, StaticSecretRef, StoreDurability, ThinkingLevelName, WireName,
     },
 };
 use crate::provider::{CacheTtl, Deadlines};

@@ -120,7 +120,8 @@ impl ApprovedRules {
             Ok(None) => return Ok(Arc::default()),
             Err(error) => return Err(self.unreadable(&error)),
         };
-        let damaged = |problem: String| ApprovedRulesError { path: self.path.clone(), problem, remedy: REMEDY };
+        let damaged =
+            |problem: String| ApprovedRulesError { path: self.path.clone(), problem, remedy: REMEDY };
         let file: ApprovedRulesFile =
             serde_json::from_slice(&bytes).map_err(|error| damaged(format!("it is damaged: {error}")))?;
         let rules = file.allow.iter().map(|text| text.parse::<Rule>());

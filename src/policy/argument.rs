@@ -24,7 +24,12 @@ pub(super) fn main_argument(call: &ProposedCall<'_>) -> MainArgument {
     let text = |field| call.arguments.get(field).and_then(Value::as_str).map(|text| (field, text));
     let Some((field, text)) = ["path", "url", "command", "name"].into_iter().find_map(text) else {
         let json = call.arguments.to_string();
-        return MainArgument { field: None, shown: json.clone(), resolved: vec![json.clone()], all: vec![json] };
+        return MainArgument {
+            field: None,
+            shown: json.clone(),
+            resolved: vec![json.clone()],
+            all: vec![json],
+        };
     };
     let written = text.to_owned();
     let resolved = match field {
@@ -73,7 +78,11 @@ mod tests {
         };
         check(json!({"path": "src/../b"}), &["/work/a/b", "b"], &["/work/a/b", "b", "src/../b"]);
         check(json!({"path": "../../etc/x"}), &["/etc/x"], &["/etc/x", "../../etc/x"]);
-        check(json!({"content": "x", "path": "/work/a/c"}), &["/work/a/c", "c"], &["/work/a/c", "c", "/work/a/c"]);
+        check(
+            json!({"content": "x", "path": "/work/a/c"}),
+            &["/work/a/c", "c"],
+            &["/work/a/c", "c", "/work/a/c"],
+        );
         check(json!({"url": "https://e.org"}), &["https://e.org"], &["https://e.org", "https://e.org"]);
         check(json!({"path": 1, "name": "n"}), &["n"], &["n", "n"]);
         check(json!({"x": 1}), &["{\"x\":1}"], &["{\"x\":1}"]);

@@ -145,10 +145,15 @@ impl Policy {
         };
         let shown = format!("{} {}", call.tool, argument.shown);
         if let Some(rule) = find(&self.settings().deny, &argument.all) {
-            return Judgement::deny(Arc::clone(rule.text()), &shown, "the operator's policy forbids it".into());
+            return Judgement::deny(
+                Arc::clone(rule.text()),
+                &shown,
+                "the operator's policy forbids it".into(),
+            );
         }
         let approved = self.approved().list().unwrap_or_default();
-        let is_allowed = find(&self.settings().allow, &argument.resolved).or_else(|| find(&approved, &argument.resolved));
+        let is_allowed =
+            find(&self.settings().allow, &argument.resolved).or_else(|| find(&approved, &argument.resolved));
         if is_allowed.is_some() {
             return Judgement::allow();
         }
@@ -201,7 +206,11 @@ impl Judgement {
     fn ask(tool: &str, doubts: Vec<Doubt>) -> Self {
         let Some(first) = doubts.first() else { return Self::allow() };
         let exact = |doubt: &Doubt| {
-            doubt.is_exact.then(|| Rule::exact(tool, &doubt.text)).flatten().map(|rule| Arc::clone(rule.text()))
+            doubt
+                .is_exact
+                .then(|| Rule::exact(tool, &doubt.text))
+                .flatten()
+                .map(|rule| Arc::clone(rule.text()))
         };
         let allow_rules: Option<BTreeSet<Arc<str>>> = doubts.iter().map(exact).collect();
         let rules: BTreeSet<Arc<str>> = doubts.iter().map(|doubt| Arc::clone(&doubt.rule)).collect();

@@ -86,7 +86,10 @@ impl FromStr for Rule {
             return error("it names no tool", FORM);
         }
         if !tool.chars().all(|c| c.is_ascii_alphanumeric() || "_-.:*/".contains(c)) {
-            return error("the name of its tool has other characters than letters, digits, `_`, `-`, `.` and `*`", FORM);
+            return error(
+                "the name of its tool has other characters than letters, digits, `_`, `-`, `.` and `*`",
+                FORM,
+            );
         }
         if argument == Some("") {
             return error("its pattern is empty", "leave the `()` out to match every call of the tool");
@@ -126,7 +129,9 @@ impl Pattern {
 
     /// Takes time in proportion to both lengths: each part is searched once, from where the one before it ends.
     fn matches(&self, text: &str) -> bool {
-        let [first, middle @ .., last] = &self.parts[..] else { return self.parts.iter().all(|part| part == text) };
+        let [first, middle @ .., last] = &self.parts[..] else {
+            return self.parts.iter().all(|part| part == text);
+        };
         let Some(rest) = text.strip_prefix(first.as_str()) else { return false };
         let Some(mut rest) = rest.strip_suffix(last.as_str()) else { return false };
         middle.iter().all(|part| match rest.find(part.as_str()) {

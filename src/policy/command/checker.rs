@@ -329,13 +329,7 @@ impl ScriptChecker {
     pub(super) fn danger_of(&self, words: &[String], input: &Feed) -> Option<Danger> {
         let (first, arguments) = words.split_first()?;
         let name = program(first);
-        danger::of_command(&Invocation {
-            name,
-            program: first,
-            arguments,
-            input,
-            folder: self.folder.as_ref(),
-        })
+        danger::of_command(&Invocation { name, arguments, input, folder: self.folder.as_ref() })
     }
 
     /// Pays for resolving paths: each copies the current folder.
@@ -397,7 +391,11 @@ impl Values for ScriptChecker {
 fn runs_text(words: &[String]) -> bool {
     let mut words = words.iter().filter(|word| !is_keyword(word) && assignment(word).is_none());
     words.next().is_some_and(|name| {
-        name.contains(REFERENCE) || matches!(program(name), "eval" | "sh" | "bash" | "dash" | "zsh" | "ksh" | "exec" | "source" | ".")
+        name.contains(REFERENCE)
+            || matches!(
+                program(name),
+                "eval" | "sh" | "bash" | "dash" | "zsh" | "ksh" | "exec" | "source" | "."
+            )
     })
 }
 

@@ -7,8 +7,6 @@ use crate::policy::command::{feed::Feed, target::PathTarget};
 pub(in crate::policy::command) struct Invocation<'a> {
     /// The program's name without its folder.
     pub(in crate::policy::command) name: &'a str,
-    /// The program as it stands in the command.
-    pub(in crate::policy::command) program: &'a str,
     pub(in crate::policy::command) arguments: &'a [String],
     pub(in crate::policy::command) input: &'a Feed,
     /// The folder in which it runs, if it is known.

@@ -154,7 +154,6 @@ const SYSTEM_FOLDERS: &[&str] = &[
     "/System",
     "/Library",
     "/Applications",
-    
     "C:/Windows",
     "C:/Program Files",
 ];
