@@ -11,10 +11,10 @@ use super::{
     layer::{SettingLayer, SettingOrigin},
     model_section::ModelSection,
     values::{
-        AbsolutePaths, BaseUrl, CacheTtlName, Flag, InDoubtActionName, ModelChain, NonEmptyText,
-        OptionalAddress, OptionalByteSize, OptionalDuration, OptionalModelName, Percent, PoolStrategyName,
-        PositiveCount, PositiveDuration, PromptBytes, RetentionPeriod, SecretRef, SecretRefs,
-        StaticSecretRef, StoreDurability, ThinkingLevelName, WireName,
+        AbsolutePaths, ApproverName, BaseUrl, CacheTtlName, Flag, InDoubtActionName, ModelChain,
+        NonEmptyText, OptionalAddress, OptionalByteSize, OptionalDuration, OptionalModelName, Percent,
+        PolicyModeName, PoolStrategyName, PositiveCount, PositiveDuration, PromptBytes, RetentionPeriod,
+        RuleList, SecretRef, SecretRefs, StaticSecretRef, StoreDurability, ThinkingLevelName, WireName,
     },
 };
 use crate::provider::{CacheTtl, Deadlines};
@@ -57,6 +57,8 @@ pub struct Config {
     pub memory: MemorySection,
     /// Limits of subagents.
     pub delegation: DelegationSection,
+    /// Rules for tool calls.
+    pub policy: PolicySection,
     /// Approvals by a person.
     pub approvals: ApprovalsSection,
     /// Sessions in memory.
@@ -386,10 +388,26 @@ pub struct DelegationSection {
     pub progress: OptionalDuration,
 }
 
+/// The section `policy`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PolicySection {
+    /// What happens to calls that no rule names.
+    pub mode: PolicyModeName,
+    /// Calls that never run.
+    pub deny: RuleList,
+    /// Calls that run without an approval.
+    pub allow: RuleList,
+    /// Calls that need an approval.
+    pub ask: RuleList,
+}
+
 /// The section `approvals`.
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ApprovalsSection {
+    /// Whether a person answers.
+    pub approver: ApproverName,
     /// Time that a person has to answer.
     pub expiry: PositiveDuration,
 }

@@ -17,6 +17,7 @@ mod model_choice;
 mod new_run;
 mod notes;
 mod owned_store;
+mod policy;
 mod resume;
 pub mod run_defaults;
 mod signals;
@@ -40,6 +41,7 @@ pub use new_run::{
 };
 pub use notes::NoteSink;
 pub use owned_store::{OwnedStore, serve_commands};
+pub use policy::policy_of;
 pub use resume::{ResumeObserver, ResumeOutcome, ResumeRequest, resume_runs};
 pub use signals::{ShutdownSignal, Signals};
 pub(crate) use start::{HostDependencies, runtime};
