@@ -189,7 +189,7 @@ fn adapters_know_the_actors_and_never_each_other() {
     check_rooms("src/memory", &["files"]);
     check_rooms("src/store", &["clock", "files", "disk_space"]);
     check_rooms("src/view", &["clock", "config", "store"]);
-    check_rooms("src/control", &["clock", "files", "view"]);
+    check_rooms("src/control", &["clock", "files", "policy", "view"]);
     check_rooms(
         "src/backup",
         &["artifacts", "clock", "control", "files", "memory", "process", "disk_space", "store"],

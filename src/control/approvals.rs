@@ -1,11 +1,14 @@
 //! Queries of [`StoreReader`] for pending approvals: all of them, and the one that a caller's id names. Answers none of
 //! them.
 
+use std::sync::Arc;
+
 use hermod_actors::{
     RunError,
     model::{ApprovalDecision, ApprovalScope, CallId, PersonAnswer, RunRow, RunState},
     open_approvals,
 };
+use tokio::task::spawn_blocking;
 
 use super::{
     error::{RequestError, RequestErrorKind},
@@ -13,6 +16,7 @@ use super::{
 };
 use crate::{
     clock::{self, rfc3339},
+    policy::{ApprovedRules, Rule, RuleError},
     view::ApprovalView,
 };
 
@@ -134,6 +138,25 @@ pub fn decision(
         ),
     };
     Err(RequestError::usage(error))
+}
+
+/// Makes the rules of an approval for always durable. Called before the approval is recorded: if the process ends in
+/// between, the question is still open.
+pub async fn add_rules(
+    approved: &Arc<ApprovedRules>,
+    approval: &ApprovalView,
+    answer: &PersonAnswer,
+) -> Result<(), RequestError> {
+    if *answer != PersonAnswer::Allow(ApprovalScope::Always) {
+        return Ok(());
+    }
+    let invalid = |error: RuleError| RequestError::internal(error.to_string());
+    let rules = approval.allow_rules.iter().map(|rule| rule.parse::<Rule>());
+    let rules: Vec<Rule> = rules.collect::<Result<_, _>>().map_err(invalid)?;
+    let approved = Arc::clone(approved);
+    let added = spawn_blocking(move || approved.add(&rules)).await;
+    let added = added.map_err(|error| RequestError::internal(error.to_string()))?;
+    added.map_err(|error| RequestError::new(RequestErrorKind::Store, error.to_string()))
 }
 
 /// A person's answer with text, if the request wants one.

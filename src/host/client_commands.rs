@@ -18,6 +18,7 @@ use super::{
 };
 use crate::{
     control::{self, ControlRequest, ControlResponse, RequestError, StoreReader},
+    policy::ApprovedRules,
     process::runner::{OWN_PROGRAM, Runner},
     view::{ApprovalView, DecisionView, RunView},
 };
@@ -74,6 +75,8 @@ impl StoreClient {
         };
         let approval = StoreReader::new(Arc::clone(&journal)).find_approval(call).await?;
         let answer = answer(&approval)?;
+        let approved = Arc::new(ApprovedRules::new(self.state()));
+        control::add_rules(&approved, &approval, &answer).await?;
         let decide =
             async |runtime: &Runtime| runtime.decide_without_resume(approval.call, answer.clone()).await;
         let decided = self.write(journal, decide).await?;

@@ -2,7 +2,7 @@
 
 use std::{path::Path, sync::Arc};
 
-use hermod_actors::TODO;
+use hermod_actors::{CLARIFY, TODO};
 
 use crate::{
     config::Config,
@@ -10,8 +10,16 @@ use crate::{
 };
 
 /// Tools without effects outside of their session, which the mode of the policy does not concern.
-const READ_ONLY_TOOLS: &[&str] =
-    &["current_time", "list_files", "read_artifact", "read_file", "search_files", "skill_view", TODO];
+const READ_ONLY_TOOLS: &[&str] = &[
+    CLARIFY,
+    "current_time",
+    "list_files",
+    "read_artifact",
+    "read_file",
+    "search_files",
+    "skill_view",
+    TODO,
+];
 
 /// The policy of a process with this configuration and this state directory. Reads nothing yet.
 pub fn policy_of(config: &Config, state_dir: &Path) -> Arc<Policy> {

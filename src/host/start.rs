@@ -12,11 +12,11 @@ use std::{
 use hermod_actors::{
     Defaults, Runtime, RuntimeDependencies,
     model::RunId,
-    port::{AllowAllCalls, Journal, ModelProvider, Tool},
+    port::{Journal, ModelProvider, Tool},
 };
 use tokio::time::timeout;
 
-use super::{endpoints::Endpoints, error::StartError, run_defaults};
+use super::{endpoints::Endpoints, error::StartError, policy::policy_of, run_defaults};
 use crate::{
     artifacts::FileArtifacts,
     clock::{self, SystemClock},
@@ -143,7 +143,7 @@ pub(crate) async fn runtime(config: &Config, dependencies: HostDependencies) -> 
         providers,
         breakers: run_defaults::breakers(&config.breaker),
         tools,
-        policy: Arc::new(AllowAllCalls),
+        policy: policy_of(config, &state),
         tool_calls: usize::try_from(config.tools.calls.0).unwrap_or(usize::MAX),
         submissions: MAX_PENDING_SUBMISSIONS,
         summaries: MAX_CONCURRENT_SUMMARIES,

@@ -36,7 +36,7 @@ impl<'a> ScriptedCall<'a> {
         }
         let intent = Intent { polls: self.mark.starts_with('~'), ..EffectClass::Pure.into() };
         let arguments = Hash::of(self.argument.as_bytes());
-        CallAdmission::Admit { tool: self.tool.into(), intent, arguments }
+        CallAdmission::Admit { tool: self.tool.into(), intent, arguments, approval: None }
     }
 
     fn end(&self) -> CallEnd {
@@ -54,7 +54,12 @@ fn begun() -> Driver {
 
 /// The admission of a call that is always the same.
 fn same_call(effect: EffectClass) -> CallAdmission {
-    CallAdmission::Admit { tool: "tool".into(), intent: effect.into(), arguments: Hash::of(b"same") }
+    CallAdmission::Admit {
+        tool: "tool".into(),
+        intent: effect.into(),
+        arguments: Hash::of(b"same"),
+        approval: None,
+    }
 }
 
 /// The model makes these calls in one answer, and they end in the order of `ends`, or as far as the run goes.
@@ -333,7 +338,7 @@ fn a_list_that_does_not_change_is_a_loop() {
         let message = AssistantMessage { calls: vec![call], ..AssistantMessage::default() };
         let arguments = Hash::of(b"{}");
         let intent = EffectClass::Idempotent.into();
-        let plan = CallAdmission::Admit { tool: TODO.into(), intent, arguments };
+        let plan = CallAdmission::Admit { tool: TODO.into(), intent, arguments, approval: None };
         driver.answer_message(message, FinishReason::ToolCalls, vec![plan]);
     }
     let end = "3 todo same_result 3; 4 todo same_result 4; 5 todo same_result 5; loop_detected";
