@@ -8,6 +8,7 @@ mod last;
 mod loops;
 #[path = "../common/own_process.rs"]
 mod own_process;
+mod policy;
 mod queued_behind_parked;
 mod resume;
 mod runner;
