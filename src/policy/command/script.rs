@@ -63,6 +63,8 @@ pub(super) struct SimpleCommand {
     pub(super) input: Option<String>,
     /// True if the command reads the previous one's output.
     pub(super) is_piped: bool,
+    /// True for `command &`.
+    pub(super) is_background: bool,
     /// True if several commands write what this one reads.
     pub(super) is_fed_by_group: bool,
 }
@@ -154,7 +156,11 @@ impl CommandCollector {
                     self.command.is_piped = true;
                     self.command.is_fed_by_group = is_empty && ended > 1;
                 }
-                ShellToken::End | ShellToken::Background => self.end(),
+                ShellToken::Background => {
+                    self.command.is_background = true;
+                    self.end();
+                }
+                ShellToken::End => self.end(),
             }
         }
         self.end();

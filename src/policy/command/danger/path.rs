@@ -12,11 +12,12 @@ const AGENT_FILE: Danger =
     Danger { name: "agent-state", why: "changes the configuration or the state of an agent itself" };
 const HISTORY_FILE: Danger =
     Danger { name: "history", why: "tampers with the history of commands or with logs" };
+const NETWORK_DEVICE: Danger = Danger { name: "network-device", why: "connects a shell with the network" };
 const SECRET_READ: Danger = Danger { name: "secret-read", why: "reads a file with secrets" };
 
 /// All of them.
 pub(super) const ALL: &[Danger] =
-    &[SYSTEM_FILE, LOGIN_FILE, CREDENTIAL_FILE, AGENT_FILE, HISTORY_FILE, SECRET_READ];
+    &[SYSTEM_FILE, LOGIN_FILE, CREDENTIAL_FILE, AGENT_FILE, HISTORY_FILE, NETWORK_DEVICE, SECRET_READ];
 
 /// Names of files that a shell, a session or a service manager runs, or that give access.
 const LOGIN_NAMES: &[&str] = &[
@@ -203,13 +204,16 @@ pub(super) fn written(path: &str, folder: Option<&PathTarget>) -> Option<Danger>
     let place = Place::of(path, folder);
     let is_in = |folders: &[&str]| folders.iter().any(|folder| place.is_below(folder));
     let is_named = |names: &[&str]| names.contains(&place.name());
+    if ["/dev/tcp/", "/dev/udp/"].iter().any(|device| place.path.starts_with(device)) {
+        return Some(NETWORK_DEVICE);
+    }
     if is_named(HISTORY_NAMES) {
         return Some(HISTORY_FILE);
     }
     if is_in(AGENT_FOLDERS) || is_named(AGENT_NAMES) {
         return Some(AGENT_FILE);
     }
-    if is_named(LOGIN_NAMES) || is_in(LOGIN_FOLDERS) || place.path.contains("/.git/hooks/") {
+    if is_named(LOGIN_NAMES) || is_in(LOGIN_FOLDERS) || place.is_below(".git/hooks") {
         return Some(LOGIN_FILE);
     }
     let is_system = |start: &&&str| {
@@ -248,6 +252,12 @@ pub(super) fn read(path: &str, folder: Option<&PathTarget>) -> Option<Danger> {
 /// The first danger of the files that a command writes or reads.
 pub(super) fn of_command(command: &Invocation<'_>) -> Option<Danger> {
     let danger = written_files(command).into_iter().find_map(|path| written(path, command.folder));
+    // A file that is moved away is missing where it was.
+    let moved = command.operands().filter(|_| command.name == "mv");
+    let danger = danger.or_else(|| {
+        let mut dangers = moved.filter_map(|path| written(path, command.folder));
+        dangers.find(|danger| *danger != CREDENTIAL_FILE)
+    });
     if danger.is_some() || NAME_READERS.contains(&command.name) {
         return danger;
     }
@@ -268,7 +278,7 @@ fn written_files<'a>(command: &Invocation<'a>) -> Vec<&'a str> {
     match command.name {
         "tee" | "truncate" | "touch" | "rm" | "unlink" | "shred" | "rmdir" | "mkdir" | "sponge"
         | "fallocate" => operands().collect(),
-        "mv" => operands().chain(target()).collect(),
+        "mv" => target().into_iter().collect(),
         "cp" | "install" | "ln" | "rsync" | "scp" | "link" if operands().count() > 1 => {
             target().into_iter().collect()
         }
