@@ -199,9 +199,9 @@ impl ScriptChecker {
         Ok(match inputs.last() {
             Some(path) => self.file(path).cloned().unwrap_or_default(),
             None if command.is_fed_by_group => Feed::Unknown { is_download: previous.is_download() },
-            None if command.is_piped => match previous {
+            None if command.is_piped => match &previous {
                 Feed::None => Feed::Unknown { is_download: false },
-                known => known,
+                Feed::Known { .. } | Feed::Unknown { .. } => previous,
             },
             None => Feed::None,
         })

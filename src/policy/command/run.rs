@@ -35,15 +35,14 @@ impl ScriptChecker {
                 words = rest;
                 continue;
             }
-            match unwrap(words) {
-                UnwrappedCommand::Inner(inner) => {
-                    self.judge_wrapper(words, &input)?;
-                    // Rules name some wrappers themselves.
-                    self.deny_hard(words)?;
-                    words = inner;
-                }
-                unwrapped => return self.check_unwrapped(words, unwrapped, input),
-            }
+            let unwrapped = unwrap(words);
+            let UnwrappedCommand::Inner(inner) = unwrapped else {
+                return self.check_unwrapped(words, unwrapped, input);
+            };
+            self.judge_wrapper(words, &input)?;
+            // Rules name some wrappers themselves.
+            self.deny_hard(words)?;
+            words = inner;
         }
     }
 

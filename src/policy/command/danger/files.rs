@@ -82,7 +82,7 @@ pub(super) const RULES: &[DangerRule] = &[
     DangerRule {
         name: "crontab",
         programs: &["crontab", "at", "batch", "systemd-run"],
-        matches: |c| c.name != "crontab" || !(c.has(&["-l"]) && !c.has(&["-r"])),
+        matches: |c| c.name != "crontab" || !c.has(&["-l"]) || c.has(&["-r"]),
         why: "plans commands for later",
     },
 ];

@@ -354,7 +354,7 @@ fn awk_runs(script: &str) -> bool {
 
 /// The danger of a script that is SQL itself.
 pub(in crate::policy::command) fn bare_sql(script: &str) -> Option<Danger> {
-    let first = script.trim_start().split_whitespace().next().unwrap_or_default().to_ascii_uppercase();
+    let first = script.split_whitespace().next().unwrap_or_default().to_ascii_uppercase();
     let second = script.split_whitespace().nth(1).unwrap_or_default();
     let is_sql = !second.starts_with('-')
         && matches!(first.as_str(), "DROP" | "DELETE" | "TRUNCATE" | "ALTER" | "UPDATE" | "GRANT" | "REVOKE");
@@ -375,8 +375,8 @@ fn destroys_data(text: &str) -> bool {
                 "DROP",
                 "TABLE" | "DATABASE" | "SCHEMA" | "VIEW" | "INDEX" | "COLUMN" | "USER" | "ROLE" | "FUNCTION"
                 | "TRIGGER" | "SEQUENCE" | "KEYSPACE" | "OWNED" | "TYPE" | "EXTENSION" | "MATERIALIZED",
-            ] => true,
-            ["TRUNCATE", _] => true,
+            ]
+            | ["TRUNCATE", _] => true,
             ["DELETE", "FROM"] => !has_condition,
             ["UPDATE", _] => words.contains(&"SET") && !has_condition,
             ["GRANT", _] => words.contains(&"TO"),

@@ -146,15 +146,13 @@ pub(super) const RULES: &[DangerRule] = &[
             let words: Vec<&str> = container_words(c);
             match words[..] {
                 ["down", ..] => c.has_option("v", "volumes") || c.has(&["--rmi"]),
-                ["rm" | "rmi" | "kill" | "prune", ..] => true,
-                [
+                ["rm" | "rmi" | "kill" | "prune" | "stop" | "restart" | "pause" | "push", ..]
+                | [
                     "system" | "volume" | "image" | "container" | "network" | "builder" | "buildx" | "swarm"
                     | "stack" | "service" | "secret" | "context" | "machine" | "pod",
                     "prune" | "rm" | "remove" | "leave" | "kill",
                     ..,
                 ] => true,
-                ["stop" | "restart" | "pause", ..] => true,
-                ["push", ..] => true,
                 _ => false,
             }
         },

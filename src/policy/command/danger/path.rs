@@ -277,17 +277,17 @@ fn written_files<'a>(command: &Invocation<'a>) -> Vec<&'a str> {
     let target = || command.value(&["-t", "--target-directory"]).or_else(|| operands().next_back());
     match command.name {
         "tee" | "truncate" | "touch" | "rm" | "unlink" | "shred" | "rmdir" | "mkdir" | "sponge"
-        | "fallocate" => operands().collect(),
+        | "fallocate" | "vi" | "vim" | "nvim" | "nano" | "ed" | "ex" | "emacs" | "patch" => {
+            operands().collect()
+        }
         "mv" => target().into_iter().collect(),
         "cp" | "install" | "ln" | "rsync" | "scp" | "link" if operands().count() > 1 => {
             target().into_iter().collect()
         }
         "chmod" | "chown" | "chgrp" | "setfacl" | "chattr" => operands().skip(1).collect(),
-        "sed" | "gsed" if command.words().any(is_in_place) => operands().collect(),
-        "perl" | "ruby" if command.words().any(is_in_place) => operands().collect(),
+        "sed" | "gsed" | "perl" | "ruby" if command.words().any(is_in_place) => operands().collect(),
         "awk" | "gawk" if command.has(&["inplace"]) => operands().collect(),
         "dd" => command.words().filter_map(|word| word.strip_prefix("of=")).collect(),
-        "vi" | "vim" | "nvim" | "nano" | "ed" | "ex" | "emacs" | "patch" => operands().collect(),
         "sort" => command.value(&["-o", "--output"]).into_iter().collect(),
         "tar" if command.has_option("x", "extract") => {
             command.value(&["-C", "--directory"]).into_iter().collect()
@@ -311,12 +311,15 @@ fn is_in_place(word: &str) -> bool {
 /// `.env`, `.env.local`, `prod.env`; no template of it.
 fn is_environment(name: &str) -> bool {
     let is_template = || name.rsplit(['.', '-', '_']).next().is_some_and(|end| TEMPLATES.contains(&end));
-    let is_file = name == ".env" || name.starts_with(".env.") || (name.ends_with(".env") && name.len() > 4);
+    let is_file = name == ".env"
+        || name.starts_with(".env.")
+        || name.rsplit_once('.').is_some_and(|(stem, end)| !stem.is_empty() && end == "env");
     is_file && !is_template()
 }
 
 fn is_public(name: &str) -> bool {
-    name.ends_with(".pub") || matches!(name, "known_hosts" | "config" | ".ssh")
+    name.rsplit_once('.').is_some_and(|(_, end)| end == "pub")
+        || matches!(name, "known_hosts" | "config" | ".ssh")
 }
 
 /// A path without `.` and `..`, from the root, from `~`, or from the workspace.

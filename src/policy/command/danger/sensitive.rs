@@ -189,7 +189,7 @@ fn controls_agent(command: &Invocation<'_>) -> bool {
             "update" | "uninstall" | "upgrade" | "stop" | "restart" | "reset" | "gc" | "doctor" | "setup"
             | "login" | "logout" | "daemon" | "node",
             ..,
-        ] => !(words[0] == "doctor" && !command.has(&["--fix", "--repair"])),
+        ] => words[0] != "doctor" || command.has(&["--fix", "--repair"]),
         ["store", "repair" | "restore" | "vacuum", ..] | ["backup", "restore", ..] => true,
         _ => command.has(&["--yolo", "--dangerously-skip-permissions"]),
     }

@@ -208,13 +208,10 @@ pub(super) const RULES: &[DangerRule] = &[
                 "info",
                 "apfs",
             ]) && !c.has(&["destroy"]);
-            !(reads
-                || (c.operands().count() == 0
-                    && matches!(
-                        c.name,
-                        "mount" | "losetup" | "mdadm" | "zpool" | "zfs" | "swapon" | "wipefs"
-                    )))
-                && !(matches!(c.name, "wipefs") && !c.has_option("ao", "all"))
+            let lists = c.operands().count() == 0
+                && matches!(c.name, "mount" | "losetup" | "mdadm" | "zpool" | "zfs" | "swapon" | "wipefs");
+            let shows = c.name == "wipefs" && !c.has_option("ao", "all");
+            !(reads || lists || shows)
         },
         why: "changes disks, partitions or file systems",
     },
@@ -341,10 +338,11 @@ pub(super) const RULES: &[DangerRule] = &[
             "faillock",
             "ssh-copy-id",
         ],
-        matches: |c| {
-            !(c.name == "passwd" && c.has(&["-S", "--status"]))
-                && !(c.name == "dscl" && c.has(&["-read", "-list"]))
-                && !(c.name == "chage" && c.has(&["-l"]))
+        matches: |c| !match c.name {
+            "passwd" => c.has(&["-S", "--status"]),
+            "dscl" => c.has(&["-read", "-list"]),
+            "chage" => c.has(&["-l"]),
+            _ => false,
         },
         why: "changes users, groups or passwords",
     },
