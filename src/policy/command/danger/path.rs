@@ -53,13 +53,13 @@ const LOGIN_NAMES: &[&str] = &[
 const LOGIN_FOLDERS: &[&str] = &[
     ".ssh",
     ".gnupg",
-    "autostart",
+    ".config/autostart",
     "LaunchAgents",
     "LaunchDaemons",
     "crontabs",
     "cron.d",
-    "systemd",
-    "conf.d/fish",
+    "systemd/user",
+    "systemd/system",
 ];
 const CREDENTIAL_NAMES: &[&str] = &[
     ".netrc",
@@ -80,7 +80,7 @@ const CREDENTIAL_NAMES: &[&str] = &[
     ".vault-token",
 ];
 const CREDENTIAL_FOLDERS: &[&str] =
-    &[".aws", ".kube", ".docker", ".azure", "gcloud", ".gcloud", ".config/gh"];
+    &[".aws", ".kube", ".docker", ".azure", ".config/gcloud", ".gcloud", ".config/gh"];
 const AGENT_FOLDERS: &[&str] = &[".hermod", ".hermes", ".openclaw", ".claude", ".codex"];
 const AGENT_NAMES: &[&str] = &["hermod.toml", "control.token", "approved-rules.json", "openclaw.json"];
 const HISTORY_NAMES: &[&str] = &[
@@ -146,7 +146,6 @@ const SYSTEM_FOLDERS: &[&str] = &[
     "/proc",
     "/root",
     "/opt",
-    "/var/lib",
     "/var/spool",
     "/var/run",
     "/run",
@@ -219,7 +218,8 @@ pub(super) fn written(path: &str, folder: Option<&PathTarget>) -> Option<Danger>
     let is_system = |start: &&&str| {
         place.path.strip_prefix(**start).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     };
-    let is_dev_file = place.path.starts_with("/usr/local/src/") || place.path.starts_with("/run/user/");
+    let is_dev_file = ["/usr/local/src/", "/usr/src/"].iter().any(|start| place.path.starts_with(start))
+        || place.path.starts_with("/run/user/");
     if SYSTEM_FOLDERS.iter().any(|start| is_system(&start)) && !is_dev_file && !is_environment(place.name()) {
         return Some(SYSTEM_FILE);
     }
@@ -332,10 +332,10 @@ impl Place {
         let path = path.replace('\\', "/");
         let path = match PathTarget::of(&path, folder) {
             Some(target) => target.to_string(),
-            None => PathTarget::of(&format!("/{path}"), None)
-                .map(|target| target.to_string())
-                .unwrap_or_default()[1..]
-                .to_owned(),
+            None => {
+                let absolute = PathTarget::of(&format!("/{path}"), None).map(|target| target.to_string());
+                absolute.unwrap_or_default().trim_start_matches('/').to_owned()
+            }
         };
         Self { path }
     }
