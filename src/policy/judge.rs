@@ -363,6 +363,8 @@ mod tests {
         check(PolicyMode::Deny, "X=1 timeout 5 cargo test 2>&1", JudgementAction::Allow);
         check(PolicyMode::Deny, "cargo test > out", JudgementAction::Deny);
         check(PolicyMode::Deny, "cargo test; ls", JudgementAction::Deny);
+        check(PolicyMode::Deny, "sh x.sh", JudgementAction::Deny);
+        check(PolicyMode::Deny, "sh -c 'cargo test'", JudgementAction::Allow);
     }
 
     #[test]

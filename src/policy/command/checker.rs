@@ -322,12 +322,25 @@ impl ScriptChecker {
             return Ok(());
         }
         let danger = danger::of_written_path(path, self.folder.as_ref());
-        self.judge(&[">".into(), path.to_owned()], CommandPart::Output, danger).map(drop)
+        self.judge_file(">", path, CommandPart::Output, danger)
+    }
+
+    /// Adds the file of a redirection.
+    fn judge_file(
+        &mut self,
+        operator: &str,
+        path: &str,
+        part: CommandPart,
+        danger: Option<Danger>,
+    ) -> Result<(), HardRule> {
+        self.budget.spend_word(path.len())?;
+        let path = canonical(&[path.to_owned()]);
+        self.add(format!("{operator} {path}"), part, danger)
     }
 
     fn judge_input(&mut self, path: &str) -> Result<(), HardRule> {
         match danger::of_read_path(path, self.folder.as_ref()) {
-            Some(danger) => self.judge(&["<".into(), path.to_owned()], CommandPart::Other, Some(danger)),
+            Some(danger) => self.judge_file("<", path, CommandPart::Other, Some(danger)),
             None => Ok(()),
         }
     }

@@ -60,14 +60,14 @@ impl ScriptChecker {
                 self.check_argument_script(&script)
             }
             UnwrappedCommand::InputScript => {
-                self.judge_wrapper(words, &input)?;
+                self.judge_shell(words, &input)?;
                 if self.has_document {
                     self.judge(words, CommandPart::Wrapper, Some(SCRIPT_FROM_INPUT))?;
                 }
                 self.check_input_script(words, input)
             }
             UnwrappedCommand::ScriptFile(path) => {
-                self.judge_wrapper(words, &input)?;
+                self.judge_shell(words, &input)?;
                 let text = self.file(path).cloned().unwrap_or_default();
                 self.check_input_script(words, text)
             }
@@ -89,6 +89,12 @@ impl ScriptChecker {
     fn judge_wrapper(&mut self, words: &[String], input: &Feed) -> Result<(), HardRule> {
         let danger = self.danger_of(words, input);
         self.judge(words, CommandPart::Wrapper, danger)
+    }
+
+    /// A shell that reads its script runs more than what is judged here, so it counts as a command of its own.
+    fn judge_shell(&mut self, words: &[String], input: &Feed) -> Result<(), HardRule> {
+        let danger = self.danger_of(words, input);
+        self.judge(words, CommandPart::Command, danger)
     }
 
     fn deny_hard(&mut self, words: &[String]) -> Result<(), HardRule> {
