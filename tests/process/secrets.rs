@@ -9,10 +9,11 @@ use std::{
     process::{Command, Output, Stdio},
 };
 
+use rustix::process::Signal;
 use serde_json::json;
 
 use crate::{
-    running::Running,
+    running::{Running, WAITING, until},
     world::{World, stderr},
 };
 
@@ -210,4 +211,27 @@ fn secrets_of_environment_configuration_and_files_are_written_nowhere() {
         artifacts.values().any(|bytes| marks(bytes) == 9_000),
         "each secret of the long output is marked"
     );
+}
+
+/// The spool of a command has its output as it was printed, as long as the command may be attached to.
+#[test]
+fn a_command_that_outlived_its_process_leaves_no_secret() {
+    let scene = Scene::new(&json!([
+        { "call": [shell(&format!("cat quotes.txt; {WAITING}; cat quotes.txt"))] },
+        { "say": "{{result:1.1}}" },
+    ]));
+    let mut command = scene.hermod(&["run", "--json", "go"]);
+    let running = Running::new(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap());
+    until("the command runs", || scene.world.work().join("ran").exists());
+    running.signal(Signal::KILL);
+    running.end();
+    scene.world.release();
+    scene.ok(&["runs", "resume", "--all", "--wait"]);
+    scene.ok(&["runs", "show", "last", "--json"]);
+    let left = files(&scene.world.state());
+    let journal = left.iter().find(|(name, _)| name.ends_with(".redb")).unwrap().1;
+    assert!(String::from_utf8_lossy(journal).contains("[redacted:acme]"), "the result is recorded");
+    for (name, bytes) in &left {
+        check_no_copy(name, bytes);
+    }
 }
