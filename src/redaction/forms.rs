@@ -18,24 +18,11 @@ const MAX_PIECE_BYTES: usize = 1_024;
 const MIN_PIECE_BYTES: usize = 16;
 /// The width at which `base64` breaks its lines.
 const BASE64_LINE_BYTES: usize = 76;
-/// Values that stand in for a secret.
-const PLACEHOLDERS: &[&str] = &[
-    "changeme",
-    "change-me",
-    "change_me",
-    "development",
-    "disabled",
-    "undefined",
-    "password",
-    "passw0rd",
-    "placeholder",
-    "production",
-    "redacted",
-    "rehearsal",
-    "required",
-    "your-api-key",
-    "your_api_key",
-];
+/// A value of fewer bytes that is a word, or words, is a setting: `POSTGRES_PASSWORD=postgres` hides no secret, and the
+/// word stands in many texts.
+const MAX_WORD_BYTES: usize = 16;
+/// Other values that stand in for a secret.
+const PLACEHOLDERS: &[&str] = &["passw0rd", "sk-no-key-required", "your-api-key-here", "your_api_key_here"];
 
 /// True if the value may be a secret, and no placeholder.
 pub(super) fn may_be_secret(value: &str) -> bool {
@@ -44,7 +31,16 @@ pub(super) fn may_be_secret(value: &str) -> bool {
     let different = seen.iter().filter(|seen| **seen).count();
     value.len() >= MIN_VALUE_BYTES
         && different >= MIN_DIFFERENT_BYTES
+        && !is_word(value)
         && !PLACEHOLDERS.iter().any(|word| word.eq_ignore_ascii_case(value))
+}
+
+fn is_word(value: &str) -> bool {
+    let is_letter = |byte: u8| byte.is_ascii_alphabetic() || byte == b'-' || byte == b'_';
+    let rest = value.bytes().skip(1);
+    let is_one_case = !rest.clone().any(|byte| byte.is_ascii_uppercase())
+        || !value.bytes().any(|byte| byte.is_ascii_lowercase());
+    value.len() < MAX_WORD_BYTES && value.bytes().all(is_letter) && is_one_case
 }
 
 /// The texts that are redacted for a value: no two are equal, and each has at least [`MIN_VALUE_BYTES`].
@@ -134,6 +130,12 @@ mod tests {
         check("********", false);
         check("ChangeMe", false);
         check("production", false);
+        check("POSTGRES", false);
+        check("Administrator", false);
+        check("not-needed", false);
+        check("sk-no-key-required", false);
+        check("QwErTyUiOp", true);
+        check("correct-horse-battery-staple", true);
         check("sk-acme-0123456789", true);
         check("pässwörter", true);
     }

@@ -59,7 +59,7 @@ mod tests {
     fn redactor() -> Redactor {
         let redactor = Redactor::default();
         for (label, secret) in
-            [("A", "abcdabcd"), ("B", "abcdabcdx"), ("C", "cdabcdabcy"), ("D", "dabcdx-ü-dabc")]
+            [("A", "a1cda1cd"), ("B", "a1cda1cdx"), ("C", "cda1cda1cy"), ("D", "da1cdx-ü-da1c")]
         {
             redactor.learn(label, &Secret::new(secret));
         }
@@ -80,9 +80,9 @@ mod tests {
     #[test]
     fn a_secret_is_found_wherever_a_piece_ends() {
         let redactor = redactor();
-        let text = "abcdabcdabcy, abcdabcd abcdabcdx, dabcdx-ü-dabcdabcd; abcdabc".as_bytes();
+        let text = "a1cda1cda1cy, a1cda1cd a1cda1cdx, da1cdx-ü-da1cda1cd; a1cda1c".as_bytes();
         let expect = redactor.redact_bytes(text).into_owned();
-        let whole = "[redacted:A]abcy, [redacted:A] [redacted:B], [redacted:D]dabcd; abcdabc";
+        let whole = "[redacted:A]a1cy, [redacted:A] [redacted:B], [redacted:D]da1cd; a1cda1c";
         assert_eq!(String::from_utf8_lossy(&expect), whole);
         for first in 0..=text.len() {
             for second in first..=text.len() {
@@ -98,8 +98,8 @@ mod tests {
     fn text_that_begins_no_secret_is_not_held_back() {
         let mut stream = RedactionStream::new(redactor());
         assert_eq!(stream.push(Bytes::from_static(b"plain text ")), "plain text ");
-        assert_eq!(stream.push(Bytes::from_static(b"abcd")), "");
-        assert_eq!(stream.push(Bytes::from_static(b"e")), "abcde");
+        assert_eq!(stream.push(Bytes::from_static(b"a1cd")), "");
+        assert_eq!(stream.push(Bytes::from_static(b"e")), "a1cde");
         assert_eq!(stream.finish(), "");
     }
 
@@ -115,7 +115,7 @@ mod tests {
     proptest! {
         #[test]
         fn any_pieces_are_redacted_as_the_whole(
-            text in "[abcdxy]{0,40}",
+            text in "[a1cdxy]{0,40}",
             cuts in prop::collection::vec(0_usize..40, 0..6),
         ) {
             let redactor = redactor();

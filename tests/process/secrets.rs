@@ -201,6 +201,9 @@ fn secrets_of_environment_configuration_and_files_are_written_nowhere() {
     }
     // The model answers the probe with a call, which counts as no answer.
     scene.output(&["providers", "test"]);
+    // What never was a record: an argument that an error quotes.
+    let refused = scene.output(&["runs", "show", OF_VARIABLE]);
+    assert!(stderr(&refused).contains("[redacted:DEPLOY_TOKEN]"), "{}", stderr(&refused));
     let artifacts = files(&scene.world.state().join("artifacts"));
     assert!(artifacts.len() >= 4, "{:?}", artifacts.keys());
     for (name, bytes) in files(&scene.world.state()).into_iter().chain(files(&backup)) {
