@@ -40,9 +40,10 @@ pub(crate) fn redact_messages(messages: &mut [Message], redactor: &dyn TextRedac
     for message in messages {
         match message {
             Message::System(text) => redact_text(text, redactor),
-            Message::User(content) => redact_content(content, redactor),
             Message::Assistant(message) => redact_assistant(Arc::make_mut(message), redactor),
-            Message::Tool { call: _, name: _, content } => redact_content(content, redactor),
+            Message::User(content) | Message::Tool { call: _, name: _, content } => {
+                redact_content(content, redactor);
+            }
         }
     }
 }
@@ -114,7 +115,11 @@ fn redact_json(value: &mut Value, redactor: &dyn TextRedactor) -> bool {
             changed
         }
         Value::Array(items) => {
-            items.iter_mut().fold(false, |changed, item| redact_json(item, redactor) || changed)
+            let mut changed = false;
+            for item in items {
+                changed |= redact_json(item, redactor);
+            }
+            changed
         }
         Value::Object(fields) => {
             let mut changed = false;

@@ -22,7 +22,8 @@ const BASE64_LINE_BYTES: usize = 76;
 /// word stands in many texts.
 const MAX_WORD_BYTES: usize = 16;
 /// Other values that stand in for a secret.
-const PLACEHOLDERS: &[&str] = &["passw0rd", "sk-no-key-required", "your-api-key-here", "your_api_key_here"];
+const PLACEHOLDERS: &[&str] =
+    &["changeme", "passw0rd", "sk-no-key-required", "your-api-key-here", "your_api_key_here"];
 
 /// True if the value may be a secret, and no placeholder.
 pub(super) fn may_be_secret(value: &str) -> bool {
