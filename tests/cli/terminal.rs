@@ -299,6 +299,22 @@ fn control_sequences_of_models_and_tools_reach_no_terminal() {
 }
 
 #[test]
+fn a_secret_in_a_streamed_answer_is_redacted_before_it_is_whole() {
+    let world = World::new();
+    let secret = "dpl-7f3a91c2e84b4d06b5";
+    let mut answer = slow(&format!("it is {secret}, dpl-7f3a: {secret}"));
+    answer["think"] = json!(format!("so {secret}"));
+    let script = world.script(&json!([answer]));
+    let args = ["run", "--show-reasoning", &script, "hi"];
+    let seen = see(&world, &args, (&[("DEPLOY_TOKEN", secret)], 120, false));
+    let mark = "[redacted:DEPLOY_TOKEN]";
+    assert!(seen.has(&format!("[rehearsal] it is {mark}, dpl-7f3a: {mark}")), "{:#?}", seen.screen);
+    assert!(seen.has(&format!("> so {mark}")), "{:#?}", seen.screen);
+    // Neither whole nor as a beginning that the next frame replaced.
+    assert_eq!(seen.raw.matches("dpl-7f3a").count(), 1, "{:?}", seen.raw);
+}
+
+#[test]
 fn what_a_vendor_says_hides_nothing() {
     let world = World::new();
     let body = "{\"error\":{\"message\":\"vendor\u{200b}\u{2028}\x1b[2J\"}}";

@@ -65,6 +65,8 @@ impl Scene {
         fs::write(self.beside("hermod.toml"), config).unwrap();
         let quotes: String = SECRETS.iter().map(|(name, secret)| format!("{name}: {secret}\n")).collect();
         fs::write(self.world.work().join("quotes.txt"), &quotes).unwrap();
+        // A part of the system prompt.
+        fs::write(self.world.work().join("AGENTS.md"), &quotes).unwrap();
         // Each secret lies across the end of some chunk, whatever the size of chunks is.
         let long: String = (0..9_000).map(|n| format!("{n} {}\n", SECRETS[n % 3].1)).collect();
         fs::write(self.world.work().join("long.txt"), long).unwrap();
@@ -226,6 +228,9 @@ fn a_command_that_outlived_its_process_leaves_no_secret() {
     let mut command = scene.hermod(&["run", "--json", "go"]);
     let running = Running::new(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap());
     until("the command runs", || scene.world.work().join("ran").exists());
+    // The process that steers does not know the secrets, the owner does.
+    let message = format!("{OF_VARIABLE} and {OF_CONFIG} and {OF_FILE}");
+    scene.world.ok(&["steer", "last", &message]);
     running.signal(Signal::KILL);
     running.end();
     scene.world.release();
