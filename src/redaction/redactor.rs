@@ -69,13 +69,10 @@ impl Redactor {
             values.drain(MAX_VALUES / 2..MAX_VALUES / 2 + surplus);
         }
         let all = values.iter().flat_map(|known| known.forms.iter().cloned()).collect();
-        match Matcher::new(all) {
-            Some(matcher) => {
-                *self.0.matcher.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(matcher);
-            }
-            None => tracing::error!(
-                "the known secrets are too long to be searched for; the newest is not redacted"
-            ),
+        if let Some(matcher) = Matcher::new(all) {
+            *self.0.matcher.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(matcher);
+        } else {
+            tracing::error!("the known secrets are too long to be searched for; the newest is not redacted");
         }
     }
 

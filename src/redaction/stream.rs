@@ -24,12 +24,11 @@ impl RedactionStream {
 impl RedactedStream for RedactionStream {
     fn push(&mut self, bytes: Bytes) -> Bytes {
         let matcher = self.redactor.matcher();
-        let bytes = match self.held.is_empty() {
-            true => bytes,
-            false => {
-                self.held.extend_from_slice(&bytes);
-                Bytes::from(std::mem::take(&mut self.held))
-            }
+        let bytes = if self.held.is_empty() {
+            bytes
+        } else {
+            self.held.extend_from_slice(&bytes);
+            Bytes::from(std::mem::take(&mut self.held))
         };
         let (redacted, settled) = matcher.redact_settled(&bytes, false);
         self.held.extend_from_slice(&bytes[settled..]);

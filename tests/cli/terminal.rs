@@ -246,7 +246,7 @@ fn without_own_sequences(raw: &str) -> String {
         rest = if let Some(end) = end {
             &sequence[end + 1..]
         } else {
-            foreign.push_str("\x1b");
+            foreign.push('\x1b');
             sequence
         };
     }
@@ -275,22 +275,21 @@ fn control_sequences_of_models_and_tools_reach_no_terminal() {
     ]));
     let input = format!("input{hostile}");
     let run = ["run", "--verbose", "full", "--session", "s", &script, &input];
-    let logged: &[(&str, &str)] = &[("HERMOD_LOG", "trace")];
-    let commands: [(&[&str], &[(&str, &str)]); 12] = [
-        (&run, &[]),
-        (&run, logged),
-        (&[&run[..], &["--json"]].concat(), &[]),
-        (&["runs", "show", "last"], &[]),
-        (&["runs", "show", "last", "--json"], &[]),
-        (&["runs", "list"], &[]),
-        (&["tree", "last"], &[]),
-        (&["sessions", "list"], &[]),
-        (&["sessions", "show", "s"], &[]),
-        (&["journal", "last"], &[]),
-        (&["runs", "show", hostile], &[]),
-        (&["approvals", "list"], &[]),
+    let commands: [&[&str]; 11] = [
+        &run,
+        &[&run[..], &["--json"]].concat(),
+        &["runs", "show", "last"],
+        &["runs", "show", "last", "--json"],
+        &["runs", "list"],
+        &["tree", "last"],
+        &["sessions", "list"],
+        &["sessions", "show", "s"],
+        &["journal", "last"],
+        &["runs", "show", hostile],
+        &["approvals", "list"],
     ];
-    for (args, set) in commands {
+    let logged: &[(&str, &str)] = &[("HERMOD_LOG", "trace")];
+    for (args, set) in commands.into_iter().flat_map(|args| [(args, &[][..]), (args, logged)]) {
         let seen = see(&world, args, (set, 200, false));
         let foreign = without_own_sequences(&seen.raw).replace("\r\n", "\n").replace('\r', "");
         let found = foreign.find(|c: char| (c.is_control() && c != '\n' && c != '\t') || c == '\u{202e}');

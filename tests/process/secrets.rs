@@ -63,13 +63,13 @@ impl Scene {
             key.display()
         );
         fs::write(self.beside("hermod.toml"), config).unwrap();
-        let quotes: String = SECRETS.iter().map(|(name, secret)| format!("{name}: {secret}\n")).collect();
+        let quotes = SECRETS.map(|(name, secret)| format!("{name}: {secret}\n")).concat();
         fs::write(self.world.work().join("quotes.txt"), &quotes).unwrap();
         // A part of the system prompt.
         fs::write(self.world.work().join("AGENTS.md"), &quotes).unwrap();
         // Each secret lies across the end of some chunk, whatever the size of chunks is.
-        let long: String = (0..9_000).map(|n| format!("{n} {}\n", SECRETS[n % 3].1)).collect();
-        fs::write(self.world.work().join("long.txt"), long).unwrap();
+        let long: Vec<String> = (0..9_000).map(|n| format!("{n} {}\n", SECRETS[n % 3].1)).collect();
+        fs::write(self.world.work().join("long.txt"), long.concat()).unwrap();
     }
 
     fn hermod(&self, args: &[&str]) -> Command {
@@ -132,11 +132,11 @@ fn shell(command: &str) -> serde_json::Value {
     json!({ "tool": "shell", "arguments": { "command": command } })
 }
 
-#[test]
-fn secrets_of_environment_configuration_and_files_are_written_nowhere() {
+/// The steps of a model that reads all secrets, repeats them, and writes them into its calls.
+fn repeating_steps() -> serde_json::Value {
     let key_command = "cat quotes.txt; env; printenv; cat ../acme.key ../hermod.toml; base64 -w0 ../acme.key";
     let said = format!("I have read {OF_VARIABLE}, {OF_CONFIG} and {OF_FILE}.");
-    let scene = Scene::new(&json!([
+    json!([
         {
             "think": format!("The first is {OF_VARIABLE}, the last {OF_FILE}."),
             "say": said,
@@ -160,7 +160,12 @@ fn secrets_of_environment_configuration_and_files_are_written_nowhere() {
             ],
         },
         { "say": format!("{said} {{{{result:1.1}}}} {{{{result:1.4}}}}"), "chunk": 7 },
-    ]));
+    ])
+}
+
+#[test]
+fn secrets_of_environment_configuration_and_files_are_written_nowhere() {
+    let scene = Scene::new(&repeating_steps());
     let input = format!("Use {OF_VARIABLE} to deploy.");
     let mut first =
         scene.hermod(&["run", "--json", "--session", "s", "--system", &input, "--verbose", "full", &input]);
@@ -186,6 +191,11 @@ fn secrets_of_environment_configuration_and_files_are_written_nowhere() {
     assert_eq!(plain.status.code(), Some(0), "{}", stderr(&plain));
     check_no_copy("an answer as text", &plain.stdout);
     check_no_copy("logs as JSON", &plain.stderr);
+    check_what_is_left(&scene);
+}
+
+/// Looks through all that shows runs, and every byte of the state directory and of a backup.
+fn check_what_is_left(scene: &Scene) {
     let backup = scene.beside("backup");
     scene.ok(&["backup", "create", backup.to_str().unwrap()]);
     for args in [
@@ -237,7 +247,7 @@ fn a_command_that_outlived_its_process_leaves_no_secret() {
     scene.ok(&["runs", "resume", "--all", "--wait"]);
     scene.ok(&["runs", "show", "last", "--json"]);
     let left = files(&scene.world.state());
-    let journal = left.iter().find(|(name, _)| name.ends_with(".redb")).unwrap().1;
+    let journal = left.iter().find(|(name, _)| name.ends_with("/hermod.redb")).unwrap().1;
     assert!(String::from_utf8_lossy(journal).contains("[redacted:acme]"), "the result is recorded");
     for (name, bytes) in &left {
         check_no_copy(name, bytes);
