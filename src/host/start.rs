@@ -26,6 +26,7 @@ use crate::{
     memory::MemoryFiles,
     process::runner::{OWN_PROGRAM, Runner},
     prompt::skill_folders,
+    redaction,
     rehearsal::RehearsalHandle,
     tool,
 };
@@ -150,6 +151,7 @@ pub(crate) async fn runtime(config: &Config, dependencies: HostDependencies) -> 
         idle: config.sessions.idle.0,
         space: Some(Arc::new(space)),
         artifacts: Arc::new(artifacts),
+        redactor: Arc::new(redaction::of_process().clone()),
         defaults,
     };
     Runtime::start(dependencies).await.map_err(StartError::Actors)
