@@ -19,6 +19,7 @@ mod notes;
 mod owned_store;
 mod resume;
 pub mod run_defaults;
+mod sandbox_rules;
 mod signals;
 mod start;
 mod store_client;
@@ -41,6 +42,7 @@ pub use new_run::{
 pub use notes::NoteSink;
 pub use owned_store::{OwnedStore, serve_commands};
 pub use resume::{ResumeObserver, ResumeOutcome, ResumeRequest, resume_runs};
+pub use sandbox_rules::sandbox_rules;
 pub use signals::{ShutdownSignal, Signals};
 pub(crate) use start::{HostDependencies, runtime};
 pub use start::{RuntimeHost, ShutdownUrgency, start, start_write_only};

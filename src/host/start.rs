@@ -16,15 +16,18 @@ use hermod_actors::{
 };
 use tokio::time::timeout;
 
-use super::{endpoints::Endpoints, error::StartError, run_defaults};
+use super::{endpoints::Endpoints, error::StartError, run_defaults, sandbox_rules::sandbox_rules};
 use crate::{
     artifacts::FileArtifacts,
     clock::{self, SystemClock},
     config::Config,
     disk_space::DiskSpaceMonitor,
-    files::IoResult as _,
+    files::{IoResult as _, off_thread},
     memory::MemoryFiles,
-    process::runner::{OWN_PROGRAM, Runner},
+    process::{
+        runner::{OWN_PROGRAM, Runner},
+        sandbox::remove_temp_folders,
+    },
     prompt::skill_folders,
     rehearsal::RehearsalHandle,
     tool,
@@ -45,6 +48,8 @@ pub struct RuntimeHost {
     /// The runtime.
     pub runtime: Arc<Runtime>,
     runner: Runner,
+    journal: Arc<dyn Journal>,
+    state: PathBuf,
     _rehearsals: Vec<RehearsalHandle>,
 }
 
@@ -66,7 +71,11 @@ impl RuntimeHost {
             ShutdownUrgency::Normal => CLEANUP_TIMEOUT,
             ShutdownUrgency::Urgent => URGENT_CLEANUP_TIMEOUT,
         };
-        if timeout(limit, self.runner.wait_cleared()).await.is_err() {
+        let cleared = async {
+            self.runner.wait_cleared().await;
+            remove_temporary_files(&*self.journal, self.state).await;
+        };
+        if timeout(limit, cleared).await.is_err() {
             tracing::debug!("what is kept of commands is cleared at the next start");
         }
     }
@@ -83,6 +92,7 @@ pub async fn start(
     let providers = providers.into_iter().map(|(name, (adapter, calls))| (name, adapter, calls)).collect();
     let runner = Runner::new(OWN_PROGRAM, &state);
     remove_command_leftovers(&*journal, &runner).await;
+    remove_temporary_files(&*journal, state.clone()).await;
     let [memory_chars, user_chars] = [config.memory.memory_chars.0, config.memory.user_chars.0]
         .map(|chars| usize::try_from(chars).unwrap_or(usize::MAX));
     let memory = config.memory.enabled.0.then(|| MemoryFiles::new(&state, memory_chars, user_chars));
@@ -91,10 +101,18 @@ pub async fn start(
         memory,
         shell_timeout: config.tools.shell.timeout.0,
         runner: Some(runner.clone()).filter(|_| Path::new(OWN_PROGRAM).exists()),
+        sandbox: sandbox_rules(config, &state),
         skills: skill_folders(config, &state),
     });
-    let runtime = runtime(config, HostDependencies { journal, state, providers, tools, defaults }).await?;
-    Ok(RuntimeHost { runtime: Arc::new(runtime), runner, _rehearsals: rehearsals })
+    let dependencies = HostDependencies {
+        journal: Arc::clone(&journal),
+        state: state.clone(),
+        providers,
+        tools,
+        defaults,
+    };
+    let runtime = Arc::new(runtime(config, dependencies).await?);
+    Ok(RuntimeHost { runtime, runner, journal, state, _rehearsals: rehearsals })
 }
 
 /// Starts the actors for writing to a store without running anything. No run starts, so no provider is needed and the
@@ -114,6 +132,16 @@ async fn remove_command_leftovers(journal: &dyn Journal, runner: &Runner) {
             tokio::spawn(runner.sweep(|run| open.contains(&run)));
         }
         Err(error) => tracing::warn!(%error, "what ended runs have left is not cleared now"),
+    }
+}
+
+/// Removes the temporary files that commands of ended runs have left.
+async fn remove_temporary_files(journal: &dyn Journal, state: PathBuf) {
+    let Ok(rows) = journal.rows().open_runs().await else { return };
+    let open: BTreeSet<RunId> = rows.iter().map(|row| row.id).collect();
+    let removed = off_thread(move || remove_temp_folders(&state, |run| open.contains(&run)));
+    if let Err(error) = removed.await {
+        tracing::warn!(%error, "temporary files of ended runs stay until the next start");
     }
 }
 

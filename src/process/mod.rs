@@ -3,7 +3,8 @@
 //! Such a command is killed when its future is dropped. A command of the [`runner`] outlives the process that started
 //! it.
 //!
-//! A process that leaves its group (`setsid`) is out of reach here: the boundary for those is a cgroup.
+//! A command of a model runs in a [`sandbox`]. It ends with all that it has started, also with processes that have left
+//! its group.
 
 mod capture;
 mod command;
@@ -11,6 +12,7 @@ mod group;
 mod pidfd;
 mod pipes;
 pub mod runner;
+pub mod sandbox;
 mod tee;
 
 pub use capture::{Capture, HEAD_BYTES, TAIL_BYTES, TruncatedOutput, without_cut_end, without_cut_start};

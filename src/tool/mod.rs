@@ -28,7 +28,7 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use hermod_actors::port::Tool;
 
-use crate::{memory::MemoryFiles, process::runner::Runner};
+use crate::{memory::MemoryFiles, process::{runner::Runner, sandbox::SandboxRules}};
 use skills::SkillFolders;
 
 pub use arguments::ArgumentSchema;
@@ -48,6 +48,8 @@ pub struct Settings {
     /// Runs the commands of `shell` detached, so that they outlive this process and can be attached to. Without it they
     /// end with this process, and their outcome is unknown later.
     pub runner: Option<Runner>,
+    /// The sandbox of the commands of `shell`; without it they may do what this user may.
+    pub sandbox: Option<SandboxRules>,
     /// The folders with skills for `skill_view`.
     pub skills: SkillFolders,
     /// The real path of the state directory. No file tool goes into it, wherever the workspace is.
@@ -61,6 +63,7 @@ impl Default for Settings {
         Self {
             shell_timeout: Duration::from_mins(2),
             runner: None,
+            sandbox: None,
             skills: SkillFolders::default(),
             state: None,
             memory: None,

@@ -20,7 +20,11 @@ use super::{
 };
 use crate::{
     excerpt::quoted_first_chars,
-    process::{self, Command, Environment, Tee, runner::SpoolName},
+    process::{
+        self, Command, Environment, Tee,
+        runner::SpoolName,
+        sandbox::{SandboxSpec, temp_folder},
+    },
 };
 
 /// POSIX provides this shell on every machine, so a command means the same everywhere.
@@ -96,7 +100,8 @@ impl TypedTool for Shell {
         let timeout = timeout_of(timeout, &context.settings);
         let arguments = vec!["-c".into(), command];
         let environment = Environment::Clean;
-        let command = Command { program: SHELL.into(), arguments, folder, environment, timeout };
+        let sandbox = sandbox(&context);
+        let command = Command { program: SHELL.into(), arguments, folder, environment, sandbox, timeout };
         if context.cancel.is_cancelled() {
             return never_started_end();
         }
@@ -142,6 +147,14 @@ fn folder(context: &ToolContext, workdir: Option<&str>) -> Result<PathBuf, CallE
     let path = context.resolve("workdir", workdir.unwrap_or("."))?;
     path.open_folder()?;
     Ok(path.absolute())
+}
+
+/// The sandbox of a call. The commands of a run share a folder for temporary files.
+fn sandbox(context: &ToolContext) -> Option<SandboxSpec> {
+    let rules = context.settings.sandbox.clone()?;
+    let state = context.settings.state.as_ref();
+    let temp = state.map(|state| temp_folder(state).join(context.call.run.to_string()));
+    Some(SandboxSpec { rules, workspace: PathBuf::from(&*context.workspace), temp })
 }
 
 /// Runs a command as a child of this process.

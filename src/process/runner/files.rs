@@ -371,6 +371,7 @@ mod tests {
             arguments: vec!["-c".into(), "echo \"ä\"\n".into()],
             folder: "/tmp".into(),
             environment: Environment::Own,
+            sandbox: None,
             timeout: std::time::Duration::from_millis(1_234),
         };
         fs::remove_dir(folder.path()).unwrap();

@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     files::IoResult as _,
-    process::{self, Command, ExitCause, Tee},
+    process::{self, Command, ExitCause, Tee, sandbox::restrict_own_process},
 };
 
 /// The first argument of a runner process; the second is its folder.
@@ -62,6 +62,9 @@ fn run(folder: &SpoolFolder) -> io::Result<()> {
         // An owner that found no entry has revoked this attempt before.
         if folder.read_claim()? != Some(claim) {
             return Err(Errno::NOENT.into());
+        }
+        if let Some(sandbox) = &task.sandbox {
+            restrict_own_process(&sandbox.rules.limits)?;
         }
         let (exit, output) = run_task(task, output, &stop).await?;
         record(exit_file, exit, output)
