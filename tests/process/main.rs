@@ -12,6 +12,7 @@ mod resume;
 mod runner;
 #[path = "../common/running.rs"]
 mod running;
+mod sandbox;
 mod signals;
 mod stopped_process;
 mod tools;

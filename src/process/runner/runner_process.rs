@@ -1,7 +1,7 @@
 //! The runner: a process that runs one command and records its outcome in its spool folder. Steps 2 to 7 of the
 //! protocol.
 
-use std::{ffi::OsString, io, path::Path, process::ExitCode};
+use std::{ffi::OsString, io, path::Path, process::ExitCode, time::Duration};
 
 use rustix::{
     io::Errno,
@@ -10,6 +10,7 @@ use rustix::{
 use tokio::{
     runtime::Builder,
     signal::unix::{SignalKind, signal},
+    task::spawn_blocking,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -45,7 +46,12 @@ pub fn main(mut arguments: impl Iterator<Item = OsString>) -> Option<ExitCode> {
 fn run(folder: &SpoolFolder) -> io::Result<()> {
     // From here on neither the terminal nor the owner's process group can signal this process.
     setsid()?;
-    Builder::new_current_thread().enable_all().build()?.block_on(async {
+    let runtime =
+        Builder::new_current_thread().enable_all().thread_keep_alive(Duration::MAX).build()?;
+    runtime.block_on(async {
+        // The thread that writes the output: a command that has used up the threads of its user must not keep it from
+        // starting.
+        spawn_blocking(|| {}).await?;
         // Before `started`: from then on a stop must end the command too.
         let stop = stop_token()?;
         let task = folder.task()?;

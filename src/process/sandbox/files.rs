@@ -44,45 +44,54 @@ pub(super) struct Grant {
     pub(super) access: FileAccess,
 }
 
-/// The rules of a sandbox for a process with this home folder and these folders of programs.
-///
-/// Errors: the workspace or the folder for temporary files cannot be opened. Other paths may be missing.
-pub(super) fn grants(
+/// Why the files of a sandbox cannot be granted.
+#[derive(Debug)]
+pub(super) enum GrantError<E> {
+    /// The workspace or the folder for temporary files cannot be opened.
+    Path(PathBuf),
+    /// The rule was refused.
+    Rule(E),
+}
+
+/// Makes the rules of a sandbox for a process with this home folder and these folders of programs, one after the other:
+/// they may be more than the files that a process may have open. Paths that are missing are left out.
+pub(super) fn grant_files<E>(
     spec: &SandboxSpec,
     home: Option<&Path>,
     programs: &[PathBuf],
-) -> Result<Vec<Grant>, PathBuf> {
-    let hidden = HiddenPaths::new(spec.rules.hide.iter().cloned().chain(places::secrets(home)));
-    let mut grants = Vec::new();
-    let mut add = |path: &Path, access| hidden.grant(path, access, &mut grants);
+    add_rule: impl FnMut(Grant) -> Result<(), E>,
+) -> Result<(), GrantError<E>> {
     let workspace = match spec.rules.mode {
         SandboxMode::Workspace | SandboxMode::Required => FileAccess::Write,
         SandboxMode::ReadOnly => FileAccess::Read,
     };
-    add(&spec.workspace, workspace).map_err(|_| spec.workspace.clone())?;
+    let is_specific = |path: &&PathBuf| home.is_none_or(|home| !home.starts_with(path));
     let system = places::SYSTEM.iter().map(PathBuf::from);
     let tools = home.into_iter().flat_map(places::tools);
-    let is_specific = |path: &&PathBuf| home.is_none_or(|home| !home.starts_with(path));
     let programs = programs.iter().filter(is_specific).cloned();
     let read = system.chain(tools).chain(programs).chain(spec.rules.read.iter().cloned());
+    let write = spec.rules.write.iter().cloned();
     let devices = places::DEVICES.iter().map(PathBuf::from);
-    let others = read
+
+    let secrets = spec.rules.hide.iter().cloned().chain(places::secrets(home));
+    let mut granter = Granter { hidden: HiddenPaths::new(secrets), add_rule };
+    if !granter.grant(&spec.workspace, workspace)? {
+        return Err(GrantError::Path(spec.workspace.clone()));
+    }
+    for (path, access) in read
         .map(|path| (path, FileAccess::Read))
-        .chain(spec.rules.write.iter().cloned().map(|path| (path, FileAccess::Write)))
-        .chain(devices.map(|path| (path, FileAccess::Device)));
-    for (path, access) in others {
-        // A path that is missing or out of reach is out of the sandbox too.
-        let (Ok(()) | Err(_)) = add(&path, access);
+        .chain(write.map(|path| (path, FileAccess::Write)))
+        .chain(devices.map(|path| (path, FileAccess::Device)))
+    {
+        granter.grant(&path, access)?;
     }
-    if let Some(temp) = &spec.temp {
-        let folder = open_at(CWD, temp.as_os_str(), OFlags::DIRECTORY).map_err(|_| temp.clone())?;
-        grants.push(Grant {
-            file: folder,
-            is_folder: true,
-            access: FileAccess::Write,
-        });
+    match &spec.temp {
+        Some(temp) => match open_at(CWD, temp.as_os_str(), OFlags::DIRECTORY) {
+            Ok(file) => granter.add(Grant { file, is_folder: true, access: FileAccess::Write }),
+            Err(_) => Err(GrantError::Path(temp.clone())),
+        },
+        None => Ok(()),
     }
-    Ok(grants)
 }
 
 /// Real paths that no rule may cover.
@@ -100,44 +109,54 @@ impl HiddenPaths {
     }
 
     fn is_above_one(&self, path: &Path) -> bool {
-        // A path sorts directly before all paths below it, or before their neighbours.
+        // Paths are ordered by their names, so those below a path come directly after it.
         self.0.range(path.to_owned()..).next().is_some_and(|hidden| hidden.starts_with(path))
     }
+}
 
-    /// Adds the rules of a path and its symlink targets.
-    fn grant(&self, path: &Path, access: FileAccess, grants: &mut Vec<Grant>) -> io::Result<()> {
-        let path = path.canonicalize()?;
-        let file = open_at(CWD, path.as_os_str(), OFlags::empty())?;
-        self.grant_file(path, file, access, grants)
+struct Granter<F> {
+    hidden: HiddenPaths,
+    add_rule: F,
+}
+
+impl<E, F: FnMut(Grant) -> Result<(), E>> Granter<F> {
+    fn add(&mut self, grant: Grant) -> Result<(), GrantError<E>> {
+        (self.add_rule)(grant).map_err(GrantError::Rule)
+    }
+
+    /// Grants a path, or what it leads to. False if it is missing or out of reach.
+    fn grant(&mut self, path: &Path, access: FileAccess) -> Result<bool, GrantError<E>> {
+        let Ok(path) = path.canonicalize() else { return Ok(false) };
+        let Ok(file) = open_at(CWD, path.as_os_str(), OFlags::empty()) else { return Ok(false) };
+        self.grant_file(&path, file, access)?;
+        Ok(true)
     }
 
     /// The recursion ends at a hidden path, so it is as deep as the longest of them.
     fn grant_file(
-        &self,
-        path: PathBuf,
+        &mut self,
+        path: &Path,
         file: OwnedFd,
         access: FileAccess,
-        grants: &mut Vec<Grant>,
-    ) -> io::Result<()> {
-        let kind = FileType::from_raw_mode(fstat(&file)?.st_mode);
+    ) -> Result<(), GrantError<E>> {
         // Nothing is granted through a symlink: its target counts by its own path.
-        if self.covers(&path) || kind == FileType::Symlink {
+        let kind = fstat(&file).map_or(FileType::Symlink, |stat| FileType::from_raw_mode(stat.st_mode));
+        if kind == FileType::Symlink || self.hidden.covers(path) {
             return Ok(());
         }
         let is_folder = kind == FileType::Directory;
-        if !is_folder || !self.is_above_one(&path) {
-            grants.push(Grant { file, is_folder, access });
-            return Ok(());
+        if !is_folder || !self.hidden.is_above_one(path) {
+            return self.add(Grant { file, is_folder, access });
         }
-        for name in names(&file)? {
+        // What cannot be listed cannot be granted.
+        for name in names(&file).unwrap_or_default() {
             let name = OsStr::from_bytes(&name);
             // An entry may vanish at any time.
             if let Ok(entry) = open_at(&file, name, OFlags::empty()) {
-                self.grant_file(path.join(name), entry, access, grants)?;
+                self.grant_file(&path.join(name), entry, access)?;
             }
         }
-        grants.push(Grant { file, is_folder, access: FileAccess::List });
-        Ok(())
+        self.add(Grant { file, is_folder, access: FileAccess::List })
     }
 }
 

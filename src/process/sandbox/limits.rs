@@ -6,25 +6,27 @@ use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
 
 use super::spec::SandboxLimits;
 
-/// Sets limits for this process, and so for all that it will start. They cannot be raised again. The number of processes
-/// is left to [`restrict_child`]: this process must be able to work when a command has used them up.
+/// Fewer open files do not suffice to start a command.
+const MIN_OPEN_FILES: u64 = 64;
+
+/// Sets the limits for this process, and so for all that it will start. They cannot be raised again.
 pub fn restrict_own_process(limits: &SandboxLimits) -> io::Result<()> {
-    restrict(None, &SandboxLimits { processes: None, ..*limits })
+    restrict(None, limits)
 }
 
-/// Sets the limits of a child that was started a moment ago.
+/// Sets the limits of a child that was started a moment ago. What it has started already is not limited.
 pub(super) fn restrict_child(child: Pid, limits: &SandboxLimits) -> io::Result<()> {
-    let processes = limits.processes.map(|more| more.saturating_add(tasks_of_machine()));
-    restrict(Some(child), &SandboxLimits { processes, ..*limits })
+    restrict(Some(child), limits)
 }
 
 fn restrict(process: Option<Pid>, limits: &SandboxLimits) -> io::Result<()> {
+    let processes = limits.processes.map(|more| more.saturating_add(tasks_of_machine()));
     let limits = [
         (Resource::Cpu, limits.cpu_seconds),
         (Resource::Data, limits.memory),
         (Resource::Fsize, limits.file_size),
-        (Resource::Nproc, limits.processes),
-        (Resource::Nofile, limits.open_files),
+        (Resource::Nproc, processes),
+        (Resource::Nofile, limits.open_files.map(|files| files.max(MIN_OPEN_FILES))),
         (Resource::Core, Some(0)),
     ];
     for (resource, limit) in limits {

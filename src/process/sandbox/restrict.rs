@@ -13,7 +13,7 @@ use rustix::thread::{CapabilitySet, remove_capability_from_bounding_set, set_no_
 use serde::Serialize;
 
 use super::{
-    files::{FileAccess, Grant, grants},
+    files::{FileAccess, Grant, GrantError, grant_files},
     spec::{SandboxMode, SandboxSpec},
     syscalls,
 };
@@ -80,13 +80,12 @@ pub(super) fn restrict_thread(spec: &SandboxSpec) -> Result<SandboxStatus, Sandb
     let path = env::var_os("PATH").unwrap_or_default();
     let programs: Vec<_> = env::split_paths(&path).filter(|path| path.is_absolute()).collect();
     let home = home.as_deref().filter(|home| *home != Path::new("/"));
-    let grants = grants(spec, home, &programs).map_err(SandboxError::Path)?;
     for capability in (CapabilitySet::all() - KEPT_CAPABILITIES).iter() {
         // Only an administrator can lose them, and only one has them.
         let (Ok(()) | Err(_)) = remove_capability_from_bounding_set(capability);
     }
     set_no_new_privs(true).map_err(io::Error::from)?;
-    let landlock = restrict_files(spec, grants)?;
+    let landlock = restrict_files(spec, home, &programs)?;
     let is_required = spec.rules.mode == SandboxMode::Required;
     let system_calls = match restrict_system_calls(spec) {
         Ok(()) => true,
@@ -101,7 +100,11 @@ pub(super) fn restrict_thread(spec: &SandboxSpec) -> Result<SandboxStatus, Sandb
 }
 
 /// The version of Landlock that is in force.
-fn restrict_files(spec: &SandboxSpec, grants: Vec<Grant>) -> Result<i32, SandboxError> {
+fn restrict_files(
+    spec: &SandboxSpec,
+    home: Option<&Path>,
+    programs: &[PathBuf],
+) -> Result<i32, SandboxError> {
     // Nothing grants what is not handled, and nothing refuses it either.
     let unhandled =
         if spec.rules.unix_sockets { AccessFs::ResolveUnix.into() } else { BitFlags::<AccessFs>::empty() };
@@ -112,9 +115,13 @@ fn restrict_files(spec: &SandboxSpec, grants: Vec<Grant>) -> Result<i32, Sandbox
         ruleset = ruleset.handle_access(AccessNet::from_all(ABI::V4))?;
     }
     let mut ruleset = ruleset.scope(Scope::AbstractUnixSocket | Scope::Signal)?.create()?;
-    for Grant { file, is_folder, access, .. } in grants {
-        ruleset = ruleset.add_rule(PathBeneath::new(file, rights(access, is_folder) & handled))?;
-    }
+    let add_rule = |Grant { file, is_folder, access }| {
+        (&mut ruleset).add_rule(PathBeneath::new(file, rights(access, is_folder) & handled)).map(drop)
+    };
+    grant_files(spec, home, programs, add_rule).map_err(|error| match error {
+        GrantError::Path(path) => SandboxError::Path(path),
+        GrantError::Rule(error) => error.into(),
+    })?;
     Ok(match ruleset.restrict_self()?.landlock {
         LandlockStatus::Available { effective_abi, .. } => effective_abi as i32,
         LandlockStatus::NotEnabled | LandlockStatus::NotImplemented => 0,
