@@ -16,6 +16,7 @@ mod patterns;
 mod read_artifact;
 mod read_file;
 mod replace;
+mod sandbox_hint;
 mod search_files;
 mod shell;
 mod skill_view;

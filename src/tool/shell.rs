@@ -56,8 +56,9 @@ pub(super) struct Arguments {
 impl TypedTool for Shell {
     const NAME: &'static str = "shell";
     const DESCRIPTION: &'static str = "Runs a shell command in the workspace, without a terminal and without input. \
-        Answers {exit_code, signal, timed_out, stdout, stderr, artifact?}; if the output is too long to be shown, \
-        artifact has all of it, both streams as they came, for `read_artifact`. What the command leaves in the \
+        Answers {exit_code, signal, timed_out, stdout, stderr, artifact?, hint?}; if the output is too long to be shown, \
+        artifact has all of it, both streams as they came, for `read_artifact`. If the sandbox of commands has refused something, \
+        hint says what. What the command leaves in the \
         background is ended with it.";
     const EFFECT: EffectClass = EffectClass::Once;
     type Arguments = Arguments;
@@ -161,7 +162,7 @@ fn sandbox(context: &ToolContext) -> Option<SandboxSpec> {
 async fn execute(command: Command, context: &ToolContext) -> CallEnd {
     let (tee, pieces) = Tee::new();
     match tokio::join!(process::run(command, Some(tee), &context.cancel), collect_output(pieces, context)) {
-        (Ok(result), spooled) => command_end(result, spooled, 0, &context.artifacts).await,
+        (Ok(result), spooled) => command_end(result, spooled, 0, context).await,
         (Err(error), _) => not_run_end(&error.to_string()),
     }
 }

@@ -15,10 +15,7 @@ use rustix::{
     io::Errno,
 };
 
-use super::{
-    places,
-    spec::{SandboxMode, SandboxSpec},
-};
+use super::{places, spec::SandboxSpec};
 
 /// Most entries of a folder that are granted one by one. A larger folder is granted up to here.
 const MAX_ENTRIES: usize = 10_000;
@@ -61,10 +58,8 @@ pub(super) fn grant_files<E>(
     programs: &[PathBuf],
     add_rule: impl FnMut(Grant) -> Result<(), E>,
 ) -> Result<(), GrantError<E>> {
-    let workspace = match spec.rules.mode {
-        SandboxMode::Workspace | SandboxMode::Required => FileAccess::Write,
-        SandboxMode::ReadOnly => FileAccess::Read,
-    };
+    let is_writable = spec.rules.mode.is_workspace_writable();
+    let workspace = if is_writable { FileAccess::Write } else { FileAccess::Read };
     let is_specific = |path: &&PathBuf| home.is_none_or(|home| !home.starts_with(path));
     let system = places::SYSTEM.iter().map(PathBuf::from);
     let tools = home.into_iter().flat_map(places::tools);

@@ -8,6 +8,7 @@
 mod files;
 mod limits;
 mod places;
+mod probe;
 mod restrict;
 mod spec;
 mod syscalls;
@@ -15,6 +16,7 @@ mod temp;
 mod thread;
 
 pub use limits::restrict_own_process;
+pub use probe::{ProbeOutcome, Protection, main as probe_main, probe};
 pub use restrict::{SandboxError, SandboxStatus};
 pub use spec::{SandboxLimits, SandboxMode, SandboxRules, SandboxSpec};
 pub use temp::{remove_temp_folders, temp_folder};

@@ -16,6 +16,16 @@ pub enum SandboxMode {
     Required,
 }
 
+impl SandboxMode {
+    /// True if commands may write to the workspace.
+    pub fn is_workspace_writable(self) -> bool {
+        match self {
+            Self::Workspace | Self::Required => true,
+            Self::ReadOnly => false,
+        }
+    }
+}
+
 /// The rules of the operator, for all commands.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SandboxRules {
