@@ -44,12 +44,7 @@ use std::{process::ExitCode, time::Duration};
 
 use clap::{ArgAction, Args, Parser, Subcommand};
 
-use crate::{
-    discovery::Variables,
-    host::StoreClient,
-    process::{runner, sandbox},
-    secret,
-};
+use crate::{discovery::Variables, host::StoreClient, process::helper_main, secret};
 // Most commands need these.
 use exit::{CliError, Exit};
 use output::{print, print_as, print_error, print_json, print_note, print_progress};
@@ -109,10 +104,7 @@ struct ListArgs {
 /// Runs the command line, and returns the exit code.
 pub fn main() -> ExitCode {
     // The runner mode comes first: a command of the `shell` tool waits for the start of its runner.
-    if let Some(ended) = runner::main(std::env::args_os()) {
-        return ended;
-    }
-    if let Some(ended) = sandbox::probe_main(std::env::args_os()) {
+    if let Some(ended) = helper_main() {
         return ended;
     }
     let cli = match Cli::try_parse() {

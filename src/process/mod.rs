@@ -9,6 +9,7 @@
 mod capture;
 mod command;
 mod group;
+mod helper;
 mod pidfd;
 mod pipes;
 pub mod runner;
@@ -17,4 +18,5 @@ mod tee;
 
 pub use capture::{Capture, HEAD_BYTES, TAIL_BYTES, TruncatedOutput, without_cut_end, without_cut_start};
 pub use command::{Command, CommandResult, Environment, ExitCause, TERM_GRACE, inherited, run};
+pub use helper::helper_main;
 pub use tee::{OutputChunk, Tee};

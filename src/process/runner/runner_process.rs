@@ -15,13 +15,14 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
+    OWN_PROGRAM,
     exit::{ExitRecord, OutputExtent, PreallocatedExit},
     files::{Claim, SpoolFolder},
     output::OutputFile,
 };
 use crate::{
     files::IoResult as _,
-    process::{self, Command, ExitCause, Tee, sandbox::restrict_own_process},
+    process::{self, Command, ExitCause, Tee, sandbox::{prepare_process, restrict_own_process}},
 };
 
 /// The first argument of a runner process; the second is its folder.
@@ -46,6 +47,10 @@ pub fn main(mut arguments: impl Iterator<Item = OsString>) -> Option<ExitCode> {
 fn run(folder: &SpoolFolder) -> io::Result<()> {
     // From here on neither the terminal nor the owner's process group can signal this process.
     setsid()?;
+    let task = folder.task()?;
+    if let Some(sandbox) = &task.sandbox {
+        prepare_process(Path::new(OWN_PROGRAM), sandbox)?;
+    }
     let runtime =
         Builder::new_current_thread().enable_all().thread_keep_alive(Duration::MAX).build()?;
     runtime.block_on(async {
@@ -54,7 +59,6 @@ fn run(folder: &SpoolFolder) -> io::Result<()> {
         spawn_blocking(|| {}).await?;
         // Before `started`: from then on a stop must end the command too.
         let stop = stop_token()?;
-        let task = folder.task()?;
         let _lock = folder.lock()?;
         // Step 3. Missing disk space is found before the command runs.
         let (exit_file, output) = (PreallocatedExit::create(folder)?, OutputFile::create(folder)?);

@@ -3,6 +3,7 @@
 
 use std::{
     collections::BTreeSet,
+    env,
     ffi::OsStr,
     io,
     os::fd::OwnedFd,
@@ -50,26 +51,47 @@ pub(super) enum GrantError<E> {
     Rule(E),
 }
 
-/// Makes the rules of a sandbox for a process with this home folder and these folders of programs, one after the other:
-/// they may be more than the files that a process may have open. Paths that are missing are left out.
+/// The home folder of this process, if it is a useful one.
+fn home() -> Option<PathBuf> {
+    let home = env::var_os("HOME").map(PathBuf::from);
+    home.filter(|home| home.is_absolute() && home.parent().is_some())
+}
+
+/// The hidden paths inside of the workspace, by their real paths; a folder comes before what is in it.
+pub(super) fn hidden_in_workspace(spec: &SandboxSpec) -> Vec<PathBuf> {
+    let Ok(workspace) = spec.workspace.canonicalize() else { return Vec::new() };
+    let HiddenPaths(hidden) = HiddenPaths::new(spec, home().as_deref());
+    hidden.into_iter().filter(|path| path.starts_with(&workspace)).collect()
+}
+
+/// Makes the rules of a sandbox, one after the other: they may be more than the files that a process may have open.
+/// Paths that are missing are left out. `is_covered` tells whether hidden paths inside of the workspace are out of reach
+/// already.
 pub(super) fn grant_files<E>(
     spec: &SandboxSpec,
-    home: Option<&Path>,
-    programs: &[PathBuf],
+    is_covered: bool,
     add_rule: impl FnMut(Grant) -> Result<(), E>,
 ) -> Result<(), GrantError<E>> {
+    let (home, path) = (home(), env::var_os("PATH").unwrap_or_default());
+    let home = home.as_deref();
     let is_writable = spec.rules.mode.is_workspace_writable();
     let workspace = if is_writable { FileAccess::Write } else { FileAccess::Read };
-    let is_specific = |path: &&PathBuf| home.is_none_or(|home| !home.starts_with(path));
+    // A variable may name any folder: one above the home folder would grant all of that.
+    let is_specific = |path: &PathBuf| {
+        path.is_absolute() && path.parent().is_some() && home.is_none_or(|home| !home.starts_with(path))
+    };
     let system = places::SYSTEM.iter().map(PathBuf::from);
     let tools = home.into_iter().flat_map(places::tools);
-    let programs = programs.iter().filter(is_specific).cloned();
+    let programs = env::split_paths(&path).filter(is_specific);
     let read = system.chain(tools).chain(programs).chain(spec.rules.read.iter().cloned());
     let write = spec.rules.write.iter().cloned();
     let devices = places::DEVICES.iter().map(PathBuf::from);
 
-    let secrets = spec.rules.hide.iter().cloned().chain(places::secrets(home));
-    let mut granter = Granter { hidden: HiddenPaths::new(secrets), add_rule };
+    let mut hidden = HiddenPaths::new(spec, home);
+    if is_covered && let Ok(workspace) = spec.workspace.canonicalize() {
+        hidden.0.retain(|path| !path.starts_with(&workspace));
+    }
+    let mut granter = Granter { hidden, add_rule };
     if !granter.grant(&spec.workspace, workspace)? {
         return Err(GrantError::Path(spec.workspace.clone()));
     }
@@ -94,7 +116,8 @@ struct HiddenPaths(BTreeSet<PathBuf>);
 
 impl HiddenPaths {
     /// Only what exists and is readable for this user has to be hidden.
-    fn new(paths: impl Iterator<Item = PathBuf>) -> Self {
+    fn new(spec: &SandboxSpec, home: Option<&Path>) -> Self {
+        let paths = spec.rules.hide.iter().cloned().chain(places::secrets(home));
         let is_readable = |path: &PathBuf| accessat(CWD, path, Access::READ_OK, AtFlags::EACCESS).is_ok();
         Self(paths.filter(is_readable).filter_map(|path| path.canonicalize().ok()).collect())
     }

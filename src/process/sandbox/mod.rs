@@ -7,6 +7,7 @@
 
 mod files;
 mod limits;
+mod mounts;
 mod places;
 mod probe;
 mod restrict;
@@ -16,6 +17,7 @@ mod temp;
 mod thread;
 
 pub use limits::restrict_own_process;
+pub use mounts::{main as namespace_main, prepare_process};
 pub use probe::{ProbeOutcome, Protection, main as probe_main, probe};
 pub use restrict::{SandboxError, SandboxStatus};
 pub use spec::{SandboxLimits, SandboxMode, SandboxRules, SandboxSpec};

@@ -1,9 +1,6 @@
 //! Restricts the calling thread, and so all processes that it will start.
 
-use std::{
-    env, io,
-    path::{Path, PathBuf},
-};
+use std::{io, path::PathBuf};
 
 use landlock::{
     ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, LandlockStatus, PathBeneath,
@@ -14,6 +11,7 @@ use serde::Serialize;
 
 use super::{
     files::{FileAccess, Grant, GrantError, grant_files},
+    mounts::cover_hidden_paths,
     spec::{SandboxMode, SandboxSpec},
     syscalls,
 };
@@ -76,16 +74,13 @@ pub enum SandboxError {
 
 /// Restricts the calling thread for good.
 pub(super) fn restrict_thread(spec: &SandboxSpec) -> Result<SandboxStatus, SandboxError> {
-    let home = env::var_os("HOME").map(PathBuf::from).filter(|home| home.is_absolute());
-    let path = env::var_os("PATH").unwrap_or_default();
-    let programs: Vec<_> = env::split_paths(&path).filter(|path| path.is_absolute()).collect();
-    let home = home.as_deref().filter(|home| *home != Path::new("/"));
+    let is_covered = cover_hidden_paths(spec)?;
     for capability in (CapabilitySet::all() - KEPT_CAPABILITIES).iter() {
         // Only an administrator can lose them, and only one has them.
         let (Ok(()) | Err(_)) = remove_capability_from_bounding_set(capability);
     }
     set_no_new_privs(true).map_err(io::Error::from)?;
-    let landlock = restrict_files(spec, home, &programs)?;
+    let landlock = restrict_files(spec, is_covered)?;
     let is_required = spec.rules.mode == SandboxMode::Required;
     let system_calls = match restrict_system_calls(spec) {
         Ok(()) => true,
@@ -100,11 +95,7 @@ pub(super) fn restrict_thread(spec: &SandboxSpec) -> Result<SandboxStatus, Sandb
 }
 
 /// The version of Landlock that is in force.
-fn restrict_files(
-    spec: &SandboxSpec,
-    home: Option<&Path>,
-    programs: &[PathBuf],
-) -> Result<i32, SandboxError> {
+fn restrict_files(spec: &SandboxSpec, is_covered: bool) -> Result<i32, SandboxError> {
     // Nothing grants what is not handled, and nothing refuses it either.
     let unhandled =
         if spec.rules.unix_sockets { AccessFs::ResolveUnix.into() } else { BitFlags::<AccessFs>::empty() };
@@ -118,7 +109,7 @@ fn restrict_files(
     let add_rule = |Grant { file, is_folder, access }| {
         (&mut ruleset).add_rule(PathBeneath::new(file, rights(access, is_folder) & handled)).map(drop)
     };
-    grant_files(spec, home, programs, add_rule).map_err(|error| match error {
+    grant_files(spec, is_covered, add_rule).map_err(|error| match error {
         GrantError::Path(path) => SandboxError::Path(path),
         GrantError::Rule(error) => error.into(),
     })?;

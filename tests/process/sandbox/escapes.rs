@@ -177,3 +177,72 @@ fn libc_number(name: &str) -> i64 {
         other => panic!("the number of {other:?} is not known"),
     }
 }
+
+/// Makes, lists and reads in the workspace, and uses the folder for temporary files.
+const WORKS: &str = "cd $1 && echo new > new && mkdir folder && ls state && rmdir folder && cat work/known \
+    && echo t > $TMPDIR/t && cat $TMPDIR/t";
+
+/// A workspace that contains the state directory, as the home folder does.
+#[tokio::test]
+async fn a_state_directory_inside_of_the_workspace_is_hidden() {
+    let mut cell = Cell::new();
+    cell.workspace = String::new();
+    fs::write(cell.at("state/store"), "the store").unwrap();
+    for end in [cell.run(WORKS).await, cell.run_detached(WORKS).await] {
+        assert_eq!((end.code, &*end.stdout), (Some(0), "tmp\nknownt\n"), "{end:?}");
+    }
+    fs::remove_dir_all(cell.at("state/spool")).unwrap();
+    assert_eq!(cell.text("state/tmp/run/t"), "t\n");
+    for script in [
+        "cat $1/state/control.token",
+        "cat $1/state/store",
+        "ls $1/state | grep control",
+        "echo x > $1/state/store",
+        "echo x > $1/state/new",
+        "rm -r $1/state",
+        "mv $1/state $1/other",
+        "umount $1/state",
+        "ln $1/state/store $1/mine",
+        "cat /proc/$PPID/root$1/state/store",
+    ] {
+        cell.refuses(script).await;
+    }
+    assert_eq!(cell.text("state/store"), "the store");
+}
+
+#[tokio::test]
+async fn an_ordinary_user_is_kept_inside_as_well() {
+    let mut cell = Cell::new();
+    let check = async |cell: &Cell, script: &str, expected: Option<&str>| {
+        let end = cell.run_as_user(script).await;
+        assert_eq!((end.code == Some(0)).then_some(&*end.stdout), expected, "{script}: {end:?}");
+        fs::remove_dir_all(cell.at("state/spool")).unwrap();
+    };
+    check(&cell, "echo x > new && cat new", Some("x\n")).await;
+    for script in [
+        "cat $1/state/control.token",
+        "cat $1/outside/file",
+        "echo x > $1/outside/file",
+        "kill -0 $PPID",
+        "cat /proc/$PPID/environ",
+        "unshare -Ur true",
+    ] {
+        check(&cell, script, None).await;
+    }
+    cell.workspace = String::new();
+    check(&cell, WORKS, Some("tmp\nknownt\n")).await;
+    check(&cell, "cat $1/state/control.token", None).await;
+    check(&cell, "echo x > $1/state/control.token", None).await;
+    assert_eq!(cell.text("state/control.token"), "the token");
+}
+
+#[tokio::test]
+async fn an_ordinary_user_cannot_start_processes_without_end() {
+    let mut cell = Cell::new();
+    cell.rules.limits.processes = Some(20);
+    let end = cell
+        .run_as_user("i=0; while [ $i -lt 1000 ] && sleep 100 & do i=$((i + 1)); done; echo $i > count")
+        .await;
+    assert_ne!(end.code, Some(0), "{end:?}");
+    assert!(end.stderr.to_lowercase().contains("fork"), "{end:?}");
+}

@@ -6,6 +6,7 @@ mod tools;
 
 use std::{
     fs,
+    os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -16,18 +17,23 @@ use hermod::process::{
     sandbox::{SandboxLimits, SandboxMode, SandboxRules, SandboxSpec},
 };
 use hermod_actors::model::{CallId, RunId};
+use rustix::process::geteuid;
 use tempfile::TempDir;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
 /// Longer than anything here takes on a busy machine, shorter than what would be a hang.
 const SOON: Duration = Duration::from_mins(2);
+/// An ordinary user.
+const USER: u32 = 65_534;
 const HERMOD: &str = env!("CARGO_BIN_EXE_hermod");
 
 /// A state directory, a workspace, a folder that belongs to neither, and the rules of the sandbox.
 struct Cell {
     dir: TempDir,
     rules: SandboxRules,
+    /// The workspace, below the folder of everything.
+    workspace: String,
     cancel: CancellationToken,
 }
 
@@ -60,7 +66,7 @@ impl Cell {
             unix_sockets: false,
             limits: SandboxLimits::default(),
         };
-        Self { dir, rules, cancel: CancellationToken::new() }
+        Self { dir, rules, workspace: "work".into(), cancel: CancellationToken::new() }
     }
 
     fn at(&self, path: &str) -> PathBuf {
@@ -74,7 +80,7 @@ impl Cell {
     fn spec(&self) -> SandboxSpec {
         SandboxSpec {
             rules: self.rules.clone(),
-            workspace: self.at("work"),
+            workspace: self.at(&self.workspace),
             temp: Some(self.at("state/tmp/run")),
         }
     }
@@ -98,7 +104,32 @@ impl Cell {
 
     /// Runs a script by a detached runner.
     async fn run_detached(&self, script: &str) -> Ended {
-        let runner = Runner::new(HERMOD, &self.at("state"));
+        self.run_by(HERMOD.as_ref(), script).await
+    }
+
+    /// Runs a script by a detached runner of an ordinary user. If this process is not one, everything is given to one.
+    async fn run_as_user(&self, script: &str) -> Ended {
+        if !geteuid().is_root() {
+            return self.run_detached(script).await;
+        }
+        let (runner, program) = (self.at("runner"), self.at("hermod"));
+        if !exists(&runner) {
+            // The user may have no access to the folder of this program.
+            fs::copy(HERMOD, &program).unwrap();
+            let (all, program) = (self.dir.path().display(), program.display());
+            // The spool is made by this process.
+            let text = format!(
+                "#!/bin/sh\nchown -R {USER}:{USER} '{all}'\n\
+                 exec setpriv --reuid {USER} --regid {USER} --clear-groups '{program}' \"$@\"\n"
+            );
+            fs::write(&runner, text).unwrap();
+            fs::set_permissions(&runner, fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        self.run_by(&runner, script).await
+    }
+
+    async fn run_by(&self, program: &Path, script: &str) -> Ended {
+        let runner = Runner::new(program, &self.at("state"));
         let name = SpoolName { call: CallId { run: RunId::from_bits(7), iteration: 1, n: 1 }, attempt: 1 };
         let runner = runner.start(name, self.command(script)).await.unwrap();
         match timeout(SOON, runner.wait(&self.cancel)).await.expect("it ends soon") {
