@@ -64,7 +64,9 @@ fn format_report(config: &Config, outcomes: &[(Protection, ProbeOutcome)]) -> St
             "The sandbox is off: sandbox.mode = \"workspace\" turns it on.".to_owned()
         }
         (0, _) => "This kernel enforces all of it.".to_owned(),
-        (count, _) => format!("{count} of these are possible: a newer kernel, or one with Landlock and seccomp, refuses them."),
+        (count, _) => format!(
+            "{count} of these are possible: a newer kernel, or one with Landlock and seccomp, refuses them."
+        ),
     };
     let mode = format!("sandbox.mode = \"{}\", sandbox.network = \"{}\"", mode(config), network(config));
     format!("{}\n{mode}\n{summary}\n", table::render(["COMMANDS IN A SANDBOX", "RESULT"], &rows))

@@ -104,13 +104,8 @@ pub async fn start(
         sandbox: sandbox_rules(config, &state),
         skills: skill_folders(config, &state),
     });
-    let dependencies = HostDependencies {
-        journal: Arc::clone(&journal),
-        state: state.clone(),
-        providers,
-        tools,
-        defaults,
-    };
+    let dependencies =
+        HostDependencies { journal: Arc::clone(&journal), state: state.clone(), providers, tools, defaults };
     let runtime = Arc::new(runtime(config, dependencies).await?);
     Ok(RuntimeHost { runtime, runner, journal, state, _rehearsals: rehearsals })
 }

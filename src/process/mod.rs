@@ -8,6 +8,7 @@
 
 mod capture;
 mod command;
+mod descendants;
 mod group;
 mod helper;
 mod pidfd;

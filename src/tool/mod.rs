@@ -29,7 +29,10 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use hermod_actors::port::Tool;
 
-use crate::{memory::MemoryFiles, process::{runner::Runner, sandbox::SandboxRules}};
+use crate::{
+    memory::MemoryFiles,
+    process::{runner::Runner, sandbox::SandboxRules},
+};
 use skills::SkillFolders;
 
 pub use arguments::ArgumentSchema;

@@ -3,8 +3,7 @@
 
 use crate::process::{Capture, CommandResult, HEAD_BYTES, TAIL_BYTES, sandbox::SandboxRules};
 
-const NETWORK: &str =
-    "commands have no network, not even to this machine; only the operator can allow it, with sandbox.network = \"on\"";
+const NETWORK: &str = "commands have no network, not even to this machine; only the operator can allow it, with sandbox.network = \"on\"";
 const SOCKETS: &str = "commands may not use sockets with a path; only the operator can allow it, with sandbox.unix_sockets = true";
 const FILES: &str = "commands write only to the workspace and to $TMPDIR, and read neither credentials nor other homes; only the \
     operator can allow more, with sandbox.write or sandbox.read";
@@ -35,8 +34,14 @@ const NETWORK_SIGNS: &[&str] = &[
 /// Texts of programs that could not reach a service of this machine.
 const SOCKET_SIGNS: &[&str] = &["docker.sock", "docker daemon", "dbus", "agent.sock", "/run/user/", ".sock:"];
 /// Texts of programs that could not open a file.
-const FILE_SIGNS: &[&str] =
-    &["permission denied", "eacces", "eperm", "operation not permitted", "permissionerror", "cross-device link"];
+const FILE_SIGNS: &[&str] = &[
+    "permission denied",
+    "eacces",
+    "eperm",
+    "operation not permitted",
+    "permissionerror",
+    "cross-device link",
+];
 
 /// The hint for a command that has ended.
 pub(super) fn hint(result: &mut CommandResult, rules: &SandboxRules) -> Option<&'static str> {

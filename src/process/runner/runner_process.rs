@@ -22,7 +22,10 @@ use super::{
 };
 use crate::{
     files::IoResult as _,
-    process::{self, Command, ExitCause, Tee, sandbox::{prepare_process, restrict_own_process}},
+    process::{
+        self, Command, ExitCause, Tee, descendants,
+        sandbox::{prepare_process, restrict_own_process},
+    },
 };
 
 /// The first argument of a runner process; the second is its folder.
@@ -47,12 +50,12 @@ pub fn main(mut arguments: impl Iterator<Item = OsString>) -> Option<ExitCode> {
 fn run(folder: &SpoolFolder) -> io::Result<()> {
     // From here on neither the terminal nor the owner's process group can signal this process.
     setsid()?;
+    descendants::adopt()?;
     let task = folder.task()?;
     if let Some(sandbox) = &task.sandbox {
         prepare_process(Path::new(OWN_PROGRAM), sandbox)?;
     }
-    let runtime =
-        Builder::new_current_thread().enable_all().thread_keep_alive(Duration::MAX).build()?;
+    let runtime = Builder::new_current_thread().enable_all().thread_keep_alive(Duration::MAX).build()?;
     runtime.block_on(async {
         // The thread that writes the output: a command that has used up the threads of its user must not keep it from
         // starting.
@@ -102,6 +105,8 @@ async fn run_task(
 ) -> io::Result<(ExitRecord, OutputFile)> {
     let (tee, pieces) = Tee::new();
     let (end, output) = tokio::join!(process::run(task, Some(tee), stop), output.write_all(pieces));
+    // What has left its group ends too, before the outcome is known.
+    descendants::end().await?;
     let output = output?;
     let exit = ExitRecord { end: end.map_err(|error| error.to_string()), output: output.extent() };
     Ok((exit, output))

@@ -151,12 +151,7 @@ impl<E, F: FnMut(Grant) -> Result<(), E>> Granter<F> {
     }
 
     /// The recursion ends at a hidden path, so it is as deep as the longest of them.
-    fn grant_file(
-        &mut self,
-        path: &Path,
-        file: OwnedFd,
-        access: FileAccess,
-    ) -> Result<(), GrantError<E>> {
+    fn grant_file(&mut self, path: &Path, file: OwnedFd, access: FileAccess) -> Result<(), GrantError<E>> {
         // Nothing is granted through a symlink: its target counts by its own path.
         let kind = fstat(&file).map_or(FileType::Symlink, |stat| FileType::from_raw_mode(stat.st_mode));
         if kind == FileType::Symlink || self.hidden.covers(path) {

@@ -75,7 +75,8 @@ pub(super) fn cover_hidden_paths(spec: &SandboxSpec) -> io::Result<bool> {
     mount_change("/", MountPropagationFlags::REC | MountPropagationFlags::PRIVATE)?;
     // Opened in the new namespace, and before its path is covered.
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let temp = spec.temp.as_ref().map(|temp| Ok::<_, io::Error>((temp, openat(CWD, temp, flags, Mode::empty())?)));
+    let temp =
+        spec.temp.as_ref().map(|temp| Ok::<_, io::Error>((temp, openat(CWD, temp, flags, Mode::empty())?)));
     let temp = temp.transpose()?;
     let mut folders: Vec<PathBuf> = Vec::new();
     for path in hidden {

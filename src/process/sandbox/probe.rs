@@ -103,7 +103,11 @@ impl ProbeTargets {
         })
     }
 
-    async fn run(&self, program: &Path, sandbox: Option<SandboxRules>) -> io::Result<Vec<(Protection, bool)>> {
+    async fn run(
+        &self,
+        program: &Path,
+        sandbox: Option<SandboxRules>,
+    ) -> io::Result<Vec<(Protection, bool)>> {
         let command = self.command(program, sandbox)?;
         let mut result = process::run(command, None, &CancellationToken::new()).await?;
         let mut text = |error: bool| {
@@ -163,10 +167,7 @@ fn attempts(folder: &Path, port: u16) -> Vec<Attempt> {
     let variables = parent.map(|parent| format!("/proc/{}/environ", parent.as_raw_pid()));
     let abstract_socket = || UnixStream::connect_addr(&abstract_address(folder)?);
     vec![
-        (
-            Protection::WriteOutside,
-            OpenOptions::new().append(true).open(folder.join("outside/file")).is_ok(),
-        ),
+        (Protection::WriteOutside, OpenOptions::new().append(true).open(folder.join("outside/file")).is_ok()),
         (Protection::ReadHidden, File::open(folder.join("hidden/file")).is_ok()),
         (Protection::ReadProcess, variables.is_some_and(|path| File::open(path).is_ok())),
         (Protection::Signal, parent.is_some_and(|parent| test_kill_process(parent).is_ok())),
@@ -187,4 +188,3 @@ fn abstract_address(folder: &Path) -> io::Result<SocketAddr> {
 fn makes_namespace() -> bool {
     rustix::thread::unshare(rustix::thread::UnshareFlags::NEWUSER).is_ok()
 }
-

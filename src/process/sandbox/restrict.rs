@@ -100,8 +100,7 @@ fn restrict_files(spec: &SandboxSpec, is_covered: bool) -> Result<i32, SandboxEr
     let unhandled =
         if spec.rules.unix_sockets { AccessFs::ResolveUnix.into() } else { BitFlags::<AccessFs>::empty() };
     let handled = AccessFs::from_all(NEWEST) & !unhandled;
-    let mut ruleset =
-        Ruleset::default().set_compatibility(CompatLevel::BestEffort).handle_access(handled)?;
+    let mut ruleset = Ruleset::default().set_compatibility(CompatLevel::BestEffort).handle_access(handled)?;
     if !spec.rules.network {
         ruleset = ruleset.handle_access(AccessNet::from_all(ABI::V4))?;
     }
@@ -124,9 +123,15 @@ fn rights(access: FileAccess, is_folder: bool) -> BitFlags<AccessFs> {
         FileAccess::List => AccessFs::ReadDir.into(),
         FileAccess::Read => AccessFs::from_read(NEWEST),
         FileAccess::Device => {
-            AccessFs::ReadFile | AccessFs::ReadDir | AccessFs::WriteFile | AccessFs::Truncate | AccessFs::IoctlDev
+            AccessFs::ReadFile
+                | AccessFs::ReadDir
+                | AccessFs::WriteFile
+                | AccessFs::Truncate
+                | AccessFs::IoctlDev
         }
-        FileAccess::Write => AccessFs::from_all(NEWEST) & !BitFlags::from(AccessFs::MakeBlock | AccessFs::MakeChar),
+        FileAccess::Write => {
+            AccessFs::from_all(NEWEST) & !BitFlags::from(AccessFs::MakeBlock | AccessFs::MakeChar)
+        }
     };
     if is_folder { rights } else { rights & AccessFs::from_file(NEWEST) }
 }

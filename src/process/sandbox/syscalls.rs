@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use seccompiler::{
-    BackendError, BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition,
-    SeccompFilter, SeccompRule,
+    BackendError, BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
+    SeccompRule,
 };
 
 use super::spec::SandboxSpec;
@@ -82,7 +82,8 @@ const VARIANTS: &[i64] = &[0];
 /// The filters of a sandbox: one for each error that a refused call has.
 pub(super) fn filters(spec: &SandboxSpec) -> Result<Vec<BpfProgram>, BackendError> {
     let refused = REFUSED.iter().map(|call| Ok((*call, Vec::new())));
-    let refused = refused.chain(flag_rules()?.into_iter().map(Ok)).collect::<Result<Rules, BackendError>>()?;
+    let refused =
+        refused.chain(flag_rules()?.into_iter().map(Ok)).collect::<Result<Rules, BackendError>>()?;
     let absent = ABSENT.iter().map(|call| (*call, Vec::new())).collect();
     let sockets = Rules::from([(libc::SYS_socket, vec![socket_rule(spec)?])]);
     [(refused, libc::EPERM), (absent, libc::ENOSYS), (sockets, libc::EACCES)]

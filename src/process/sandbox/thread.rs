@@ -44,7 +44,8 @@ impl SandboxThread {
             let (Ok(()) | Err(_)) = started.send(result);
             end_on_request(&requests, status);
         })?;
-        let child = is_started.await.map_err(|_| std::io::Error::other("the thread of the sandbox ended"))??;
+        let child =
+            is_started.await.map_err(|_| std::io::Error::other("the thread of the sandbox ended"))??;
         // Not on the restricted thread, which may not set limits of others. A child that has ended needs none.
         if let Some(pid) = pidfd::of_child(&child) {
             let (Ok(()) | Err(_)) = limits::restrict_child(pid, &limits);

@@ -2,15 +2,15 @@
 
 use std::{fs, time::Duration};
 
-use hermod::process::sandbox::SandboxLimits;
-use rustix::process::{Pid, test_kill_process};
+use hermod::process::{runner::RunnerOutcome, sandbox::SandboxLimits};
+use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+use tokio::time::timeout;
 
-use super::Cell;
+use super::{Cell, HERMOD, SOON, name};
 use crate::running::until;
 
 /// Starts a process that has left its group and session, and whose parent has ended.
-const ESCAPE: &str =
-    "(setsid sh -c 'trap \"\" TERM HUP; echo $$ > escaped.part; mv escaped.part escaped; while :; do sleep 1; done' \
+const ESCAPE: &str = "(setsid sh -c 'trap \"\" TERM HUP; echo $$ > escaped.part; mv escaped.part escaped; while :; do sleep 1; done' \
      >/dev/null 2>&1 &) ; while [ ! -e escaped ]; do sleep 0.01; done";
 
 fn escaped(cell: &Cell) -> Pid {
@@ -61,6 +61,28 @@ async fn a_process_that_left_its_session_ends_with_a_dropped_command() {
         end = cell.run(&script) => panic!("{end:?}"),
         () = started => {}
     }
+    until("it ends", || has_ended(escaped(&cell)));
+}
+
+#[tokio::test]
+async fn without_a_sandbox_a_runner_ends_what_left_its_session() {
+    let mut cell = Cell::new();
+    cell.is_on = false;
+    assert_eq!(cell.run_detached(ESCAPE).await.code, Some(0));
+    assert!(has_ended(escaped(&cell)), "the runner ends after it");
+}
+
+/// The owner finds the process by its environment.
+#[tokio::test]
+async fn what_left_the_session_of_a_killed_runner_is_ended() {
+    let cell = Cell::new();
+    let runner = cell.start(HERMOD.as_ref(), &format!("{ESCAPE}; sleep 1000")).await;
+    until("it leaves", || super::exists(&cell.at("work/escaped")));
+    let started = cell.text(&format!("state/spool/{}/started", name()));
+    let pid = serde_json::from_str::<serde_json::Value>(&started).unwrap()["pid"].as_i64().unwrap();
+    kill_process(Pid::from_raw(i32::try_from(pid).unwrap()).unwrap(), Signal::KILL).unwrap();
+    let end = timeout(SOON, runner.wait(&cell.cancel)).await.unwrap();
+    assert!(matches!(end, RunnerOutcome::Unknown), "{end:?}");
     until("it ends", || has_ended(escaped(&cell)));
 }
 

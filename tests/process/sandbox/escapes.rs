@@ -79,7 +79,10 @@ async fn credentials_inside_of_a_granted_folder_are_not_read() {
     fs::write(cell.at("outside/deep/open"), "open").unwrap();
     cell.rules.hide.push(cell.at("outside/deep/secret"));
     cell.rules.read.push(cell.at("outside"));
-    assert_eq!(cell.allows("cat $1/outside/deep/er/open $1/outside/deep/open $1/outside/file").await, "openopenoutside");
+    assert_eq!(
+        cell.allows("cat $1/outside/deep/er/open $1/outside/deep/open $1/outside/file").await,
+        "openopenoutside"
+    );
     cell.refuses("cat $1/outside/deep/secret").await;
     cell.refuses("echo x > $1/outside/deep/open").await;
     cell.rules.write.push(cell.at("outside/deep/er"));
@@ -100,9 +103,16 @@ async fn the_network_is_out_of_reach_unless_it_is_on() {
     let mut cell = Cell::new();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
-    let connect = python(&format!("import socket; socket.create_connection((\"127.0.0.1\", {port})).close()"));
+    let connect =
+        python(&format!("import socket; socket.create_connection((\"127.0.0.1\", {port})).close()"));
     cell.refuses(&connect).await;
-    for kind in ["AF_INET, socket.SOCK_DGRAM", "AF_INET6", "AF_NETLINK, socket.SOCK_RAW", "AF_UNIX", "AF_PACKET, socket.SOCK_RAW"] {
+    for kind in [
+        "AF_INET, socket.SOCK_DGRAM",
+        "AF_INET6",
+        "AF_NETLINK, socket.SOCK_RAW",
+        "AF_UNIX",
+        "AF_PACKET, socket.SOCK_RAW",
+    ] {
         cell.refuses(&python(&format!("import socket; socket.socket(socket.{kind})"))).await;
     }
     cell.allows(&python("import socket; a, b = socket.socketpair(); a.send(b\"x\"); b.recv(1)")).await;

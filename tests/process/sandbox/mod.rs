@@ -13,7 +13,7 @@ use std::{
 
 use hermod::process::{
     self, Command, CommandResult, Environment,
-    runner::{Runner, RunnerOutcome, SpoolName},
+    runner::{LiveRunner, Runner, RunnerOutcome, SpoolName},
     sandbox::{SandboxLimits, SandboxMode, SandboxRules, SandboxSpec},
 };
 use hermod_actors::model::{CallId, RunId};
@@ -34,6 +34,7 @@ struct Cell {
     rules: SandboxRules,
     /// The workspace, below the folder of everything.
     workspace: String,
+    is_on: bool,
     cancel: CancellationToken,
 }
 
@@ -66,7 +67,7 @@ impl Cell {
             unix_sockets: false,
             limits: SandboxLimits::default(),
         };
-        Self { dir, rules, workspace: "work".into(), cancel: CancellationToken::new() }
+        Self { dir, rules, workspace: "work".into(), is_on: true, cancel: CancellationToken::new() }
     }
 
     fn at(&self, path: &str) -> PathBuf {
@@ -88,10 +89,15 @@ impl Cell {
     fn command(&self, script: &str) -> Command {
         Command {
             program: "/bin/sh".into(),
-            arguments: vec!["-c".into(), script.into(), "sh".into(), self.dir.path().to_str().unwrap().into()],
+            arguments: vec![
+                "-c".into(),
+                script.into(),
+                "sh".into(),
+                self.dir.path().to_str().unwrap().into(),
+            ],
             folder: self.at("work"),
             environment: Environment::Clean,
-            sandbox: Some(self.spec()),
+            sandbox: self.is_on.then(|| self.spec()),
             timeout: SOON,
         }
     }
@@ -129,13 +135,15 @@ impl Cell {
     }
 
     async fn run_by(&self, program: &Path, script: &str) -> Ended {
-        let runner = Runner::new(program, &self.at("state"));
-        let name = SpoolName { call: CallId { run: RunId::from_bits(7), iteration: 1, n: 1 }, attempt: 1 };
-        let runner = runner.start(name, self.command(script)).await.unwrap();
+        let runner = self.start(program, script).await;
         match timeout(SOON, runner.wait(&self.cancel)).await.expect("it ends soon") {
             RunnerOutcome::Ended(exit) => ended(exit.end.expect("it starts")),
-            other => panic!("{other:?}"),
+            other => panic!("{script}: {other:?}"),
         }
+    }
+
+    async fn start(&self, program: &Path, script: &str) -> LiveRunner {
+        Runner::new(program, &self.at("state")).start(name(), self.command(script)).await.unwrap()
     }
 
     /// Checks that a script fails in both ways to start it, and says why.
@@ -158,6 +166,10 @@ impl Cell {
         assert_eq!(end.code, Some(0), "{script}: {end:?}");
         end.stdout
     }
+}
+
+fn name() -> SpoolName {
+    SpoolName { call: CallId { run: RunId::from_bits(7), iteration: 1, n: 1 }, attempt: 1 }
 }
 
 fn ended(mut result: CommandResult) -> Ended {

@@ -32,7 +32,11 @@ async fn npm_installs_from_a_local_folder() {
     fs::create_dir(cell.at("work/dep")).unwrap();
     fs::write(cell.at("work/dep/package.json"), r#"{"name":"dep","version":"1.0.0","main":"i.js"}"#).unwrap();
     fs::write(cell.at("work/dep/i.js"), "module.exports = 42").unwrap();
-    fs::write(cell.at("work/package.json"), r#"{"name":"a","version":"1.0.0","scripts":{"t":"node -p 6*7"}}"#).unwrap();
+    fs::write(
+        cell.at("work/package.json"),
+        r#"{"name":"a","version":"1.0.0","scripts":{"t":"node -p 6*7"}}"#,
+    )
+    .unwrap();
     cell.allows("npm pack -s ./dep && npm install --offline --no-audit --no-fund ./dep-1.0.0.tgz && node -p 'require(\"dep\")' && npm run t").await;
 }
 
