@@ -73,7 +73,9 @@ impl RuntimeHost {
         };
         let cleared = async {
             self.runner.wait_cleared().await;
-            remove_temporary_files(&*self.journal, self.state).await;
+            if let Some(open) = open_runs(&*self.journal).await {
+                remove_temporary_files(&self.state, open).await;
+            }
         };
         if timeout(limit, cleared).await.is_err() {
             tracing::debug!("what is kept of commands is cleared at the next start");
@@ -91,8 +93,7 @@ pub async fn start(
     let Endpoints { providers, rehearsals, state, .. } = endpoints;
     let providers = providers.into_iter().map(|(name, (adapter, calls))| (name, adapter, calls)).collect();
     let runner = Runner::new(OWN_PROGRAM, &state);
-    remove_command_leftovers(&*journal, &runner).await;
-    remove_temporary_files(&*journal, state.clone()).await;
+    remove_command_leftovers(&*journal, &runner, &state).await;
     let [memory_chars, user_chars] = [config.memory.memory_chars.0, config.memory.user_chars.0]
         .map(|chars| usize::try_from(chars).unwrap_or(usize::MAX));
     let memory = config.memory.enabled.0.then(|| MemoryFiles::new(&state, memory_chars, user_chars));
@@ -119,23 +120,28 @@ pub async fn start_write_only(journal: Arc<dyn Journal>, state: &Path) -> Result
     start(journal, endpoints, &config, defaults).await
 }
 
-/// Starts a task that removes what commands of ended runs have left. The runtime works meanwhile.
-async fn remove_command_leftovers(journal: &dyn Journal, runner: &Runner) {
-    match journal.rows().open_runs().await {
-        Ok(rows) => {
-            let open: BTreeSet<RunId> = rows.iter().map(|row| row.id).collect();
-            tokio::spawn(runner.sweep(|run| open.contains(&run)));
-        }
-        Err(error) => tracing::warn!(%error, "what ended runs have left is not cleared now"),
+/// Removes what commands of ended runs have left. Their folders take a while: the runtime works meanwhile.
+async fn remove_command_leftovers(journal: &dyn Journal, runner: &Runner, state: &Path) {
+    if let Some(open) = open_runs(journal).await {
+        tokio::spawn(runner.sweep(|run| open.contains(&run)));
+        remove_temporary_files(state, open).await;
     }
 }
 
-/// Removes the temporary files that commands of ended runs have left.
-async fn remove_temporary_files(journal: &dyn Journal, state: PathBuf) {
-    let Ok(rows) = journal.rows().open_runs().await else { return };
-    let open: BTreeSet<RunId> = rows.iter().map(|row| row.id).collect();
-    let removed = off_thread(move || remove_temp_folders(&state, |run| open.contains(&run)));
-    if let Err(error) = removed.await {
+/// The runs that have not ended; `None` if they cannot be read, so that nothing may be removed.
+async fn open_runs(journal: &dyn Journal) -> Option<BTreeSet<RunId>> {
+    match journal.rows().open_runs().await {
+        Ok(rows) => Some(rows.iter().map(|row| row.id).collect()),
+        Err(error) => {
+            tracing::warn!(%error, "what ended runs have left is not cleared now");
+            None
+        }
+    }
+}
+
+async fn remove_temporary_files(state: &Path, open: BTreeSet<RunId>) {
+    let state = state.to_owned();
+    if let Err(error) = off_thread(move || remove_temp_folders(&state, |run| open.contains(&run))).await {
         tracing::warn!(%error, "temporary files of ended runs stay until the next start");
     }
 }

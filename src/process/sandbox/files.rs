@@ -188,3 +188,96 @@ fn names(folder: &OwnedFd) -> io::Result<Vec<Vec<u8>>> {
     }
     Ok(names)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{convert::Infallible, fs, os::fd::AsRawFd, os::unix::fs::symlink};
+
+    use super::{
+        super::spec::{SandboxLimits, SandboxMode, SandboxRules},
+        *,
+    };
+
+    /// Checks the rules below a folder, by their paths in it.
+    fn check(
+        root: &Path,
+        is_covered: bool,
+        change: impl FnOnce(&mut SandboxSpec),
+        expected: &[(&str, FileAccess)],
+    ) {
+        let mut spec = SandboxSpec {
+            rules: SandboxRules {
+                mode: SandboxMode::Workspace,
+                read: Vec::new(),
+                write: Vec::new(),
+                hide: vec![root.join("work/state")],
+                network: false,
+                unix_sockets: false,
+                limits: SandboxLimits::default(),
+            },
+            workspace: root.join("work"),
+            temp: None,
+        };
+        change(&mut spec);
+        let mut rules = Vec::new();
+        let add_rule = |grant: Grant| -> Result<(), Infallible> {
+            let path = fs::read_link(format!("/proc/self/fd/{}", grant.file.as_raw_fd())).unwrap();
+            if let Ok(path) = path.strip_prefix(root) {
+                assert_eq!(grant.is_folder, root.join(path).is_dir());
+                rules.push((path.to_str().unwrap().to_owned(), grant.access));
+            }
+            Ok(())
+        };
+        grant_files(&spec, is_covered, add_rule).unwrap();
+        rules.sort_by(|a, b| a.0.cmp(&b.0));
+        let expected: Vec<_> = expected.iter().map(|(path, access)| ((*path).to_owned(), *access)).collect();
+        assert_eq!(rules, expected);
+    }
+
+    #[test]
+    fn a_folder_with_a_hidden_path_is_granted_by_its_entries() {
+        use FileAccess::{List, Read, Write};
+        let root = tempfile::tempdir().unwrap();
+        let root = root.path().canonicalize().unwrap();
+        for folder in ["work/a", "work/state/tmp", "other/b/secret", "other/c"] {
+            fs::create_dir_all(root.join(folder)).unwrap();
+        }
+        fs::write(root.join("work/file"), "").unwrap();
+        symlink("/", root.join("work/link")).unwrap();
+        let all = [("work", List), ("work/a", Write), ("work/file", Write)];
+        check(&root, false, |_| {}, &all);
+        check(&root, true, |_| {}, &[("work", Write)]);
+        check(&root, false, |spec| spec.rules.hide.clear(), &[("work", Write)]);
+        let with_temp = [&all[..], &[("work/state/tmp", Write)]].concat();
+        check(&root, false, |spec| spec.temp = Some(root.join("work/state/tmp")), &with_temp);
+        let read_only = [("work", List), ("work/a", Read), ("work/file", Read)];
+        check(&root, false, |spec| spec.rules.mode = SandboxMode::ReadOnly, &read_only);
+        let others = [("other", List), ("other/b", List), ("other/c", Read), ("work", Write)];
+        let hide = |spec: &mut SandboxSpec| {
+            spec.rules.read = vec![root.join("other"), root.join("missing")];
+            spec.rules.hide = vec![root.join("other/b/secret")];
+        };
+        check(&root, false, hide, &others);
+        let hidden = |spec: &mut SandboxSpec| spec.rules.write = vec![root.join("work/state/tmp")];
+        check(&root, false, hidden, &all);
+    }
+
+    #[test]
+    fn a_workspace_that_is_missing_is_an_error() {
+        let spec = SandboxSpec {
+            rules: SandboxRules {
+                mode: SandboxMode::Workspace,
+                read: Vec::new(),
+                write: Vec::new(),
+                hide: Vec::new(),
+                network: false,
+                unix_sockets: false,
+                limits: SandboxLimits::default(),
+            },
+            workspace: "/nowhere/at/all".into(),
+            temp: None,
+        };
+        let error = grant_files(&spec, false, |_| Ok::<_, Infallible>(())).unwrap_err();
+        assert!(matches!(error, GrantError::Path(path) if path == spec.workspace));
+    }
+}

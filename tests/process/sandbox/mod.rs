@@ -2,6 +2,7 @@
 
 mod ending;
 mod escapes;
+mod runs;
 mod tools;
 
 use std::{
