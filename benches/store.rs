@@ -53,7 +53,7 @@ fn root() -> AccountId {
 fn record() -> Arc<Record> {
     let call = CallId { run: RunId::from_bits(1 << 100), iteration: 1, n: 1 };
     let end = CallEnd::new(CallStatus::Ok, "0123456789".repeat(20));
-    let body = Body::CallEnded(CallEnded { call, attempt: 1, end });
+    let body = Body::CallEnded(CallEnded::new(call, 1, end));
     Arc::new(Record { at: Timestamp(1_700_000_000_000), active_ms: 1, body })
 }
 

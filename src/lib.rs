@@ -20,6 +20,7 @@ pub mod maintenance;
 pub mod memory;
 pub mod model_catalogue;
 pub mod ollama;
+pub mod policy;
 pub mod process;
 pub mod prompt;
 pub mod provider;

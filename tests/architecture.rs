@@ -183,12 +183,13 @@ fn adapters_know_the_actors_and_never_each_other() {
     check_rooms("src/process", &["files", "disk_space"]);
     check_rooms("src/provider", &["clock", "secret"]);
     check_rooms("src/credential", &["excerpt", "files", "process", "provider", "secret"]);
-    check_rooms("src/tool", &["excerpt", "files", "memory", "process"]);
+    check_rooms("src/tool", &["excerpt", "files", "memory", "policy", "process"]);
+    check_rooms("src/policy", &["excerpt", "files"]);
     check_rooms("src/prompt", &["config", "memory", "process", "tool"]);
     check_rooms("src/memory", &["files"]);
     check_rooms("src/store", &["clock", "files", "disk_space"]);
     check_rooms("src/view", &["clock", "config", "store"]);
-    check_rooms("src/control", &["clock", "files", "view"]);
+    check_rooms("src/control", &["clock", "files", "policy", "view"]);
     check_rooms(
         "src/backup",
         &["artifacts", "clock", "control", "files", "memory", "process", "disk_space", "store"],
@@ -209,6 +210,7 @@ fn adapters_know_the_actors_and_never_each_other() {
             "memory",
             "model_catalogue",
             "ollama",
+            "policy",
             "process",
             "prompt",
             "provider",
@@ -221,7 +223,7 @@ fn adapters_know_the_actors_and_never_each_other() {
         ],
     );
     check_rooms("src/rehearsal", &[]);
-    check_rooms("src/config", &["excerpt", "files", "provider", "secret"]);
+    check_rooms("src/config", &["excerpt", "files", "policy", "provider", "secret"]);
 }
 
 /// A second front door needs `host`, `view` and `control`, and nothing of the first.

@@ -26,6 +26,10 @@ pub enum Mutant {
     ReviveEarly,
     /// After a revival, actions start before the revival is durable.
     DueEarly,
+    /// A call that needs a person's approval starts without it.
+    StartUnapproved,
+    /// Repeated tool calls are not noticed.
+    IgnoreLoops,
 }
 
 #[cfg(feature = "mutants")]
@@ -51,7 +55,7 @@ const _: () = assert!(!mutant_enabled(Mutant::NoFence), "a mutant is enabled in 
 #[cfg(feature = "mutants")]
 impl Mutant {
     /// All mutants.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 13] = [
         Self::AcknowledgeEarly,
         Self::RepeatInDoubt,
         Self::NoFence,
@@ -63,6 +67,8 @@ impl Mutant {
         Self::DropLateUsage,
         Self::ReviveEarly,
         Self::DueEarly,
+        Self::StartUnapproved,
+        Self::IgnoreLoops,
     ];
 
     /// Runs `what` with this mutant enabled in the current thread; all of `what` must run on that thread.

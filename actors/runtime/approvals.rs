@@ -1,8 +1,8 @@
-//! Approvals: decisions of a person about calls in doubt, and the list of those that are pending. What follows from a
-//! decision is in `core/turn/in_doubt.rs`.
+//! Approvals: decisions of a person about calls, and the list of those that are pending. What follows from a decision
+//! is in `core/turn/approval.rs`.
 
 use crate::{
-    model::{ApprovalDecision, CallId, PendingApproval, RunRow, RunState},
+    model::{CallId, PendingApproval, PersonAnswer, RunRow, RunState},
     runtime::{AfterCommand, RunError, Runtime},
     session::InputReply,
     turn::{Input, open_approvals},
@@ -24,30 +24,31 @@ impl Runtime {
         Ok(open)
     }
 
-    /// Decides about a call in doubt; resolves when that is durable, and the run continues. A call without a pending
-    /// approval is [`RunError::NoPendingApproval`].
-    pub async fn decide(&self, call: CallId, decision: ApprovalDecision) -> Result<RunRow, RunError> {
-        self.decide_and(call, decision, AfterCommand::Resume).await
+    /// Answers the request about a call that waits for a person; resolves when that is durable, and the run continues. A
+    /// call without a pending request that the answer fits is [`RunError::NoPendingApproval`]. The rules of an approval
+    /// for [`ApprovalScope::Always`](crate::model::ApprovalScope::Always) are the caller's to make durable first.
+    pub async fn decide(&self, call: CallId, answer: impl Into<PersonAnswer>) -> Result<RunRow, RunError> {
+        self.decide_and(call, answer.into(), AfterCommand::Resume).await
     }
 
-    /// Decides as [`Runtime::decide`] does, without resuming the session: unless its runs are carried out here already,
+    /// Answers as [`Runtime::decide`] does, without resuming the session: unless its runs are carried out here already,
     /// the run waits for its next revival.
     pub async fn decide_without_resume(
         &self,
         call: CallId,
-        decision: ApprovalDecision,
+        answer: impl Into<PersonAnswer>,
     ) -> Result<RunRow, RunError> {
-        self.decide_and(call, decision, AfterCommand::Rest).await
+        self.decide_and(call, answer.into(), AfterCommand::Rest).await
     }
 
     async fn decide_and(
         &self,
         call: CallId,
-        decision: ApprovalDecision,
+        answer: PersonAnswer,
         then: AfterCommand,
     ) -> Result<RunRow, RunError> {
         let session = self.row(call.run).await?.session;
-        let (input, reply) = (Input::Approval { call, decision }, |reply| InputReply::Decide(reply, false));
+        let (input, reply) = (Input::Approval { call, answer }, |reply| InputReply::Decide(reply, false));
         match self.repeat_command(session, input, reply, then).await? {
             true => self.row(call.run).await,
             false => Err(RunError::NoPendingApproval(call)),

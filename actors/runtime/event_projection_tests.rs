@@ -120,6 +120,7 @@ fn admitted(n: u32) -> Body {
         effect: EffectClass::Pure,
         access: Access::default(),
         detached: false,
+        polls: false,
         arguments,
         same_as: None,
     })
@@ -132,7 +133,7 @@ fn started(n: u32, attempt: Attempt) -> Body {
 
 fn ended(n: u32, status: CallStatus) -> Body {
     let end = CallEnd::new(status, "c");
-    Body::CallEnded(CallEnded { call: tool(n), attempt: 1, end })
+    Body::CallEnded(CallEnded::new(tool(n), 1, end))
 }
 
 fn run_ended(run: u128, outcome: Outcome) -> Body {

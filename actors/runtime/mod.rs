@@ -66,7 +66,8 @@ impl Runtime {
     pub async fn start(mut dependencies: RuntimeDependencies) -> Result<Self, RuntimeEnd> {
         let (tools, artifacts) =
             (std::mem::take(&mut dependencies.tools), Arc::clone(&dependencies.artifacts));
-        let executor = ToolExecutorHandle::new(tools, dependencies.tool_calls, artifacts)
+        let policy = Arc::clone(&dependencies.policy);
+        let executor = ToolExecutorHandle::new(tools, dependencies.tool_calls, artifacts, policy)
             .map_err(|error| RuntimeEnd::Actor { name: "ToolExecutor", error })?;
         let (defaults, space) = (dependencies.defaults.clone(), dependencies.space.clone());
         let submissions = dependencies.submissions;

@@ -11,7 +11,7 @@ use crate::{
     },
     policy::FinalText,
     port::{
-        Artifacts, Clock, DiskSpaceGauge, FixedPrompt, Journal, ModelProvider, ReadError,
+        Artifacts, CallPolicy, Clock, DiskSpaceGauge, FixedPrompt, Journal, ModelProvider, ReadError,
         SystemPromptBuilder, Tool,
     },
     runtime::repeat::KeyConflict,
@@ -35,6 +35,8 @@ pub struct RuntimeDependencies {
     pub breakers: BreakerPolicy,
     /// The tools.
     pub tools: Vec<Arc<dyn Tool>>,
+    /// Judges each tool call before its admission.
+    pub policy: Arc<dyn CallPolicy>,
     /// Most concurrent tool calls of each class ([`ToolClass`](crate::model::ToolClass)), at least 1.
     pub tool_calls: usize,
     /// Most concurrent summary calls, at least 1.

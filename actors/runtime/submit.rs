@@ -268,6 +268,7 @@ mod tests {
             in_doubt: InDoubtPolicy::default(),
             compaction: None,
             delegation: None,
+            loop_guard: true,
             script: None,
         }
     }

@@ -60,10 +60,10 @@ impl SessionActorState {
                     caller.send(Err(SubmitError::HasHistory(self.id)));
                 }
                 (_, mut reply) => {
-                    if let (Some(InputReply::Decide(_, was_needed)), Input::Approval { call, .. }) =
+                    if let (Some(InputReply::Decide(_, was_needed)), Input::Approval { call, answer }) =
                         (&mut reply, &queued.input)
                     {
-                        *was_needed = draft.needs_approval(*call);
+                        *was_needed = draft.may_answer(*call, answer);
                     }
                     if let (Some(InputReply::Raise(_, result)), Input::Raise { run, by }) =
                         (&mut reply, &queued.input)

@@ -146,7 +146,10 @@ impl TaskSpawner {
                 Ok(answer) => {
                     let answer = Arc::new(answer);
                     let admissions = match tools {
-                        Some(tools) => Box::pin(tools.admit_calls(&answer, &spec, &cancelled)).await,
+                        Some(tools) => {
+                            Box::pin(tools.admit_calls(&answer, &spec, &parts.executor.policy, &cancelled))
+                                .await
+                        }
                         None => Vec::new(),
                     };
                     answered_message(started, answer, admissions)

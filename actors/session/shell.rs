@@ -76,7 +76,7 @@ pub(crate) enum InputReply {
     Stop(RpcReplyPort<()>),
     /// The reply: whether the message was recorded.
     Steer(RpcReplyPort<bool>),
-    /// The flag: whether the call needed an approval.
+    /// The flag: whether an open request took the answer.
     Decide(RpcReplyPort<bool>, bool),
     /// The result that the draft decided.
     Raise(RpcReplyPort<RaiseResult>, RaiseResult),

@@ -64,6 +64,7 @@ impl CoreLoop {
             tool: "tick".into(),
             intent: EffectClass::Pure.into(),
             arguments: Hash::of(b"{}"),
+            approval: None,
         };
         let call = CallId { n: 1, ..started.call };
         self.step(&Input::Answered {

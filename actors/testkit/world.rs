@@ -6,7 +6,7 @@ use crate::{MemoryArtifacts, ScriptedProvider, VirtualClock};
 use hermod_actors::{
     Defaults, RuntimeDependencies,
     model::{BreakerPolicy, Limits, ModelRef, RunSpec},
-    port::{Journal, Tool},
+    port::{AllowAllCalls, Journal, Tool},
 };
 
 /// Runtime dependencies made of test doubles: one provider `test` with one model `model`, these tools, this journal.
@@ -24,6 +24,7 @@ pub fn world(
         providers: vec![("test".into(), Arc::new(provider), 1_000)],
         breakers: BreakerPolicy::default(),
         tools,
+        policy: Arc::new(AllowAllCalls),
         tool_calls: 1_000,
         summaries: 1_000,
         submissions: 100_000,

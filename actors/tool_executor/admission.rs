@@ -1,5 +1,5 @@
-//! Admission of the tool calls of an answer: finds the tool that a call means, has it prepare the call, and gives the
-//! verdict. Runs nothing and records nothing. The core (`turn/answer.rs`) records the verdict as `call.admitted`, or as
+//! Admission of the tool calls of an answer: finds the tool that a call means, has it prepare the call, has the policy
+//! judge it, and gives the verdict. Runs nothing and records nothing. The core (`turn/answer.rs`) records the verdict as `call.admitted`, or as
 //! the end of a rejected call. The session keeps a prepared call until its start; `prepare_call` prepares one again
 //! after a restart. Permits are in `handle.rs`.
 
@@ -18,11 +18,12 @@ use crate::{
     model::{CallEnd, Hash, ModelAnswer, RunSpec, ToolCall},
     policy::{
         ArgumentsParseError,
+        clarify::CLARIFY,
         delegation::{DELEGATE_TASK, parse_delegation},
         match_tool_name, parse_arguments,
         todo::TODO,
     },
-    port::{BadArguments, PreparedCall},
+    port::{BadArguments, CallPolicy, CallVerdict, PreparedCall, ProposedCall},
     turn::{CallAdmission, CallRejection},
 };
 
@@ -63,14 +64,17 @@ impl ToolGeneration {
         self: &Arc<Self>,
         answer: &Arc<ModelAnswer>,
         spec: &Arc<RunSpec>,
+        policy: &Arc<dyn CallPolicy>,
         cancel: &CancellationToken,
     ) -> Vec<Admission> {
         let calls = &answer.message.calls;
         if calls.iter().all(|call| self.is_quick(call, spec)) {
-            return self.admit_all(calls, spec);
+            return self.admit_all(calls, spec, &**policy);
         }
-        let (tools, answer, spec) = (Arc::clone(self), Arc::clone(answer), Arc::clone(spec));
-        let admitted = run_blocking(cancel, move || tools.admit_all(&answer.message.calls, &spec)).await;
+        let (tools, answer) = (Arc::clone(self), Arc::clone(answer));
+        let (spec, policy) = (Arc::clone(spec), Arc::clone(policy));
+        let admit = move || tools.admit_all(&answer.message.calls, &spec, &*policy);
+        let admitted = run_blocking(cancel, admit).await;
         let rejected = |error: BadArguments| {
             let admission = reject((CallRejection::Unacceptable, error));
             calls.iter().map(|_| (admission.clone(), None)).collect()
@@ -86,12 +90,18 @@ impl ToolGeneration {
     }
 
     /// Admits or rejects each call of an answer; runs none.
-    fn admit_all(&self, calls: &[ToolCall], spec: &RunSpec) -> Vec<Admission> {
-        let admit = |call| self.admit_one(call, spec).unwrap_or_else(|rejection| (reject(rejection), None));
+    fn admit_all(&self, calls: &[ToolCall], spec: &RunSpec, policy: &dyn CallPolicy) -> Vec<Admission> {
+        let admit =
+            |call| self.admit_one(call, spec, policy).unwrap_or_else(|rejection| (reject(rejection), None));
         calls.iter().map(admit).collect()
     }
 
-    fn admit_one(&self, call: &ToolCall, spec: &RunSpec) -> Result<Admission, Rejection> {
+    fn admit_one(
+        &self,
+        call: &ToolCall,
+        spec: &RunSpec,
+        policy: &dyn CallPolicy,
+    ) -> Result<Admission, Rejection> {
         let known: Vec<&str> = self.allowed(&spec.tools).map(|(name, _)| &**name).collect();
         let found = match_tool_name(&call.name, &known).and_then(|name| self.get_key_value(name));
         let Some((name, tool)) = found else {
@@ -99,17 +109,24 @@ impl ToolGeneration {
             let hint = format!("the tools are: {}", known.join(", "));
             return Err((CallRejection::UnknownTool, BadArguments::new(None, error, hint)));
         };
-        let is_answered_in_handler = **name == *DELEGATE_TASK || **name == *TODO;
+        let is_answered_in_handler = [CLARIFY, DELEGATE_TASK, TODO].contains(&&**name);
         if is_answered_in_handler && call.arguments.len() > MAX_HANDLER_BYTES {
             let error =
                 format!("the arguments have {} bytes, more than {MAX_HANDLER_BYTES}", call.arguments.len());
             return Err(unacceptable(error, "put long texts into files, and name those"));
         }
         let (prepared, arguments) = tool.prepare_text(&call.arguments, spec)?;
+        let proposed = ProposedCall { tool: name, arguments: &arguments, workspace: &spec.workspace };
+        let approval = match judge(policy, &proposed) {
+            CallVerdict::Allow => None,
+            CallVerdict::Ask(need) => Some(need),
+            CallVerdict::Deny(reason) => return Err((CallRejection::Unacceptable, reason)),
+        };
         let admission = CallAdmission::Admit {
             tool: Arc::clone(name),
             intent: prepared.intent.clone(),
             arguments: hash(arguments),
+            approval,
         };
         Ok((admission, Some(AdmittedCall { tool: Arc::downgrade(tool), call: prepared })))
     }
@@ -158,6 +175,14 @@ impl RegisteredTool {
             }
         }
     }
+}
+
+/// The policy's verdict on a call. A panic of the policy denies the call.
+fn judge(policy: &dyn CallPolicy, call: &ProposedCall<'_>) -> CallVerdict {
+    catch_unwind(AssertUnwindSafe(|| policy.judge(call))).unwrap_or_else(|_| {
+        let error = format!("the policy panicked when it judged a call of `{}`, so it is denied", call.tool);
+        CallVerdict::Deny(BadArguments::new(None, error, "try another way"))
+    })
 }
 
 /// Awaits work on a blocking thread, or gives it up in time.
@@ -210,7 +235,7 @@ mod tests {
     use crate::{
         doubles::{MemoryArtifacts, ScriptedTool},
         model::{CallStatus, EffectClass, ModelRef},
-        port::Tool,
+        port::{AllowAllCalls, Tool},
         tool_executor::ToolExecutorHandle,
     };
 
@@ -218,11 +243,12 @@ mod tests {
         let tool = |name: &str| Arc::new(ScriptedTool::fixed(name, EffectClass::Once, "")) as Arc<dyn Tool>;
         let tools = vec![tool("read"), tool("hidden")];
         let executor =
-            ToolExecutorHandle::new(tools, 1, Arc::new(MemoryArtifacts::default())).expect("they are valid");
+            ToolExecutorHandle::new(tools, 1, Arc::new(MemoryArtifacts::default()), Arc::new(AllowAllCalls))
+                .expect("they are valid");
         let call = ToolCall { id: "c".into(), name: name.into(), arguments: arguments.into() };
         let model = ModelRef::new("test", "model").expect("two names");
         let spec = RunSpec { tools: vec!["read".into()], ..RunSpec::new(vec![model], "/workspace") };
-        executor.tools().admit_all(&[call], &spec).remove(0).0
+        executor.tools().admit_all(&[call], &spec, &AllowAllCalls).remove(0).0
     }
 
     /// Checks that the call is rejected for this reason, and that the model reads `part`.
@@ -249,6 +275,7 @@ mod tests {
             tool: "read".into(),
             intent: EffectClass::Once.into(),
             arguments: hash(json!({"a": 1, "b": [2]})),
+            approval: None,
         };
         for (name, arguments) in [
             ("read", r#"{"a":1,"b":[2]}"#),

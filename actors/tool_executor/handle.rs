@@ -19,7 +19,7 @@ use super::{
 use crate::{
     lock,
     model::{AttemptId, RunId, ToolClass},
-    port::{Artifacts, Tool},
+    port::{Artifacts, CallPolicy, Tool},
     supervisor::StableActorRef,
 };
 
@@ -29,6 +29,8 @@ pub(crate) struct ToolExecutorHandle {
     pub(crate) actor: Arc<StableActorRef<ToolExecutorMsg>>,
     /// The store of whole outputs.
     pub(crate) artifacts: Arc<dyn Artifacts>,
+    /// Judges each call before its admission.
+    pub(crate) policy: Arc<dyn CallPolicy>,
     files: ClassPermits,
     processes: ClassPermits,
     /// Permits of each class.
@@ -118,6 +120,7 @@ impl ToolExecutorHandle {
         tools: Vec<Arc<dyn Tool>>,
         calls: usize,
         artifacts: Arc<dyn Artifacts>,
+        policy: Arc<dyn CallPolicy>,
     ) -> Result<Arc<Self>, String> {
         let max_concurrent = calls.clamp(1, Semaphore::MAX_PERMITS);
         let permits =
@@ -125,6 +128,7 @@ impl ToolExecutorHandle {
         let handle = Arc::new(Self {
             actor: Arc::default(),
             artifacts,
+            policy,
             files: permits(),
             processes: permits(),
             max_concurrent,

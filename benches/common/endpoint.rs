@@ -12,12 +12,12 @@ use hermod::rehearsal::{Rehearsal, Script};
 /// In the environment of the second process: the script it plays.
 const SCRIPT: &str = "HERMOD_BENCH_SCRIPT";
 
-/// A model that asks for the tool `tick` for ever; each answer has about five events.
+/// A model that asks for the tool `tick` for ever, each time with another text; each answer has about five events.
 pub(crate) fn script(delay: &str) -> String {
     let argument = "0123456789".repeat(6);
     format!(
         r#"{{"name":"bench","delay":"{delay}","chunk":40,"scripts":[{{"steps":[
-            {{"repeat":"forever","call":[{{"tool":"tick","arguments":{{"text":"{argument}"}}}}]}}]}}]}}"#
+            {{"repeat":"forever","call":[{{"tool":"tick","arguments":{{"text":"{argument}{{{{step}}}}"}}}}]}}]}}]}}"#
     )
 }
 

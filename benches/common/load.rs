@@ -17,7 +17,7 @@ use hermod_actors::{
         AssistantMessage, EffectClass, Failure, FinishReason, ModelAnswer, ModelProfile, PoolStrategy,
         RateLimits, ToolCall, Usage,
     },
-    port::{DeltaSink, Encoder, Journal, ModelProvider, ModelRequest},
+    port::{AllowAllCalls, DeltaSink, Encoder, Journal, ModelProvider, ModelRequest},
 };
 use hermod_testkit::{PlainEncoder, ScriptedProvider, ScriptedTool, VirtualClock, says, world};
 use tokio::sync::Notify;
@@ -143,7 +143,8 @@ impl ModelProvider for Local {
         let call = |n| ToolCall {
             id: format!("c{asked}_{n}"),
             name: "tick".into(),
-            arguments: r#"{"text":"0123456789012345678901234567890123456789"}"#.into(),
+            // No answer repeats an earlier one, which the guard against loops would notice.
+            arguments: format!(r#"{{"text":"{asked:040}"}}"#),
         };
         let calls = (0..self.calls).map(call).collect();
         let message = AssistantMessage { calls, ..AssistantMessage::default() };
@@ -169,6 +170,7 @@ pub(crate) fn endless(
     let nobody = ScriptedProvider::new(Duration::ZERO, |_| Ok(says("nothing")));
     RuntimeDependencies {
         providers: vec![("test".into(), provider, 100_000)],
+        policy: Arc::new(AllowAllCalls),
         tool_calls: 100_000,
         clock: Arc::new(VirtualClock::new(seed)),
         ..world(journal, nobody, vec![Arc::new(tick)])

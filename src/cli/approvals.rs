@@ -1,7 +1,7 @@
 //! `hermod approvals`: lists the pending approvals, or answers one.
 
 use clap::{Args, Subcommand};
-use hermod_actors::model::{ApprovalDecision, Timestamp};
+use hermod_actors::model::{ApprovalDecision, ApprovalScope, Timestamp};
 
 use super::{CliError, print, print_json, print_note};
 use crate::{
@@ -27,9 +27,19 @@ enum ApprovalsCommand {
         json: bool,
     },
     /// Let a call be made (again)
-    Allow(AnswerArgs),
+    Allow(AllowArgs),
     /// Let a call not be made; its model is told so
     Deny(AnswerArgs),
+    /// Answer a question of a model
+    Answer(TextArgs),
+}
+
+#[derive(Debug, Args)]
+struct TextArgs {
+    #[command(flatten)]
+    answer: AnswerArgs,
+    /// The answer
+    text: String,
 }
 
 #[derive(Debug, Args)]
@@ -41,12 +51,50 @@ struct AnswerArgs {
     json: bool,
 }
 
+#[derive(Debug, Args)]
+struct AllowArgs {
+    #[command(flatten)]
+    answer: AnswerArgs,
+    #[command(flatten)]
+    scope: ScopeArgs,
+}
+
+#[derive(Debug, Args)]
+#[group(multiple = false)]
+struct ScopeArgs {
+    /// This call only (the default)
+    #[arg(long)]
+    once: bool,
+    /// Such calls for the rest of the run
+    #[arg(long)]
+    run: bool,
+    /// Such calls in every run: makes rules that `hermod policy list` shows
+    #[arg(long)]
+    always: bool,
+}
+
+impl ScopeArgs {
+    const fn scope(&self) -> ApprovalScope {
+        match (self.run, self.always) {
+            (_, true) => ApprovalScope::Always,
+            (true, _) => ApprovalScope::Run,
+            _ => ApprovalScope::Once,
+        }
+    }
+}
+
 /// Lists the open approvals, or answers one.
 pub(crate) async fn execute(args: ApprovalsArgs, client: &StoreClient) -> Result<(), CliError> {
     match args.command {
         ApprovalsCommand::List { json } => list(json, client).await,
-        ApprovalsCommand::Allow(args) => decide(args, ApprovalDecision::Allow, client).await,
-        ApprovalsCommand::Deny(args) => decide(args, ApprovalDecision::Deny, client).await,
+        ApprovalsCommand::Allow(args) => {
+            let scope = args.scope.scope();
+            decide(args.answer, (ApprovalDecision::Allow, scope), client).await
+        }
+        ApprovalsCommand::Deny(args) => {
+            decide(args, (ApprovalDecision::Deny, ApprovalScope::Once), client).await
+        }
+        ApprovalsCommand::Answer(args) => answer(args, client).await,
     }
 }
 
@@ -65,23 +113,50 @@ async fn list(json: bool, client: &StoreClient) -> Result<(), CliError> {
 }
 
 fn format_approval(approval: &ApprovalView, now: Timestamp) -> String {
-    let ApprovalView { call, question, since, expires_at, .. } = approval;
+    let ApprovalView { call, question, allow_rules, since, expires_at, .. } = approval;
     let (since, until) = (rfc3339(*since), rfc3339(*expires_at));
     let expiry = if *expires_at > now {
         format!("taken for a no at {until}")
     } else {
         format!("expired {until}: taken for a no when `hermod runs resume {}` takes it up", call.run)
     };
-    format!("{call}\n  {question}\n  asked {since}; {expiry}")
+    let rules = match allow_rules.as_slice() {
+        [] if approval.wants_text => format!("\n  answer with `hermod approvals answer {call} TEXT`"),
+        [] => String::new(),
+        rules => format!("\n  `--run` and `--always` allow {}", rules.join(", ")),
+    };
+    format!("{call}\n  {question}{rules}\n  asked {since}; {expiry}")
 }
 
-async fn decide(args: AnswerArgs, verdict: ApprovalDecision, client: &StoreClient) -> Result<(), CliError> {
-    let decision = client.decide(&args.call, verdict).await?;
+async fn decide(
+    args: AnswerArgs,
+    (verdict, scope): (ApprovalDecision, ApprovalScope),
+    client: &StoreClient,
+) -> Result<(), CliError> {
+    let decision = client.decide(&args.call, verdict, scope).await?;
     if args.json {
         return print_json(&decision);
     }
+    let reach = match scope {
+        ApprovalScope::Once => "",
+        ApprovalScope::Run => ", and such calls of its run too",
+        ApprovalScope::Always => ", and such calls of every run too",
+    };
+    print_done(&decision, &format!("is {verdict}{reach}"), client).await
+}
+
+async fn answer(args: TextArgs, client: &StoreClient) -> Result<(), CliError> {
+    let decision = client.answer(&args.answer.call, args.text).await?;
+    if args.answer.json {
+        return print_json(&decision);
+    }
+    print_done(&decision, "is answered", client).await
+}
+
+/// Prints what has become of the call, and how its run goes on.
+async fn print_done(decision: &DecisionView, what: &str, client: &StoreClient) -> Result<(), CliError> {
     let DecisionView { call, run, .. } = decision;
-    print(&format!("call {call} is {verdict}"))?;
+    print(&format!("call {call} {what}"))?;
     // The decision is recorded, even if the follow-up query fails.
     if client.run_detail(run.id.to_string()).await.is_ok_and(|detail| detail.is_unowned()) {
         print_note(format!("no process runs run {0}: it goes on with `hermod runs resume {0}`", run.id));

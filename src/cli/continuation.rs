@@ -14,7 +14,7 @@ pub(super) struct BudgetUsage {
     pub(super) nano_usd: u64,
 }
 
-/// How to continue a run with this end; `None` if it completed, failed, was refused or looped.
+/// How to continue a run with this end; `None` if it completed, failed or was refused.
 pub(super) fn continuation(run: RunId, ended: &OutcomeDetail, used: BudgetUsage) -> Option<String> {
     let raise = match (ended.outcome, &ended.cause) {
         // A limit of subagents belongs to their parent, and no command raises it.
@@ -27,12 +27,12 @@ pub(super) fn continuation(run: RunId, ended: &OutcomeDetail, used: BudgetUsage)
             let raise = Duration::from_millis(*limit_ms).max(MIN_WALL_RAISE);
             format!("wall={}", humantime::format_duration(raise).to_string().replace(' ', ""))
         }
-        (Outcome::Stopped | Outcome::TimedOut | Outcome::BudgetExhausted, _) => {
+        (Outcome::Stopped | Outcome::TimedOut | Outcome::BudgetExhausted | Outcome::LoopDetected, _) => {
             return Some(format!(
                 "continue  `hermod run --resume {run} TEXT` goes on with this conversation"
             ));
         }
-        (Outcome::Completed | Outcome::Failed | Outcome::LoopDetected | Outcome::Refused, _) => return None,
+        (Outcome::Completed | Outcome::Failed | Outcome::Refused, _) => return None,
     };
     Some(format!("continue  `hermod budget add {run} {raise} --wait` lets it go on where it was"))
 }
@@ -91,6 +91,7 @@ mod tests {
             OutcomeDetail::with_cause(Outcome::TimedOut, OutcomeCause::Time { limit_ms: 5 }),
             Some("`hermod run --resume "),
         );
+        check(OutcomeDetail { outcome: Outcome::LoopDetected, cause: None }, Some("`hermod run --resume "));
         check(OutcomeDetail { outcome: Outcome::Completed, cause: None }, None);
     }
 }

@@ -37,3 +37,9 @@ pub(crate) const BUDGET: &str = "Examples:
   hermod budget show last
   hermod budget add last iterations=10 usd=0.50
   hermod budget add last tokens=50k --wait   it goes on, and its answer goes to standard output";
+
+/// Examples of `hermod policy`.
+pub(crate) const POLICY: &str = "Examples:
+  hermod policy check \"git push --force\"   what happens to this command
+  hermod policy check --json - < script.sh
+  hermod policy list                       all rules in their order";

@@ -253,7 +253,9 @@ impl From<PathError> for CliError {
 
 #[cfg(test)]
 mod tests {
-    use hermod_actors::model::{BudgetRefusal, Failure as CallFailure, LowDiskSpace, RunId};
+    use hermod_actors::model::{
+        BudgetRefusal, Failure as CallFailure, LowDiskSpace, Repetition, RepetitionPattern, RunId,
+    };
 
     use super::*;
 
@@ -287,6 +289,9 @@ mod tests {
         check(&because(Outcome::Failed, OutcomeCause::EmptyAnswer), 1);
         check(&because(Outcome::Failed, OutcomeCause::CrashLoop { error: "x".into() }), 70);
         check(&because(Outcome::Failed, OutcomeCause::Unreadable { error: "x".into() }), 74);
+        let pattern = RepetitionPattern::SameResult;
+        let repetition = Repetition { pattern, tool: "shell".into(), times: 5 };
+        check(&because(Outcome::LoopDetected, OutcomeCause::Repetition { repetition }), 4);
         check(&because(Outcome::Stopped, OutcomeCause::Stop { reason: StopReason::Signal }), 130);
         check(&because(Outcome::Stopped, OutcomeCause::Stop { reason: StopReason::Command }), 1);
         let account = RunId::from_bits(1).into();

@@ -20,6 +20,7 @@ mod journal;
 mod live;
 mod models;
 mod output;
+mod policy;
 mod progress;
 mod prompt;
 mod providers;
@@ -76,6 +77,7 @@ enum CliCommand {
     Stop(stop::StopArgs),
     Steer(steer::SteerArgs),
     Approvals(approvals::ApprovalsArgs),
+    Policy(policy::PolicyArgs),
     Budget(budgets::BudgetArgs),
     Store(store::StoreArgs),
     Backup(backup::BackupArgs),
@@ -153,6 +155,7 @@ async fn dispatch(command: CliCommand, variables: &Variables) -> Result<Exit, Cl
         CliCommand::Stop(args) => stop::execute(args, &StoreClient::new(variables)?).await?,
         CliCommand::Steer(args) => steer::execute(args, &StoreClient::new(variables)?).await?,
         CliCommand::Approvals(args) => approvals::execute(args, &StoreClient::new(variables)?).await?,
+        CliCommand::Policy(args) => policy::execute(&args, variables)?,
         CliCommand::Budget(args) => return budgets::execute(args, variables).await,
         CliCommand::Store(args) => return store::execute(args, variables).await,
         CliCommand::Backup(args) => return backup::execute(args, variables).await,
@@ -177,7 +180,7 @@ mod tests {
     use super::Cli;
 
     /// Arguments that are free texts; every name is an [`Identifier`](crate::host::Identifier).
-    const TEXTS: [&str; 5] = ["host", "listen", "more", "system", "text"];
+    const TEXTS: [&str; 6] = ["host", "listen", "more", "script", "system", "text"];
 
     /// Every argument of a command and of its subcommands.
     fn arguments(command: &clap::Command) -> Vec<&clap::Arg> {

@@ -77,7 +77,8 @@ impl ProgressLines {
         let now = record.active_ms;
         self.track(record);
         let line = self.step(record, now);
-        match (line, self.usage_warning(&record.body)) {
+        let warning = self.usage_warning(&record.body).or_else(|| loop_warning(&record.body));
+        match (line, warning) {
             (Some(line), Some(warning)) => Some(format!("{line}\n{warning}")),
             (line, warning) => line.or(warning),
         }
@@ -133,10 +134,12 @@ impl ProgressLines {
             Body::ApprovalRequested(request) => {
                 let (call, until) = (request.call, rfc3339(request.expires_at));
                 let question = truncated_line(&request.question, MAX_ERROR_CHARS);
-                Some(format!(
-                    "asks      {question}\nasks      `hermod approvals allow {call}` or `hermod approvals deny {call}`, until \
-                     {until}"
-                ))
+                let answers = if request.wants_text {
+                    format!("`hermod approvals answer {call} TEXT`")
+                } else {
+                    format!("`hermod approvals allow {call}` or `hermod approvals deny {call}`")
+                };
+                Some(format!("asks      {question}\nasks      {answers}, until {until}"))
             }
             Body::ApprovalAnswered(answered) => {
                 Some(format!("{} {}", self.tool(answered.call), format_decision(answered)))
@@ -252,6 +255,13 @@ impl ProgressLines {
         let start = self.started_at.remove(&call);
         start.map_or_else(String::new, |start| format!(" in {}", seconds(now.saturating_sub(start))))
     }
+}
+
+/// The warning of a repetition that the model gets with this record.
+fn loop_warning(body: &Body) -> Option<String> {
+    let Body::CallEnded(CallEnded { repetition: Some(repetition), .. }) = body else { return None };
+    let next = if repetition.ends_run() { "the run ends" } else { "the model is warned" };
+    Some(format!("loop      {}; {next}", truncated_line(&repetition.to_string(), MAX_ERROR_CHARS)))
 }
 
 /// How a command ended. A failed one has the exit code or the signal, and its last printed line.
@@ -381,8 +391,8 @@ mod tests {
 
     use hermod_actors::model::{
         AccountId, AssistantMessage, BudgetRefusal, CallEnd, Dimension, Failure, FailureClass, FinishReason,
-        Incarnation, Outcome, OutcomeDetail, RunEnded, RunExhausted, SessionRevived, Timestamp, ToolCall,
-        Usage, UsageAnomaly, UsageAnomalyKind,
+        Incarnation, Outcome, OutcomeDetail, Repetition, RepetitionPattern, RunEnded, RunExhausted,
+        SessionRevived, Timestamp, ToolCall, Usage, UsageAnomaly, UsageAnomalyKind,
     };
 
     use super::*;
@@ -430,7 +440,7 @@ mod tests {
     #[test]
     fn a_tool_call_is_told_from_what_the_model_asked() {
         let end = CallEnd::new(CallStatus::Ok, "secret");
-        let ended = Body::CallEnded(CallEnded { call: TOOL, attempt: 1, end });
+        let ended = Body::CallEnded(CallEnded::new(TOOL, 1, end));
         check(
             vec![answered(), started(1), ended],
             &[
@@ -445,7 +455,7 @@ mod tests {
     fn a_command_that_failed_is_not_ok() {
         let check_end = |status, content: &str, expect: &str, tone| {
             let end = CallEnd::new(status, content);
-            let ended = Body::CallEnded(CallEnded { call: TOOL, attempt: 1, end });
+            let ended = Body::CallEnded(CallEnded::new(TOOL, 1, end));
             let line = format!("tool 2.1  shell {expect}");
             let mut progress = ProgressLines::new(RUN);
             let record = |body| Record { at: Timestamp(0), active_ms: 0, body };
@@ -477,6 +487,25 @@ mod tests {
     }
 
     #[test]
+    fn a_repetition_is_told_behind_the_call() {
+        let check = |times, next: &str| {
+            let repetition =
+                Repetition { pattern: RepetitionPattern::SameResult, tool: "shell".into(), times };
+            let ended = CallEnded::new(TOOL, 1, CallEnd::ok("x"));
+            let record = Body::CallEnded(CallEnded { repetition: Some(repetition), ..ended });
+            let line = format!(
+                "tool 2.1  shell ok\nloop      `shell` was called {times} times with the same arguments and the same \
+                 result; {next}"
+            );
+            let mut progress = ProgressLines::new(RUN);
+            progress.line(&Record { at: Timestamp(0), active_ms: 0, body: answered() });
+            assert_eq!(progress.line(&Record { at: Timestamp(0), active_ms: 0, body: record }), Some(line));
+        };
+        check(3, "the model is warned");
+        check(5, "the run ends");
+    }
+
+    #[test]
     fn what_a_command_has_printed_is_shown_as_far_as_it_is_wanted() {
         let mut progress = ProgressLines::new(RUN);
         let record = |body| Record { at: Timestamp(0), active_ms: 0, body };
@@ -486,7 +515,7 @@ mod tests {
             format!(r#"{{"exit_code":0,"signal":null,"timed_out":false,"stdout":"{stdout}","stderr":"e"}}"#);
         let end = |call, content: &str| {
             let end = CallEnd::new(CallStatus::Ok, content);
-            record(Body::CallEnded(CallEnded { call, attempt: 1, end }))
+            record(Body::CallEnded(CallEnded::new(call, 1, end)))
         };
         let lines = |verbosity| progress.output(&end(TOOL, &content), verbosity);
         assert_eq!(lines(Verbosity::Off), [""; 0]);
@@ -527,7 +556,7 @@ mod tests {
     #[test]
     fn what_went_wrong_is_told_with_its_reason() {
         let end = CallEnd::new(CallStatus::InDoubt, "who knows");
-        let ended = Body::CallEnded(CallEnded { call: TOOL, attempt: 1, end });
+        let ended = Body::CallEnded(CallEnded::new(TOOL, 1, end));
         check(vec![ended], &[Some("tool 2.1  ? in doubt: who knows")]);
         let failure = Failure::new(FailureClass::Overloaded, "try\nlater");
         let failed = |retry_at| {

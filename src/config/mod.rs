@@ -24,15 +24,16 @@ pub use model_section::{EMBEDDED_MODELS, ModelSection, PriceSection};
 pub use sandbox_section::{NetworkName, SandboxLimitsSection, SandboxModeName, SandboxSection};
 pub use sections::{
     AgentDefaultsSection, AgentSection, AgentsSection, AttemptsSection, BreakerSection, CompactionSection,
-    Config, DelegationSection, MemorySection, OauthSection, OllamaSection, PromptSection, ProviderDefaults,
-    ProviderSection, RetentionSection, RetrySection, SessionsSection, ShellSection, SkillsSection,
-    StoreSection, ToolsSection,
+    Config, DelegationSection, MemorySection, OauthSection, OllamaSection, PolicySection, PromptSection,
+    ProviderDefaults, ProviderSection, RetentionSection, RetrySection, SessionsSection, ShellSection,
+    SkillsSection, StoreSection, ToolsSection,
 };
 pub use values::{
-    AbsolutePaths, BaseUrl, CacheTtlName, Flag, InDoubtActionName, ModelChain, NonEmptyText, OptionalAddress,
-    OptionalByteSize, OptionalDuration, OptionalModelName, Percent, PoolStrategyName, PositiveCount,
-    PositiveDuration, PromptBytes, RetentionPeriod, SecretRef, SecretRefs, StaticSecretRef, StoreDurability,
-    ThinkingLevelName, ThinkingLevelNames, ThinkingStyleName, TokenPrice, WireName,
+    AbsolutePaths, ApproverName, BaseUrl, CacheTtlName, Flag, InDoubtActionName, ModelChain, NonEmptyText,
+    OptionalAddress, OptionalByteSize, OptionalDuration, OptionalModelName, Percent, PolicyModeName,
+    PoolStrategyName, PositiveCount, PositiveDuration, PromptBytes, RetentionPeriod, RuleList, SecretRef,
+    SecretRefs, StaticSecretRef, StoreDurability, ThinkingLevelName, ThinkingLevelNames, ThinkingStyleName,
+    TokenPrice, WireName,
 };
 pub use vendors::{OLLAMA, VENDORS, Vendor, is_known, vendor_at};
 pub use wires::resolve;

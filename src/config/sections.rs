@@ -12,10 +12,10 @@ use super::{
     model_section::ModelSection,
     sandbox_section::SandboxSection,
     values::{
-        AbsolutePaths, BaseUrl, CacheTtlName, Flag, InDoubtActionName, ModelChain, NonEmptyText,
-        OptionalAddress, OptionalByteSize, OptionalDuration, OptionalModelName, Percent, PoolStrategyName,
-        PositiveCount, PositiveDuration, PromptBytes, RetentionPeriod, SecretRef, SecretRefs,
-        StaticSecretRef, StoreDurability, ThinkingLevelName, WireName,
+        AbsolutePaths, ApproverName, BaseUrl, CacheTtlName, Flag, InDoubtActionName, ModelChain,
+        NonEmptyText, OptionalAddress, OptionalByteSize, OptionalDuration, OptionalModelName, Percent,
+        PolicyModeName, PoolStrategyName, PositiveCount, PositiveDuration, PromptBytes, RetentionPeriod,
+        RuleList, SecretRef, SecretRefs, StaticSecretRef, StoreDurability, ThinkingLevelName, WireName,
     },
 };
 use crate::provider::{CacheTtl, Deadlines};
@@ -60,6 +60,8 @@ pub struct Config {
     pub memory: MemorySection,
     /// Limits of subagents.
     pub delegation: DelegationSection,
+    /// Rules for tool calls.
+    pub policy: PolicySection,
     /// Approvals by a person.
     pub approvals: ApprovalsSection,
     /// Sessions in memory.
@@ -121,6 +123,8 @@ pub struct AgentSection {
     pub max_tokens: PositiveCount,
     /// Thinking level of the run's models.
     pub thinking: ThinkingLevelName,
+    /// Whether a run that repeats its tool calls without progress is warned, and ended.
+    pub loop_guard: Flag,
 }
 
 /// The section `agents`.
@@ -387,10 +391,26 @@ pub struct DelegationSection {
     pub progress: OptionalDuration,
 }
 
+/// The section `policy`.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PolicySection {
+    /// What happens to calls that no rule names.
+    pub mode: PolicyModeName,
+    /// Calls that never run.
+    pub deny: RuleList,
+    /// Calls that run without an approval.
+    pub allow: RuleList,
+    /// Calls that need an approval.
+    pub ask: RuleList,
+}
+
 /// The section `approvals`.
 #[derive(Debug, Clone, Copy, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ApprovalsSection {
+    /// Whether a person answers.
+    pub approver: ApproverName,
     /// Time that a person has to answer.
     pub expiry: PositiveDuration,
 }

@@ -10,6 +10,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
 use serde_json::{Number, Value};
 
 use crate::{
+    policy::{PolicyMode, Rule},
     provider::{CacheTtl, WIRES, check_base_url},
     secret::Reference,
 };
@@ -89,6 +90,18 @@ pub struct ThinkingLevelName(pub Option<ThinkingLevel>);
 /// The policy for calls in doubt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct InDoubtActionName(pub InDoubtAction);
+
+/// The rules of one action of the policy.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RuleList(pub Vec<Rule>);
+
+/// What the policy does with calls that no rule names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PolicyModeName(pub PolicyMode);
+
+/// True if a person answers requests for approvals.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ApproverName(pub bool);
 
 /// The thinking levels that a model accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -248,6 +261,24 @@ deserialize_by! {
         Some("ask") => Ok(Self(InDoubtAction::Ask)),
         Some("retry") => Ok(Self(InDoubtAction::Retry)),
         Some(_) | None => Err("must be \"tell\", \"ask\" or \"retry\"".to_owned()),
+    };
+    RuleList: |value| {
+        const LIST_RULE: &str = "must be a list of rules, like [\"shell(git push *)\", \"mcp_*\"]";
+        let rules = value.as_array().ok_or(LIST_RULE)?.iter().map(|rule| {
+            rule.as_str().ok_or(LIST_RULE)?.parse::<Rule>().map_err(|error| error.to_string())
+        });
+        rules.collect::<Result<_, String>>().map(Self)
+    };
+    PolicyModeName: |value| match value.as_str() {
+        Some("allow") => Ok(Self(PolicyMode::Allow)),
+        Some("ask") => Ok(Self(PolicyMode::Ask)),
+        Some("deny") => Ok(Self(PolicyMode::Deny)),
+        Some(_) | None => Err("must be \"allow\", \"ask\" or \"deny\"".to_owned()),
+    };
+    ApproverName: |value| match value.as_str() {
+        Some("none") => Ok(Self(false)),
+        Some("person") => Ok(Self(true)),
+        Some(_) | None => Err("must be \"none\" or \"person\"".to_owned()),
     };
     ThinkingLevelNames: |value| {
         let level = |value: &Value| value.as_str().and_then(|name| name.parse::<ThinkingLevel>().ok());

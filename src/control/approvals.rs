@@ -1,11 +1,14 @@
 //! Queries of [`StoreReader`] for pending approvals: all of them, and the one that a caller's id names. Answers none of
 //! them.
 
+use std::sync::Arc;
+
 use hermod_actors::{
     RunError,
-    model::{CallId, RunRow, RunState},
+    model::{ApprovalDecision, ApprovalScope, CallId, PersonAnswer, RunRow, RunState},
     open_approvals,
 };
+use tokio::task::spawn_blocking;
 
 use super::{
     error::{RequestError, RequestErrorKind},
@@ -13,6 +16,7 @@ use super::{
 };
 use crate::{
     clock::{self, rfc3339},
+    policy::{ApprovedRules, Rule, RuleError},
     view::ApprovalView,
 };
 
@@ -29,9 +33,9 @@ impl StoreReader {
         Ok(open)
     }
 
-    /// The pending approval that `id` names, which can still be answered, and its run. A run's id works if the run and
+    /// The pending approval that `id` names, which can still be answered. A run's id works if the run and
     /// its subagents have exactly one.
-    pub async fn find_approval(&self, id: &str) -> Result<(RunRow, CallId), RequestError> {
+    pub async fn find_approval(&self, id: &str) -> Result<ApprovalView, RequestError> {
         let call = id.parse::<CallId>().ok();
         let (row, mut open) = if let Some(call) = call {
             let row = self.run(&call.run.to_string()).await?;
@@ -44,7 +48,8 @@ impl StoreReader {
         };
         open.retain(|approval| call.is_none_or(|call| approval.call == call));
         let now = clock::now();
-        let (open, late): (Vec<_>, Vec<_>) = open.into_iter().partition(|approval| approval.expires_at > now);
+        let (mut open, late): (Vec<_>, Vec<_>) =
+            open.into_iter().partition(|approval| approval.expires_at > now);
         match (call, open.as_slice()) {
             (_, []) if let [late, ..] = late.as_slice() => Err(RequestError::usage(format!(
                 "the question about call {} was open until {}, and silence is a no; run {run} goes on with `hermod runs \
@@ -58,8 +63,7 @@ impl StoreReader {
                 "run {} has no pending approval; see `hermod approvals list`",
                 row.id
             ))),
-            (_, [only]) if only.call.run == row.id => Ok((row, only.call)),
-            (_, [only]) => Ok((self.run(&only.call.run.to_string()).await?, only.call)),
+            (_, [_]) => Ok(open.remove(0)),
             (_, several) => {
                 let calls: Vec<String> = several.iter().map(|approval| approval.call.to_string()).collect();
                 Err(RequestError::usage(format!(
@@ -104,6 +108,73 @@ impl StoreReader {
         };
         Ok(approvals.into_iter().map(|pending| ApprovalView::new(row.session, pending)).collect())
     }
+}
+
+/// Most bytes of a person's answer to a question of a model.
+const MAX_ANSWER_BYTES: usize = 32 * 1024;
+
+/// A person's decision about a call, if it fits the request: only the policy's questions have rules for a wider scope,
+/// and a question of the model is answered with text.
+pub fn decision(
+    approval: &ApprovalView,
+    verdict: ApprovalDecision,
+    scope: ApprovalScope,
+) -> Result<PersonAnswer, RequestError> {
+    let call = approval.call;
+    let error = match verdict {
+        ApprovalDecision::Deny if scope == ApprovalScope::Once => return Ok(PersonAnswer::Deny),
+        ApprovalDecision::Deny => {
+            format!("a denial is about call {call} only, not `{scope}`: leave the scope out")
+        }
+        ApprovalDecision::Allow if approval.wants_text => {
+            format!("call {call} is a question: answer it with `hermod approvals answer {call} TEXT`")
+        }
+        ApprovalDecision::Allow if scope == ApprovalScope::Once || !approval.allow_rules.is_empty() => {
+            return Ok(PersonAnswer::Allow(scope));
+        }
+        ApprovalDecision::Allow => format!(
+            "no rule can allow call {call} for `{scope}`: allow it once, and write a rule for such calls into \
+             `policy.allow`"
+        ),
+    };
+    Err(RequestError::usage(error))
+}
+
+/// Makes the rules of an approval for always durable. Called before the approval is recorded: if the process ends in
+/// between, the question is still open.
+pub async fn add_rules(
+    approved: &Arc<ApprovedRules>,
+    approval: &ApprovalView,
+    answer: &PersonAnswer,
+) -> Result<(), RequestError> {
+    if *answer != PersonAnswer::Allow(ApprovalScope::Always) {
+        return Ok(());
+    }
+    let invalid = |error: RuleError| RequestError::internal(error.to_string());
+    let rules = approval.allow_rules.iter().map(|rule| rule.parse::<Rule>());
+    let rules: Vec<Rule> = rules.collect::<Result<_, _>>().map_err(invalid)?;
+    let approved = Arc::clone(approved);
+    let added = spawn_blocking(move || approved.add(&rules)).await;
+    let added = added.map_err(|error| RequestError::internal(error.to_string()))?;
+    added.map_err(|error| RequestError::new(RequestErrorKind::Store, error.to_string()))
+}
+
+/// A person's answer with text, if the request wants one.
+pub fn text_answer(approval: &ApprovalView, text: String) -> Result<PersonAnswer, RequestError> {
+    let call = approval.call;
+    if !approval.wants_text {
+        return Err(RequestError::usage(format!(
+            "call {call} is no question that takes text: use `hermod approvals allow {call}` or `hermod approvals deny \
+             {call}`"
+        )));
+    }
+    if text.trim().is_empty() || text.len() > MAX_ANSWER_BYTES {
+        let bytes = text.len();
+        return Err(RequestError::usage(format!(
+            "text: has {bytes} bytes; an answer has 1 to {MAX_ANSWER_BYTES} and is not blank"
+        )));
+    }
+    Ok(PersonAnswer::Text(text.into()))
 }
 
 /// The parse error of a malformed call id in place of `no_run`, which only says that no such run exists.

@@ -10,7 +10,7 @@ use std::{
 use futures::future::join_all;
 use hermod_actors::{
     HealthProbe, RunError, Runtime,
-    model::{ApprovalDecision, CallId, LimitIncrease, RunId, RunRow, RunState, SessionId, StopReason},
+    model::{CallId, LimitIncrease, PersonAnswer, RunId, RunRow, RunState, SessionId, StopReason},
 };
 use tokio::{sync::watch, time::timeout};
 use tokio_util::sync::CancellationToken;
@@ -136,15 +136,15 @@ pub(super) async fn steer(
     Ok(ControlResponse::Steered(runtime.steer(run.id, text).await?))
 }
 
-/// Decides about a call in doubt, without resuming a run that no process runs.
+/// Decides about a call that waits for a person, without resuming a run that no process runs.
 pub(super) async fn decide(
     runtime: Arc<Runtime>,
     call: CallId,
-    verdict: ApprovalDecision,
+    answer: PersonAnswer,
 ) -> Result<ControlResponse, RequestError> {
-    let row = runtime.decide_without_resume(call, verdict).await?;
+    let row = runtime.decide_without_resume(call, answer.clone()).await?;
     let run = run_view(row, Some(&runtime.health_probe())).await;
-    Ok(ControlResponse::Decided(Box::new(DecisionView { call, verdict, run })))
+    Ok(ControlResponse::Decided(Box::new(DecisionView::new(call, &answer, run))))
 }
 
 /// Raises limits of a run. The command alone does not resume the run.

@@ -13,6 +13,7 @@ use tokio::{
 };
 
 use super::{
+    approvals::{add_rules, decision, text_answer},
     backup_service::{BackupService, back_up},
     commands::{self, RuntimeSlot},
     error::{RequestError, RequestErrorKind},
@@ -22,8 +23,9 @@ use super::{
     run_folds::RunDetailFold,
     tree::{RunTreeCache, run_view, run_waits},
 };
-use crate::view::{
-    BudgetView, NodeView, RunDetailView, RunSummaryView, RunView, SessionDetailView, SessionView,
+use crate::{
+    policy::ApprovedRules,
+    view::{BudgetView, NodeView, RunDetailView, RunSummaryView, RunView, SessionDetailView, SessionView},
 };
 
 /// Interval of heartbeat lines during a long request.
@@ -37,18 +39,26 @@ pub struct RequestHandler {
     run_trees: Arc<tokio::sync::Mutex<RunTreeCache>>,
     backups: Option<Arc<dyn BackupService>>,
     maintenance: Arc<dyn MaintenanceService>,
+    approved: Option<Arc<ApprovedRules>>,
 }
 
 impl RequestHandler {
     /// A handler for a process that only has the store open: it refuses commands and backups.
     pub fn new(reader: StoreReader, maintenance: Arc<dyn MaintenanceService>) -> Self {
-        Self { reader, maintenance, runtime: None, backups: None, run_trees: Arc::default() }
+        Self { reader, maintenance, runtime: None, backups: None, run_trees: Arc::default(), approved: None }
     }
 
-    /// This handler for the owner of the store. Commands wait until a runtime is attached to the slot.
+    /// This handler for the owner of the store. Commands wait until a runtime is attached to the slot. Approvals for
+    /// always are added to `approved`.
     #[must_use]
-    pub fn of_owner(self, runtime: Arc<RuntimeSlot>, backups: Arc<dyn BackupService>) -> Self {
-        Self { runtime: Some(runtime), backups: Some(backups), ..self }
+    pub fn of_owner(
+        self,
+        runtime: Arc<RuntimeSlot>,
+        backups: Arc<dyn BackupService>,
+        approved: ApprovedRules,
+    ) -> Self {
+        let approved = Some(Arc::new(approved));
+        Self { runtime: Some(runtime), backups: Some(backups), approved, ..self }
     }
 
     /// This handler for one client, with its own cache of run trees.
@@ -112,9 +122,18 @@ impl RequestHandler {
                 let run = reader.run(&run).await?.id;
                 return self.execute(|runtime| commands::raise(runtime, run, by)).await;
             }
-            ControlRequest::ApprovalsDecide { call, verdict } => {
-                let (_, call) = reader.find_approval(&call).await?;
-                return self.execute(|runtime| commands::decide(runtime, call, verdict)).await;
+            ControlRequest::ApprovalsDecide { call, verdict, scope } => {
+                let approval = reader.find_approval(&call).await?;
+                let answer = decision(&approval, verdict, scope)?;
+                if let Some(approved) = &self.approved {
+                    add_rules(approved, &approval, &answer).await?;
+                }
+                return self.execute(|runtime| commands::decide(runtime, approval.call, answer)).await;
+            }
+            ControlRequest::ApprovalsAnswer { call, text } => {
+                let approval = reader.find_approval(&call).await?;
+                let answer = text_answer(&approval, text)?;
+                return self.execute(|runtime| commands::decide(runtime, approval.call, answer)).await;
             }
             ControlRequest::ProvidersStatus {} => return self.execute(commands::providers).await,
             ControlRequest::SummariesStatus {} => return self.execute(commands::summaries).await,

@@ -25,6 +25,7 @@ mod tree;
 #[cfg(test)]
 mod tree_tests;
 
+pub use approvals::{add_rules, decision, text_answer};
 pub use backup_service::BackupService;
 pub use client::{AskError, ControlClient};
 pub use commands::{RuntimeSlot, stop};

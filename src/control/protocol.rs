@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use hermod_actors::{
     CompressorStatus, ProviderStatus, StalledHandler, SteerReceipt,
-    model::{ApprovalDecision, LimitIncrease, ModelRow, Seq, Timestamp},
+    model::{ApprovalDecision, ApprovalScope, LimitIncrease, ModelRow, Seq, Timestamp},
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -126,8 +126,19 @@ pub enum ControlRequest {
     ApprovalsDecide {
         /// Id of the call. A run's id or `last` means the only pending call of that run and its subagents.
         call: String,
-        /// Whether the call may be made again.
+        /// Whether the call may be made.
         verdict: ApprovalDecision,
+        /// How far an approval goes.
+        #[serde(default)]
+        scope: ApprovalScope,
+    },
+    /// Answers a question of a model with text.
+    #[serde(rename = "approvals.answer")]
+    ApprovalsAnswer {
+        /// Id of the call, as for `approvals.decide`.
+        call: String,
+        /// The answer, not blank.
+        text: String,
     },
     /// Makes a backup: a progress line each second, then its manifest.
     #[serde(rename = "backup.create")]
@@ -210,7 +221,7 @@ pub enum ControlResponse {
     Approvals(Vec<ApprovalView>),
     /// Answer to `models.list`, in order of names.
     Models(Vec<ModelRow>),
-    /// Answer to `approvals.decide`: the decision is durable.
+    /// Answer to `approvals.decide` and `approvals.answer`: the decision is durable.
     Decided(Box<DecisionView>),
     /// Progress of `backup.create`. More lines follow.
     BackingUp {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use hermod_actors::{
     RunError, Runtime,
-    model::{ApprovalDecision, LimitIncrease, RunState},
+    model::{ApprovalDecision, ApprovalScope, LimitIncrease, PersonAnswer, RunState},
     port::Journal,
 };
 use tokio::time::sleep;
@@ -17,9 +17,10 @@ use super::{
     store_client::{OwnerReply, RETRY_DELAY, StoreClient, unexpected_response},
 };
 use crate::{
-    control::{self, ControlRequest, ControlResponse, StoreReader},
+    control::{self, ControlRequest, ControlResponse, RequestError, StoreReader},
+    policy::ApprovedRules,
     process::runner::{OWN_PROGRAM, Runner},
-    view::{DecisionView, RunView},
+    view::{ApprovalView, DecisionView, RunView},
 };
 
 impl StoreClient {
@@ -42,9 +43,29 @@ impl StoreClient {
         }
     }
 
-    /// Answers the pending approval of a call; `call` may be a run with only one.
-    pub async fn decide(&self, call: &str, verdict: ApprovalDecision) -> Result<DecisionView, HostError> {
-        let request = ControlRequest::ApprovalsDecide { call: call.to_owned(), verdict };
+    /// Decides about a pending approval; `call` may be a run with only one.
+    pub async fn decide(
+        &self,
+        call: &str,
+        verdict: ApprovalDecision,
+        scope: ApprovalScope,
+    ) -> Result<DecisionView, HostError> {
+        let request = ControlRequest::ApprovalsDecide { call: call.to_owned(), verdict, scope };
+        self.answer_approval(call, request, |approval| control::decision(approval, verdict, scope)).await
+    }
+
+    /// Answers a question of a model with text; `call` may be a run with only one.
+    pub async fn answer(&self, call: &str, text: String) -> Result<DecisionView, HostError> {
+        let request = ControlRequest::ApprovalsAnswer { call: call.to_owned(), text: text.clone() };
+        self.answer_approval(call, request, |approval| control::text_answer(approval, text)).await
+    }
+
+    async fn answer_approval(
+        &self,
+        call: &str,
+        request: ControlRequest,
+        answer: impl FnOnce(&ApprovalView) -> Result<PersonAnswer, RequestError>,
+    ) -> Result<DecisionView, HostError> {
         let remedy = "`hermod approvals list` shows whether the question is still open";
         let journal: Arc<dyn Journal> = match self.ask_owner(&request).await? {
             OwnerReply::Response(ControlResponse::Decided(decision)) => return Ok(*decision),
@@ -52,10 +73,14 @@ impl StoreClient {
             OwnerReply::Disconnected => return Err(HostError::ConnectionLost(remedy.to_owned())),
             OwnerReply::NoOwner(journal) => journal,
         };
-        let (_, call) = StoreReader::new(Arc::clone(&journal)).find_approval(call).await?;
-        let decide = async |runtime: &Runtime| runtime.decide_without_resume(call, verdict).await;
+        let approval = StoreReader::new(Arc::clone(&journal)).find_approval(call).await?;
+        let answer = answer(&approval)?;
+        let approved = Arc::new(ApprovedRules::new(self.state()));
+        control::add_rules(&approved, &approval, &answer).await?;
+        let decide =
+            async |runtime: &Runtime| runtime.decide_without_resume(approval.call, answer.clone()).await;
         let decided = self.write(journal, decide).await?;
-        Ok(DecisionView { call, verdict, run: RunView::without_process(decided) })
+        Ok(DecisionView::new(approval.call, &answer, RunView::without_process(decided)))
     }
 
     /// Raises limits of a run.

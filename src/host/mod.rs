@@ -17,6 +17,7 @@ mod model_choice;
 mod new_run;
 mod notes;
 mod owned_store;
+mod policy;
 mod resume;
 pub mod run_defaults;
 mod sandbox_rules;
@@ -41,6 +42,7 @@ pub use new_run::{
 };
 pub use notes::NoteSink;
 pub use owned_store::{OwnedStore, serve_commands};
+pub use policy::policy_of;
 pub use resume::{ResumeObserver, ResumeOutcome, ResumeRequest, resume_runs};
 pub use sandbox_rules::sandbox_rules;
 pub use signals::{ShutdownSignal, Signals};

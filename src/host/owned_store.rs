@@ -12,6 +12,7 @@ use crate::{
     control::{ControlServer, RequestHandler, RuntimeSlot, StoreReader},
     crash_loop::CrashHistoryFile,
     maintenance::StateDirMaintenance,
+    policy::ApprovedRules,
     store::redb::Durability,
     watchdog::HandlerWatchdog,
 };
@@ -47,8 +48,11 @@ impl OwnedStore {
             (BackupMaker::new(&journal, &state), Arc::new(StateDirMaintenance::new(&state, &journal)));
         let journal: Arc<dyn Journal> = journal;
         let runtime = Arc::<RuntimeSlot>::default();
-        let handler = RequestHandler::new(StoreReader::new(Arc::clone(&journal)), maintenance)
-            .of_owner(Arc::clone(&runtime), backups);
+        let handler = RequestHandler::new(StoreReader::new(Arc::clone(&journal)), maintenance).of_owner(
+            Arc::clone(&runtime),
+            backups,
+            ApprovedRules::new(&state),
+        );
         let server = ControlServer::start(&state, handler)
             .map_err(|error| {
                 notes.note(&format!("control   {error}; other processes can neither ask nor stop this one"));

@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use hermod_actors::{
-    DELEGATE_TASK, TODO,
+    CLARIFY, DELEGATE_TASK, TODO,
     model::{
         Amounts, BreakerPolicy, CompactionPolicy, Delegation, Hash, InDoubtPolicy, Limits, ModelProfile,
         ModelRef, RetryAttempts, RetryPolicy, RunSpec,
@@ -26,7 +26,8 @@ pub fn spec(config: &Config, chain: Vec<ModelRef>, script: Option<Hash>, workspa
         profiles.clear();
     }
     let delegation = config.delegation.enabled.0.then(|| delegation(&config.delegation));
-    let runtime_tools = delegation.map(|_| DELEGATE_TASK).into_iter().chain([TODO]);
+    let asks_person = config.approvals.approver.0.then_some(CLARIFY);
+    let runtime_tools = delegation.map(|_| DELEGATE_TASK).into_iter().chain(asks_person).chain([TODO]);
     let is_enabled = |name: &&str| match *name {
         tool::MEMORY => config.memory.enabled.0,
         SKILL_VIEW => false,
@@ -68,6 +69,7 @@ pub fn spec(config: &Config, chain: Vec<ModelRef>, script: Option<Hash>, workspa
         },
         compaction: config.compression.enabled.0.then(|| compaction_policy(config, &main).into()),
         delegation,
+        loop_guard: config.agent.loop_guard.0,
         script,
     }
 }

@@ -16,7 +16,9 @@ use hermod_actors::{
 };
 use tokio::time::timeout;
 
-use super::{endpoints::Endpoints, error::StartError, run_defaults, sandbox_rules::sandbox_rules};
+use super::{
+    endpoints::Endpoints, error::StartError, policy::policy_of, run_defaults, sandbox_rules::sandbox_rules,
+};
 use crate::{
     artifacts::FileArtifacts,
     clock::{self, SystemClock},
@@ -172,6 +174,7 @@ pub(crate) async fn runtime(config: &Config, dependencies: HostDependencies) -> 
         providers,
         breakers: run_defaults::breakers(&config.breaker),
         tools,
+        policy: policy_of(config, &state),
         tool_calls: usize::try_from(config.tools.calls.0).unwrap_or(usize::MAX),
         submissions: MAX_PENDING_SUBMISSIONS,
         summaries: MAX_CONCURRENT_SUMMARIES,

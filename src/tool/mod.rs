@@ -2,7 +2,6 @@
 
 mod arguments;
 mod blocking;
-pub mod command_denylist;
 mod command_reply;
 mod current_time;
 mod detached;

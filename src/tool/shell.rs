@@ -12,7 +12,6 @@ use serde::Deserialize;
 use super::{
     MAX_ARGUMENT_CHARS, Settings,
     blocking::try_blocking,
-    command_denylist::{self, denial_reason},
     command_reply::command_end,
     detached,
     spool::collect_output,
@@ -20,6 +19,7 @@ use super::{
 };
 use crate::{
     excerpt::quoted_first_chars,
+    policy::command::{self, denial_reason},
     process::{
         self, Command, Environment, Tee,
         runner::SpoolName,
@@ -81,7 +81,7 @@ impl TypedTool for Shell {
         }
         let Some(reason) = denial_reason(command) else { return Ok(()) };
         let hint = match reason {
-            command_denylist::TOO_COMPLEX => WRITE_A_SCRIPT,
+            reason if reason == command::TOO_COMPLEX.why => WRITE_A_SCRIPT,
             _ => "name exactly what is to change, inside the workspace, or ask the operator to do it",
         };
         let excerpt = quoted_first_chars(command, MAX_ARGUMENT_CHARS);

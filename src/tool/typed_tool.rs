@@ -28,6 +28,8 @@ pub trait TypedTool: Debug + Send + Sync + 'static {
     const DESCRIPTION: &'static str;
     /// Whether a call may be repeated after a crash.
     const EFFECT: EffectClass;
+    /// True if a call waits for something, so that repeating it with the same result is no loop.
+    const POLLS: bool = false;
     /// The arguments: a struct with doc comments and `deny_unknown_fields`.
     type Arguments: DeserializeOwned + JsonSchema + Send + 'static;
 
@@ -126,6 +128,7 @@ impl<T: TypedTool> Tool for TypedToolAdapter<T> {
             effect: T::EFFECT,
             access: T::access(&arguments, workspace, &settings),
             detached: T::is_detached(&settings),
+            polls: T::POLLS,
         };
         let limit = T::limit(&arguments, &settings);
         Ok(PreparedCall { intent, limit, work: Box::new(TypedCall::<T> { arguments, settings }) })

@@ -1,6 +1,10 @@
 //! Views of a pending approval, and of a person's answer to one.
 
-use hermod_actors::model::{ApprovalDecision, CallId, PendingApproval, RunId, SessionId, Timestamp};
+use std::sync::Arc;
+
+use hermod_actors::model::{
+    ApprovalDecision, ApprovalScope, CallId, PendingApproval, PersonAnswer, RunId, SessionId, Timestamp,
+};
 use serde::{Deserialize, Serialize};
 
 use super::{encoding, run::RunView};
@@ -14,8 +18,16 @@ pub struct ApprovalView {
     pub run: RunId,
     /// The call's session.
     pub session: SessionId,
+    /// Whether the call has not started: the policy asks. Otherwise it is in doubt.
+    pub before_start: bool,
+    /// Whether the request is a question of the model, which is answered with text.
+    pub wants_text: bool,
     /// The known facts and the question.
     pub question: String,
+    /// The names of the policy's rules that ask.
+    pub rules: Vec<Arc<str>>,
+    /// The rules that an approval for the run, or for always, makes.
+    pub allow_rules: Vec<Arc<str>>,
     /// When the approval was requested.
     #[serde(with = "encoding::time")]
     pub since: Timestamp,
@@ -32,7 +44,11 @@ impl ApprovalView {
             call: request.call,
             run: request.call.run,
             session,
+            before_start: request.attempt == 0,
+            wants_text: request.wants_text,
             question: request.question,
+            rules: request.rules,
+            allow_rules: request.allow_rules,
             since,
             expires_at: request.expires_at,
         }
@@ -44,8 +60,22 @@ impl ApprovalView {
 pub struct DecisionView {
     /// The call that was decided.
     pub call: CallId,
-    /// Whether the call may be made again.
+    /// Whether the call may be made.
     pub verdict: ApprovalDecision,
+    /// How far an approval goes.
+    pub scope: ApprovalScope,
     /// The call's run.
     pub run: RunView,
+}
+
+impl DecisionView {
+    /// A person's answer to the request about this call, and the run after it.
+    pub fn new(call: CallId, answer: &PersonAnswer, run: RunView) -> Self {
+        let (verdict, scope) = match answer {
+            PersonAnswer::Allow(scope) => (ApprovalDecision::Allow, *scope),
+            PersonAnswer::Text(_) => (ApprovalDecision::Allow, ApprovalScope::Once),
+            PersonAnswer::Deny => (ApprovalDecision::Deny, ApprovalScope::Once),
+        };
+        Self { call, verdict, scope, run }
+    }
 }

@@ -132,7 +132,7 @@ fn cached_of_fifty(max_turns: u32) -> Vec<Cached> {
     let mut base_url = String::new();
     BufReader::new(model.child().stdout.take().unwrap()).read_line(&mut base_url).unwrap();
     let config = format!(
-        "[agent]\nmax_turns = {max_turns}\n[providers.a]\nbase_url = \"{}\"\nwire = \"anthropic_messages\"\n\
+        "[agent]\nmax_turns = {max_turns}\nloop_guard = false\n[providers.a]\nbase_url = \"{}\"\nwire = \"anthropic_messages\"\n\
          credential = \"env:KEY\"\nmodel = \"m\"\n",
         base_url.trim()
     );

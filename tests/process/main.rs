@@ -5,6 +5,7 @@ mod approvals;
 mod crash;
 mod killed_command;
 mod last;
+mod loops;
 #[path = "../common/own_process.rs"]
 mod own_process;
 mod queued_behind_parked;

@@ -310,7 +310,7 @@ async fn records(journal: &RedbJournal, session: SessionId) -> Result<usize, Rea
 fn one(session: SessionId, fence: Incarnation, seq: u64, content: &str) -> WriteOp {
     let call = CallId { run: RunId::from_bits(1), iteration: 1, n: 1 };
     let end = CallEnd::new(CallStatus::Ok, content);
-    let body = Body::CallEnded(CallEnded { call, attempt: 1, end });
+    let body = Body::CallEnded(CallEnded::new(call, 1, end));
     let record = Arc::new(Record { at: Timestamp(1), active_ms: 1, body });
     WriteOp::Append(Box::new(Append::new(session, fence, seq, vec![record])))
 }

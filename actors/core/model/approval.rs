@@ -1,4 +1,5 @@
-//! Approvals of calls in doubt: policies, requests, decisions, and the reasons for another attempt.
+//! Approvals of tool calls, before their start or in doubt: policies, requests, decisions and their scope. Also the
+//! reasons for another attempt.
 
 use std::sync::Arc;
 
@@ -40,12 +41,21 @@ impl Default for InDoubtPolicy {
 /// time if nothing else of the run is under way.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ApprovalRequested {
-    /// The call in doubt; it identifies the request.
+    /// The call; it identifies the request.
     pub call: CallId,
-    /// The attempt in doubt.
+    /// The attempt in doubt; 0 for a call that has not started.
     pub attempt: Attempt,
     /// The known facts and the question, as text for a person.
     pub question: String,
+    /// The names of the policy's rules that ask. Empty for a call in doubt.
+    #[serde(default, skip_serializing_if = "super::is_default")]
+    pub rules: Vec<Arc<str>>,
+    /// The rules that would allow this call from now on; see [`ApprovalNeed::allow_rules`].
+    #[serde(default, skip_serializing_if = "super::is_default")]
+    pub allow_rules: Vec<Arc<str>>,
+    /// Whether the request is a question of the model, which a person answers with text.
+    #[serde(default, skip_serializing_if = "super::is_default")]
+    pub wants_text: bool,
     /// Time at which the request expires and counts as denied.
     pub expires_at: Timestamp,
 }
@@ -80,16 +90,65 @@ pub struct ApprovalAnswered {
     pub decision: ApprovalDecision,
     /// The source of the decision.
     pub by: DecisionSource,
+    /// How far the decision goes.
+    #[serde(default, skip_serializing_if = "super::is_default")]
+    pub scope: ApprovalScope,
 }
 
-/// The decision about a call in doubt.
+/// A person's answer to an approval request.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PersonAnswer {
+    /// The call may start, or be repeated.
+    Allow(ApprovalScope),
+    /// The call must not start, or not be repeated.
+    Deny,
+    /// The answer to a question of the model.
+    Text(Arc<str>),
+}
+
+impl From<ApprovalDecision> for PersonAnswer {
+    fn from(decision: ApprovalDecision) -> Self {
+        match decision {
+            ApprovalDecision::Allow => Self::Allow(ApprovalScope::Once),
+            ApprovalDecision::Deny => Self::Deny,
+        }
+    }
+}
+
+/// How far a person's approval goes.
+#[derive(
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    Hash,
+    Default,
+    Serialize,
+    Deserialize,
+    strum::Display,
+    strum::EnumString,
+)]
+#[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
+pub enum ApprovalScope {
+    /// It is about this call only.
+    #[default]
+    Once,
+    /// It allows such calls for the rest of the run.
+    Run,
+    /// It allows such calls in every run: the rules were made durable before this decision.
+    Always,
+}
+
+/// The decision about a tool call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, strum::Display)]
 #[serde(rename_all = "snake_case")]
 pub enum ApprovalDecision {
-    /// The call may be repeated.
+    /// The call may start, or be repeated.
     #[strum(serialize = "allowed")]
     Allow,
-    /// The call must not be repeated.
+    /// The call must not start, or not be repeated.
     #[strum(serialize = "denied")]
     Deny,
 }

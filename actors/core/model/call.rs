@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 #[cfg(doc)]
 use super::Body;
 use super::{
-    Access, Attempt, AttemptId, CallEnd, CallId, EffectClass, Hash, Incarnation, RetryReason, SubagentRef,
+    Access, Attempt, AttemptId, CallEnd, CallId, EffectClass, Hash, Incarnation, Repetition, RetryReason,
+    SubagentRef,
 };
 
 /// Fields of [`Body::CallAdmitted`]. The arguments themselves are in the answer's record.
@@ -25,6 +26,9 @@ pub struct CallAdmitted {
     /// True if the call outlives the process that starts it and can be found again.
     #[serde(default, skip_serializing_if = "super::is_default")]
     pub detached: bool,
+    /// True if the call waits for something: its repetition with the same result is no loop.
+    #[serde(default, skip_serializing_if = "super::is_default")]
+    pub polls: bool,
     /// Hash of the arguments that the tool receives.
     pub arguments: Hash,
     /// Number of an identical earlier call of the answer that must not run twice; this call gets its result.
@@ -58,6 +62,10 @@ pub struct CallEnded {
     /// The status and the result.
     #[serde(flatten)]
     pub end: CallEnd,
+    /// The repetition that is found with the last result of an answer. The model is warned behind the results, or the
+    /// run ends.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub repetition: Option<Repetition>,
 }
 
 /// Fields of [`Body::CallLost`].
@@ -70,6 +78,13 @@ pub struct CallLost {
     /// The reason for another attempt.
     #[serde(rename = "why", default, skip_serializing_if = "super::is_default")]
     pub reason: RetryReason,
+}
+
+impl CallEnded {
+    /// The end of this attempt of a call, without a repetition.
+    pub const fn new(call: CallId, attempt: Attempt, end: CallEnd) -> Self {
+        Self { call, attempt, end, repetition: None }
+    }
 }
 
 impl CallStarted {

@@ -79,7 +79,7 @@ mod tests {
     fn sample() -> Record {
         let call = CallId { run: RunId::from_bits(1 << 100), iteration: 2, n: 1 };
         let end = CallEnd::new(CallStatus::Ok, "done\n");
-        let body = Body::CallEnded(CallEnded { call, attempt: 1, end });
+        let body = Body::CallEnded(CallEnded::new(call, 1, end));
         Record { at: Timestamp(1_700_000_000_123), active_ms: 42, body }
     }
 

@@ -26,6 +26,7 @@ mod outcome;
 mod rate;
 mod record;
 mod record_class;
+mod repetition;
 mod retry;
 mod run;
 mod time;
@@ -37,8 +38,8 @@ mod wait;
 
 pub use access::{Access, ToolClass};
 pub use approval::{
-    ApprovalAnswered, ApprovalDecision, ApprovalNeed, ApprovalRequested, DecisionSource, InDoubtAction,
-    InDoubtPolicy, PendingApproval, RetryReason,
+    ApprovalAnswered, ApprovalDecision, ApprovalNeed, ApprovalRequested, ApprovalScope, DecisionSource,
+    InDoubtAction, InDoubtPolicy, PendingApproval, PersonAnswer, RetryReason,
 };
 pub use artifact_name::{ArtifactHashes, ArtifactName};
 pub use breaker::{BreakerPolicy, BreakerState, UnansweredModel, UnansweredReason};
@@ -76,6 +77,7 @@ pub use record::{
     Body, BudgetRaised, Kind, MessageSteered, Record, RunAccepted, RunEnded, RunExhausted, RunReopened,
     RunStopping, SessionOpened, SessionRevived,
 };
+pub use repetition::{Repetition, RepetitionPattern};
 pub use retry::{RetryAttempts, RetryPolicy};
 pub use run::{Limits, ModelRef, ModelRefError, RunCounts, RunRow, RunSpec, RunState, SessionRow};
 pub use time::{SessionTime, Timestamp, optional_rfc3339_time, rfc3339, rfc3339_time};

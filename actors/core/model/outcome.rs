@@ -5,7 +5,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use strum::IntoStaticStr;
 
-use super::{BudgetRefusal, ContextBreakdown, Failure, ModelRef, UnansweredModel};
+use super::{BudgetRefusal, ContextBreakdown, Failure, ModelRef, Repetition, UnansweredModel};
 
 /// The outcome of a run. Every accepted run, or leg of one, ends with exactly one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, IntoStaticStr, strum::Display)]
@@ -22,7 +22,7 @@ pub enum Outcome {
     TimedOut,
     /// A limit of its budget was reached, or cannot be enforced.
     BudgetExhausted,
-    /// The run repeated itself without progress. No run of this version ends so.
+    /// The run repeated its tool calls without progress.
     LoopDetected,
     /// The model or the vendor refused the content.
     Refused,
@@ -99,6 +99,11 @@ pub enum OutcomeCause {
         /// The limit, in milliseconds of active time.
         limit_ms: u64,
     },
+    /// The model repeated tool calls after a warning.
+    Repetition {
+        /// The repeated call.
+        repetition: Repetition,
+    },
     /// The run was stopped.
     Stop {
         /// The source of the stop.
@@ -151,6 +156,7 @@ impl fmt::Display for OutcomeCause {
             Self::NoProgress { limit_ms } => {
                 write!(f, "no_progress: no call has come to a result for {limit_ms} ms of active time")
             }
+            Self::Repetition { repetition } => write!(f, "repetition: {repetition}"),
             Self::Stop { reason: StopReason::Command } => f.write_str("by command"),
             Self::Stop { reason: StopReason::Signal } => f.write_str("by signal"),
             Self::Stop { reason: StopReason::Parent } => f.write_str("with the run that gave it its task"),

@@ -132,13 +132,16 @@ pub struct RunSpec {
     /// Its rights to delegate; absent for none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delegation: Option<Delegation>,
+    /// Whether the run is warned of loops, and ended. Runs of versions without the guard have none.
+    #[serde(default, skip_serializing_if = "super::is_default")]
+    pub loop_guard: bool,
     /// Hash of the rehearsal script that replaces the model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub script: Option<Hash>,
 }
 
 impl RunSpec {
-    /// A spec of this chain and working directory, with neither tools nor limits.
+    /// A spec of this chain and working directory, with neither tools nor limits. Its loop guard is on.
     pub fn new(chain: Vec<ModelRef>, workspace: impl Into<String>) -> Self {
         Self {
             chain,
@@ -153,6 +156,7 @@ impl RunSpec {
             in_doubt: InDoubtPolicy::default(),
             compaction: None,
             delegation: None,
+            loop_guard: true,
             script: None,
         }
     }

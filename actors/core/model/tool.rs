@@ -139,12 +139,14 @@ pub struct Intent {
     pub access: Access,
     /// True if an attach can find the call after the process that started it has ended.
     pub detached: bool,
+    /// True if the call waits for something, so that repeating it with the same result is no loop.
+    pub polls: bool,
 }
 
 impl From<EffectClass> for Intent {
-    /// An intent of this class that touches nothing shared and is not detached.
+    /// An intent of this class that touches nothing shared, is not detached, and does not poll.
     fn from(effect: EffectClass) -> Self {
-        Self { effect, access: Access::default(), detached: false }
+        Self { effect, access: Access::default(), detached: false, polls: false }
     }
 }
 

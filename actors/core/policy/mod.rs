@@ -6,6 +6,7 @@ mod admissions;
 mod bill;
 mod billing;
 mod breaker;
+pub mod clarify;
 mod credential_pool;
 pub mod delegation;
 mod failover;

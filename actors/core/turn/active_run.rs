@@ -2,23 +2,25 @@
 //! left of its limits. Folds records and decides nothing. Also a run that has not started ([`QueuedRun`]). More methods
 //! of `ActiveRun` are in the files of their concern, such as `grace_call.rs`.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use crate::{
     model::{
-        AssistantMessage, AttemptId, Body, CallId, Dimension, FailureClass, HistoryPosition, ModelAnswered,
-        ModelFailed, ModelStarted, Outcome, OutcomeCause, OutcomeDetail, ParentRef, RunAccepted, RunId,
-        RunSpec, Seq, SessionTime, Timestamp,
+        AssistantMessage, AttemptId, Body, CallEnded, CallId, Dimension, FailureClass, HistoryPosition,
+        ModelAnswered, ModelFailed, ModelStarted, Outcome, OutcomeCause, OutcomeDetail, ParentRef,
+        Repetition, RunAccepted, RunId, RunSpec, Seq, SessionTime, Timestamp,
     },
+    mutants::{Mutant, mutant_enabled},
     turn::{
         answer_recovery::AnswerRecovery,
         compaction_state::{CompactionState, PrefixSummary},
         input::DueAction,
+        loop_guard::{LoopGuard, settled_calls},
         model_call::{AttemptFailure, ModelCallState, RetryPause},
         run_budget::RunBudget,
         run_clock::RunClock,
         subagents::Subagents,
-        tool_calls::{ActiveStep, ActiveToolCall, InDoubtCall, ToolCallState},
+        tool_calls::{ActiveStep, ActiveToolCall, ParkedCall, ToolCallState},
     },
 };
 
@@ -49,11 +51,14 @@ pub(super) struct ActiveRun {
     pub(super) answers: u32,
     pub(super) answer_recovery: AnswerRecovery,
     pub(super) subagents: Subagents,
+    pub(super) loop_guard: LoopGuard,
     /// The outcome of a run that is being stopped.
     pub(super) planned_end: Option<OutcomeDetail>,
     /// The start of the part that no request has shown yet, after a run was reopened. Compaction keeps that part.
     pub(super) unseen_from: Option<HistoryPosition>,
     pub(super) compaction: CompactionState,
+    /// The rules that a person has approved for this run.
+    pub(super) approved_rules: BTreeSet<Arc<str>>,
     pub(super) state: LoopState,
 }
 
@@ -83,9 +88,11 @@ impl ActiveRun {
             answers: 0,
             answer_recovery: AnswerRecovery::default(),
             subagents: Subagents::default(),
+            loop_guard: LoopGuard::default(),
             planned_end: None,
             unseen_from: None,
             compaction: CompactionState::of_new_run(unused_summary),
+            approved_rules: BTreeSet::new(),
             state: LoopState::CallingModel(ModelCallState::new(0)),
         };
         run.state = LoopState::CallingModel(run.next_call());
@@ -103,6 +110,9 @@ impl ActiveRun {
         self.budget.apply(body, ended.as_deref());
         let links = self.spec.compaction.as_deref().map_or(0, |policy| policy.chain.len());
         self.compaction.apply(body, links, now);
+        if let Body::ApprovalAnswered(answered) = body {
+            self.on_approval_answered(answered);
+        }
         if let LoopState::RunningTools(step) = &mut self.state {
             step.apply(body, now);
         }
@@ -126,7 +136,13 @@ impl ActiveRun {
             }
             Body::CallStarted(started) => self.track_subagents(started, now.at),
             Body::CallEnded(ended) => self.subagents.on_call_ended(ended.call),
-            Body::ChildEnded(ended) => self.subagents.on_ended(ended),
+            Body::ChildEnded(ended) => {
+                self.subagents.on_ended(ended);
+                if self.tool_calls().iter().all(|call| call.id != ended.call) {
+                    self.loop_guard.reset();
+                }
+            }
+            Body::MessageSteered(_) => self.loop_guard.reset(),
             _ => {}
         }
     }
@@ -156,6 +172,35 @@ impl ActiveRun {
             self.planned_end.is_some() && matches!(failed.failure.class, FailureClass::NotSent);
         let is_first = was_started && failed.attempt == 1;
         self.budget.skipped_numbers += u32::from(is_uncounted && is_first && !self.is_in_grace());
+    }
+
+    /// The repetition that the step of the present answer is, if this end of a call completes it.
+    pub(super) fn repetition_with(&self, ended: &CallEnded, now: SessionTime) -> Option<Repetition> {
+        let is_settled =
+            |call: &ActiveToolCall| call.id == ended.call || matches!(call.state, ToolCallState::Ended(_));
+        let is_guarded = self.is_guarded() && !mutant_enabled(Mutant::IgnoreLoops);
+        let step = self.step().filter(|step| is_guarded && step.calls.iter().all(is_settled))?;
+        let mut step = step.clone();
+        step.apply(&Body::CallEnded(ended.clone()), now);
+        self.loop_guard.clone().on_step(&settled_calls(&step)?)
+    }
+
+    /// Folds the complete step of the present answer into the guard against loops. `recorded` is its repetition.
+    pub(super) fn guard_step(&mut self, recorded: Option<&Repetition>) {
+        if !self.is_guarded() {
+            return;
+        }
+        if let Some(calls) = self.step().and_then(settled_calls) {
+            self.loop_guard.on_step(&calls);
+        }
+        if let Some(repetition) = recorded {
+            self.loop_guard.on_recorded(repetition);
+        }
+    }
+
+    /// Whether repetitions are looked for. A run that makes no further calls is not warned.
+    fn is_guarded(&self) -> bool {
+        self.spec.loop_guard && self.planned_end.is_none() && self.budget.exhausted.is_none()
     }
 
     /// Wants the model call of the next iteration.
@@ -249,16 +294,16 @@ impl ActiveRun {
         matches!(&self.state, LoopState::CallingModel(ModelCallState { since: None, is_repeated: false, .. }))
     }
 
-    /// Number of started tool calls whose end is awaited. Calls in doubt that wait for a person do not count.
+    /// Number of started tool calls whose end is awaited. Calls that wait for a person do not count.
     pub(super) fn running_tool_calls(&self) -> usize {
         self.tool_calls().iter().filter_map(ActiveToolCall::started).count()
     }
 
-    /// The calls in doubt about which a person is asked.
-    pub(super) fn in_doubt_calls(&self) -> Vec<Arc<InDoubtCall>> {
+    /// The calls about which a person is asked.
+    pub(super) fn parked_tool_calls(&self) -> Vec<Arc<ParkedCall>> {
         let parked = self.tool_calls().iter().filter_map(|call| {
-            let ToolCallState::Parked(doubtful) = &call.state else { return None };
-            Some(Arc::clone(doubtful))
+            let ToolCallState::Parked(parked) = &call.state else { return None };
+            Some(Arc::clone(parked))
         });
         parked.collect()
     }
@@ -270,7 +315,7 @@ impl ActiveRun {
 
     /// The number of calls that a parked run waits for; `None` if it is not parked.
     pub(super) fn parked_calls(&self) -> Option<usize> {
-        self.is_parked().then(|| self.in_doubt_calls().len())
+        self.is_parked().then(|| self.parked_tool_calls().len())
     }
 
     /// Whether started calls may run to their end. False for a run that is being stopped, unless a reservation did not

@@ -122,16 +122,20 @@ impl DecisionBuilder {
             let same_as =
                 earlier.filter(|(earlier, _)| is_duplicate_once(earlier, admission)).map(|(_, n)| n).next();
             match admission {
-                CallAdmission::Admit { tool, intent, arguments } => {
+                CallAdmission::Admit { tool, intent, arguments, approval } => {
                     self.record(Body::CallAdmitted(CallAdmitted {
                         call,
                         tool: Arc::clone(tool),
                         effect: intent.effect,
                         access: intent.access.clone(),
                         detached: intent.detached,
+                        polls: intent.polls,
                         arguments: *arguments,
                         same_as,
                     }));
+                    if let (Some(need), None) = (approval, same_as) {
+                        self.request_approval(call, need);
+                    }
                 }
                 CallAdmission::Reject { end, .. } => self.end_call(call.attempt(0), end.clone()),
             }

@@ -72,7 +72,7 @@ impl DecisionBuilder {
             Input::Lost(id) => self.on_tool_lost(*id),
             Input::NeverStarted(id) if id.call.is_model_call() => self.on_model_never_started(*id),
             Input::NeverStarted(id) => self.on_tool_never_started(*id),
-            Input::Approval { call, decision } => self.on_approval(*call, *decision),
+            Input::Approval { call, answer } => self.on_person_answer(*call, answer),
             Input::Stop { run, reason } => self.stop(*run, *reason),
             Input::Steer(message) => self.steer(message),
             Input::Raise { run, by } => self.raise(*run, by),
@@ -86,7 +86,10 @@ impl DecisionBuilder {
             Input::BudgetRefused(refusal) => self.on_budget_refusal(refusal),
         }
         self.answer_todo_calls();
+        self.ask_questions();
+        self.end_if_looping();
         self.delegate(input);
+        self.end_if_looping();
         self.compact_if_needed();
     }
 

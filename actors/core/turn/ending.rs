@@ -18,6 +18,9 @@ use crate::{
 impl DecisionBuilder {
     /// Records the end of a tool call and of its duplicates. With the last open call a run that is being stopped ends
     /// too.
+    ///
+    /// The last call of an answer notes the repetition that its step is. The run ends with it only after the whole
+    /// input is decided (`end_if_looping`).
     pub(super) fn end_call(&mut self, id: AttemptId, end: CallEnd) {
         let AttemptId { call, attempt } = id;
         let is_same =
@@ -26,10 +29,20 @@ impl DecisionBuilder {
         let same: Vec<CallId> =
             run.map_or(&[][..], ActiveRun::tool_calls).iter().filter(is_same).map(|call| call.id).collect();
         for same in same {
-            self.record(Body::CallEnded(CallEnded { call: same, attempt: 0, end: end.clone() }));
+            self.record(Body::CallEnded(CallEnded::new(same, 0, end.clone())));
         }
-        self.record(Body::CallEnded(CallEnded { call, attempt, end }));
+        let ended = CallEnded::new(call, attempt, end);
+        let repetition = self.run().and_then(|run| run.repetition_with(&ended, self.now));
+        self.record(Body::CallEnded(CallEnded { repetition, ..ended }));
         self.end_if_stopped();
+    }
+
+    /// Ends the run if its last answer has repeated earlier ones too often.
+    pub(super) fn end_if_looping(&mut self) {
+        if let Some(repetition) = self.run().and_then(|run| run.loop_guard.final_repetition()).cloned() {
+            let cause = OutcomeCause::Repetition { repetition };
+            self.wind_down(OutcomeDetail::with_cause(Outcome::LoopDetected, cause));
+        }
     }
 
     pub(super) fn stop(&mut self, run: Option<RunId>, reason: StopReason) {
@@ -76,9 +89,9 @@ impl DecisionBuilder {
             call.started().is_some_and(|started| self.is_started_here(started.id())) && !call.delegates()
         };
         let revoked: Vec<_> = run.tool_calls().iter().filter(is_here).map(|call| call.id).collect();
-        let doubtful = run.in_doubt_calls();
+        let parked = run.parked_tool_calls();
         let is_at_rest = run.running_tool_calls() == 0 && !run.subagents.has_live();
-        if is_at_rest && unstarted.is_empty() && doubtful.is_empty() && model_attempt.is_none() {
+        if is_at_rest && unstarted.is_empty() && parked.is_empty() && model_attempt.is_none() {
             return self.end_run(ended);
         }
         self.record(Body::RunStopping(RunStopping { run: id, ended: ended.clone() }));
@@ -91,8 +104,8 @@ impl DecisionBuilder {
             let end = CallEnd::not_started(&format!("the run ends: {ended}"));
             self.end_call(call.attempt(self.started_attempt(call)), end);
         }
-        for doubtful in doubtful {
-            self.end_in_doubt(&doubtful, None);
+        for parked in parked {
+            self.end_parked(&parked, None, &format!("the run ends: {ended}"));
         }
         self.end_if_stopped();
     }
@@ -132,7 +145,7 @@ impl DecisionBuilder {
     fn started_attempt(&self, call: CallId) -> u32 {
         match self.call(call).map(|call| &call.state) {
             Some(ToolCallState::Started(started, _)) => started.attempt,
-            Some(ToolCallState::Parked(doubtful)) => doubtful.request.attempt,
+            Some(ToolCallState::Parked(parked)) => parked.request.attempt,
             Some(_) | None => 0,
         }
     }

@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use crate::{
     model::{
-        Body, BudgetRaised, CompactionMethod, ContextCompacted, Outcome, Record, RunAccepted, RunEnded,
-        RunId, RunReopened, SessionTime,
+        Body, BudgetRaised, CompactionMethod, ContextCompacted, Outcome, Record, Repetition, RunAccepted,
+        RunEnded, RunId, RunReopened, SessionTime,
     },
     turn::{
         Turn,
@@ -58,7 +58,7 @@ impl Turn {
             Body::ModelAnswered(_) => self.resume_with_results(),
             Body::SummaryAnswered(_) | Body::SummaryFailed(_) => self.allow_summary_retry(),
             Body::ContextCompacted(compacted) => self.fold_compacted(compacted),
-            Body::CallEnded(_) => self.close_step(),
+            Body::CallEnded(ended) => self.close_step(ended.repetition.as_ref()),
             Body::ChildEnded(_) => {
                 if self.run().is_some_and(ActiveRun::may_extend_view) {
                     self.show_results();
@@ -171,12 +171,17 @@ impl Turn {
     }
 
     /// Once every call of the answer has its result, moves the step to the history and makes the next model call due.
-    fn close_step(&mut self) {
+    /// `repetition` is of the record with the last result.
+    fn close_step(&mut self, repetition: Option<&Repetition>) {
         let Some(run) = &mut self.current else { return };
         let LoopState::RunningTools(step) = &run.state else { return };
         let Some(results) = step.results() else { return };
         run.answer_recovery.on_tool_results(&step.answer.text, results.iter().map(|result| &*result.tool));
         self.history.add_step(with_tool_names(&step.answer, &results), results);
+        run.guard_step(repetition);
+        if let Some(repetition) = repetition.filter(|repetition| !repetition.ends_run()) {
+            self.history.add_note(&repetition.warning());
+        }
         run.start_iteration();
         let id = run.id;
         self.show_messages(id);

@@ -62,7 +62,7 @@ impl DecisionBuilder {
     /// running calls have ended, the grace call is due.
     pub(super) fn exhaust(&mut self, refusal: BudgetRefusal) {
         let Some(run) = self.run().filter(|run| run.planned_end.is_none()) else { return };
-        let (id, doubtful) = (run.id, run.in_doubt_calls());
+        let (id, parked) = (run.id, run.parked_tool_calls());
         let unstarted: Vec<CallId> = run.unstarted_calls().collect();
         let hint = format!("the run's budget is used up: {refusal}");
         self.cancel_summary();
@@ -70,8 +70,8 @@ impl DecisionBuilder {
         for call in unstarted {
             self.end_call(call.attempt(0), CallEnd::not_started(&hint));
         }
-        for doubtful in doubtful {
-            self.end_in_doubt(&doubtful, None);
+        for parked in parked {
+            self.end_parked(&parked, None, &hint);
         }
     }
 

@@ -1,18 +1,16 @@
 //! Decides what becomes of tool calls that were lost, interrupted or never executed. A call is repeated where that is
-//! safe; otherwise a policy or a person's approval decides. Also the answers to approval requests, and their expiry.
-
-use std::sync::Arc;
+//! safe; otherwise a policy or a person's approval decides (`approval.rs`).
 
 use crate::{
     model::{
-        ApprovalAnswered, ApprovalDecision, ApprovalRequested, Attempt, AttemptId, Body, CallEnd, CallId,
-        CallStatus, DecisionSource, InDoubtAction, RetryReason, Timestamp,
+        ApprovalRequested, Attempt, AttemptId, Body, CallEnd, CallId, CallStatus, DecisionSource,
+        InDoubtAction, RetryReason, Timestamp,
     },
     mutants::{Mutant, mutant_enabled},
     turn::{
         active_run::ActiveRun,
         decision::DecisionBuilder,
-        tool_calls::{ActiveToolCall, InDoubtCall, ToolCallState},
+        tool_calls::{ActiveToolCall, ToolCallState},
     },
 };
 
@@ -88,23 +86,13 @@ impl DecisionBuilder {
             InDoubtAction::Ask => {
                 let question = format!("{}. Is it to be made again?", self.format_in_doubt(call, since));
                 let expires_at = self.now.at.plus_ms(policy.approval_timeout_ms);
-                let request = ApprovalRequested { call, attempt, question, expires_at };
+                let (rules, allow_rules) = (Vec::new(), Vec::new());
+                let wants_text = false;
+                let request =
+                    ApprovalRequested { call, attempt, question, rules, allow_rules, wants_text, expires_at };
                 self.record(Body::ApprovalRequested(request));
             }
         }
-    }
-
-    /// Whether an approval request for this call is open.
-    pub fn needs_approval(&self, call: CallId) -> bool {
-        self.open_approval(call).is_some()
-    }
-
-    /// The open approval request for a call. An expired one is not open, even before its answer is recorded.
-    fn open_approval(&self, call: CallId) -> Option<Arc<InDoubtCall>> {
-        let doubtful = self.run().map(ActiveRun::in_doubt_calls).unwrap_or_default();
-        doubtful
-            .into_iter()
-            .find(|doubtful| doubtful.request.call == call && doubtful.request.expires_at > self.now.at)
     }
 
     /// Attempts of a call that were lost for a reason that may lie in the call itself.
@@ -112,41 +100,8 @@ impl DecisionBuilder {
         self.call(call).map_or(0, |call| call.lost_attempts)
     }
 
-    /// Reacts to a person's decision.
-    pub(super) fn on_approval(&mut self, call: CallId, decision: ApprovalDecision) {
-        let Some(doubtful) = self.open_approval(call) else { return };
-        match decision {
-            ApprovalDecision::Allow => {
-                let by = DecisionSource::Person;
-                self.record(Body::ApprovalAnswered(ApprovalAnswered { call, decision, by }));
-                self.record_loss(call.attempt(doubtful.request.attempt), RetryReason::InDoubt);
-            }
-            ApprovalDecision::Deny => self.end_in_doubt(&doubtful, Some(DecisionSource::Person)),
-        }
-    }
-
-    /// Ends the calls whose approval requests have expired.
-    pub(super) fn expire_approvals(&mut self) {
-        for doubtful in self.run().map(ActiveRun::in_doubt_calls).unwrap_or_default() {
-            if doubtful.request.expires_at <= self.now.at {
-                self.end_in_doubt(&doubtful, Some(DecisionSource::Expiry));
-            }
-        }
-    }
-
-    /// Ends a parked call without repeating it.
-    pub(super) fn end_in_doubt(&mut self, doubtful: &InDoubtCall, by: Option<DecisionSource>) {
-        let call = doubtful.request.call;
-        if let Some(by) = by {
-            let decision = ApprovalDecision::Deny;
-            self.record(Body::ApprovalAnswered(ApprovalAnswered { call, decision, by }));
-        }
-        let end = self.in_doubt_end(call, doubtful.started_at, by);
-        self.end_call(call.attempt(doubtful.request.attempt), end);
-    }
-
     /// The result that the model reads for a call in doubt that is not repeated.
-    fn in_doubt_end(&self, call: CallId, since: Timestamp, by: Option<DecisionSource>) -> CallEnd {
+    pub(super) fn in_doubt_end(&self, call: CallId, since: Timestamp, by: Option<DecisionSource>) -> CallEnd {
         let remark = match by {
             None => "",
             Some(DecisionSource::Person) => {

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use crate::{
     model::{
-        ApprovalDecision, AttemptId, BudgetRefusal, CallEnd, CallId, ChildEnded, Failure, Hash, Intent,
-        LimitIncrease, MessageSteered, ModelAnswer, ModelRef, ModelStarted, RunAccepted, RunId,
+        ApprovalNeed, AttemptId, BudgetRefusal, CallEnd, CallId, ChildEnded, Failure, Hash, Intent,
+        LimitIncrease, MessageSteered, ModelAnswer, ModelRef, ModelStarted, PersonAnswer, RunAccepted, RunId,
         SessionOpened, SessionRevived, StopReason, Timestamp, ToolClass, UnansweredModel,
     },
     policy::{CredentialRecovery, LinkAvailability},
@@ -73,12 +73,12 @@ pub enum Input {
     Lost(AttemptId),
     /// The attempt, started by this or an earlier incarnation, was never executed and never will be.
     NeverStarted(AttemptId),
-    /// A person has decided about a call that is in doubt.
+    /// A person has answered a request about a call.
     Approval {
-        /// The call in doubt.
+        /// The call.
         call: CallId,
-        /// The decision.
-        decision: ApprovalDecision,
+        /// The answer.
+        answer: PersonAnswer,
     },
     /// A request to stop a run.
     Stop {
@@ -134,6 +134,8 @@ pub enum CallAdmission {
         intent: Intent,
         /// Hash of the arguments.
         arguments: Hash,
+        /// Why a person has to approve the call before its start, if so.
+        approval: Option<Arc<ApprovalNeed>>,
     },
     /// The call may not run.
     Reject {
@@ -151,7 +153,7 @@ pub enum CallRejection {
     UnknownTool,
     /// The arguments are not JSON.
     Malformed,
-    /// The arguments are too long, not acceptable to the tool, or could not be checked.
+    /// The arguments are too long, not acceptable to the tool or the policy, or could not be checked.
     Unacceptable,
 }
 

@@ -8,6 +8,7 @@
 mod active_run;
 mod answer;
 mod answer_recovery;
+mod approval;
 mod compaction;
 mod compaction_state;
 mod decision;
@@ -22,6 +23,7 @@ mod history_repair;
 mod in_doubt;
 mod input;
 mod ledger_and_index;
+mod loop_guard;
 mod model_call;
 mod model_failure;
 mod model_observations;

@@ -58,7 +58,7 @@ impl Turn {
 
     /// The open approval requests.
     pub fn open_approvals(&self) -> Vec<PendingApproval> {
-        let in_doubt = self.run().map(ActiveRun::in_doubt_calls).unwrap_or_default();
+        let in_doubt = self.run().map(ActiveRun::parked_tool_calls).unwrap_or_default();
         let pending = in_doubt.iter().map(|call| (call.request.clone(), call.requested_at));
         pending.map(|(request, since)| PendingApproval { request, since }).collect()
     }

@@ -69,6 +69,7 @@ impl ActiveRun {
         self.budget.skipped_numbers += u32::from(is_used && self.is_in_grace());
         self.iteration += u32::from(is_used);
         self.answer_recovery = AnswerRecovery::default();
+        self.loop_guard.reset();
         self.planned_end = None;
         self.budget.exhausted = None;
         self.state = LoopState::CallingModel(self.next_call());

@@ -93,7 +93,7 @@ impl DecisionBuilder {
         let never_started = |call: &&ActiveToolCall| !call.may_have_run && call.may_start();
         let skipped: Vec<CallId> =
             run.tool_calls().iter().filter(never_started).map(|call| call.id).collect();
-        for call in skipped {
+        for call in skipped.into_iter().chain(self.unstarted_parked_calls()) {
             let end = CallEnd::new(CallStatus::NotStarted, SKIPPED);
             self.end_call(call.attempt(0), end);
         }

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use crate::{
     model::{
-        Access, ApprovalRequested, AssistantMessage, Attempt, Body, CallEnd, CallId, CallStarted,
-        EffectClass, RetryReason, SessionTime, Timestamp,
+        Access, ApprovalDecision, ApprovalRequested, AssistantMessage, Attempt, Body, CallEnd, CallId,
+        CallStarted, EffectClass, Hash, RetryReason, SessionTime, Timestamp,
     },
     policy::{delegation::DELEGATE_TASK, portable_name},
     turn::{history::CallResult, input::DueAction},
@@ -30,6 +30,10 @@ pub(super) struct ActiveToolCall {
     pub(super) access: Access,
     /// Whether the tool can find out the fate of the call after a crash of the process.
     pub(super) detached: bool,
+    /// Whether the call waits for something, so that its repetition is no loop.
+    pub(super) polls: bool,
+    /// The hash of the arguments; `None` without admission.
+    pub(super) arguments: Option<Hash>,
     /// Whether a lost attempt may have had an effect.
     pub(super) may_have_run: bool,
     /// Number of attempts that were lost for a reason that may lie in the call itself.
@@ -45,20 +49,20 @@ pub(super) enum ToolCallState {
     Admitted(Attempt),
     /// Started with this record, at this time.
     Started(Arc<CallStarted>, Timestamp),
-    /// In doubt; a person is asked.
-    Parked(Arc<InDoubtCall>),
+    /// A person is asked whether it may start, or be repeated.
+    Parked(Arc<ParkedCall>),
     /// Equal to the call of this number, and gets its result.
     SameAs(u32),
     /// Has its result.
     Ended(Arc<CallEnd>),
 }
 
-/// A call in doubt, with the request for a person's decision.
+/// A call about which a person is asked.
 #[derive(Debug)]
-pub(super) struct InDoubtCall {
+pub(super) struct ParkedCall {
     pub(super) request: ApprovalRequested,
-    /// Start of the attempt that is in doubt.
-    pub(super) started_at: Timestamp,
+    /// Start of the attempt that is in doubt; `None` if the call has not started.
+    pub(super) started_at: Option<Timestamp>,
     /// Time of the approval request.
     pub(super) requested_at: Timestamp,
 }
@@ -103,7 +107,7 @@ impl ActiveToolCall {
             }
             ToolCallState::Started(started, _) if lets_calls_end => Some(DueAction::RunTool(started.id())),
             ToolCallState::Started(started, _) => Some(DueAction::EndTool(started.id())),
-            ToolCallState::Parked(doubtful) => Some(DueAction::WakeAt(doubtful.request.expires_at)),
+            ToolCallState::Parked(parked) => Some(DueAction::WakeAt(parked.request.expires_at)),
             ToolCallState::Admitted(_)
             | ToolCallState::Proposed
             | ToolCallState::SameAs(_)
@@ -126,6 +130,8 @@ impl ActiveStep {
             effect: EffectClass::Once,
             access: Access::default(),
             detached: false,
+            polls: false,
+            arguments: None,
             may_have_run: false,
             lost_attempts: 0,
             state: ToolCallState::Proposed,
@@ -144,6 +150,7 @@ impl ActiveStep {
                 call.effect = admitted.effect;
                 call.access = admitted.access.clone();
                 call.detached = admitted.detached;
+                (call.polls, call.arguments) = (admitted.polls, Some(admitted.arguments));
                 call.state = admitted.same_as.map_or(ToolCallState::Admitted(1), ToolCallState::SameAs);
             }
             Body::CallStarted(started) => {
@@ -163,12 +170,26 @@ impl ActiveStep {
             }
             Body::ApprovalRequested(request) => {
                 let Some(call) = self.open_call(request.call) else { return };
-                let ToolCallState::Started(_, started_at) = call.state else { return };
-                call.state = ToolCallState::Parked(Arc::new(InDoubtCall {
+                let started_at = match call.state {
+                    ToolCallState::Started(_, at) => Some(at),
+                    ToolCallState::Admitted(_) => None,
+                    ToolCallState::Proposed
+                    | ToolCallState::Parked(_)
+                    | ToolCallState::SameAs(_)
+                    | ToolCallState::Ended(_) => return,
+                };
+                call.state = ToolCallState::Parked(Arc::new(ParkedCall {
                     request: request.clone(),
                     started_at,
                     requested_at: now.at,
                 }));
+            }
+            Body::ApprovalAnswered(answered) if answered.decision == ApprovalDecision::Allow => {
+                let Some(call) = self.open_call(answered.call) else { return };
+                // A call in doubt stays parked until the record of its lost attempt.
+                if matches!(&call.state, ToolCallState::Parked(parked) if parked.started_at.is_none()) {
+                    call.state = ToolCallState::Admitted(1);
+                }
             }
             _ => {}
         }

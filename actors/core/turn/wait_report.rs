@@ -254,10 +254,10 @@ fn subagent_waits(run: &ActiveRun) -> Vec<RunWait> {
 
 /// Waits for persons, one for each call in doubt.
 fn approval_waits(run: &ActiveRun) -> Vec<RunWait> {
-    let waits = run.in_doubt_calls().into_iter().map(|doubtful| RunWait {
-        kind: WaitKind::Person { call: doubtful.request.call },
-        since: doubtful.requested_at,
-        until: Some(doubtful.request.expires_at),
+    let waits = run.parked_tool_calls().into_iter().map(|parked| RunWait {
+        kind: WaitKind::Person { call: parked.request.call },
+        since: parked.requested_at,
+        until: Some(parked.request.expires_at),
     });
     waits.collect()
 }

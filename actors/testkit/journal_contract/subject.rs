@@ -126,7 +126,7 @@ pub(super) fn record(n: u64) -> Arc<Record> {
 pub(super) fn record_of(n: u64, content: &str) -> Arc<Record> {
     let call = CallId { run: run(1), iteration: 1, n: 1 };
     let end = CallEnd::new(CallStatus::Ok, content);
-    let body = Body::CallEnded(CallEnded { call, attempt: 1, end });
+    let body = Body::CallEnded(CallEnded::new(call, 1, end));
     Arc::new(Record { at: Timestamp(1_700_000_000_000), active_ms: n, body })
 }
 

@@ -9,7 +9,8 @@ use super::{
     effect_invariants,
     external_world::{ExternalState, ExternalWorld, ServedModelCall},
     observations::is_force_fail,
-    spending_invariants, subagents, todo,
+    plan::SimulationPlan,
+    policy, spending_invariants, subagents, todo,
 };
 use crate::MemoryJournal;
 use hermod_actors::{
@@ -24,6 +25,7 @@ pub(super) struct FinalState<'a> {
     /// Inbox messages that no session has consumed.
     pub(super) inboxes: Vec<(SessionId, InboxItem)>,
     pub(super) inner: &'a ExternalState,
+    pub(super) plan: &'a SimulationPlan,
 }
 
 /// The violations of one invariant, for reading.
@@ -36,6 +38,7 @@ const INVARIANTS: &[(&str, Invariant)] = &[
     ("each run has one outcome", one_outcome),
     ("callers are told what is so", callers_are_told_the_truth),
     ("each call has one result", effect_invariants::one_result),
+    ("a call starts after its approval", policy::starts_are_approved),
     ("an effect happens once", effect_invariants::at_most_once),
     ("an effect that is told has happened", effect_invariants::at_least_once),
     ("attempts do not overlap", effect_invariants::no_overlap),
@@ -50,13 +53,13 @@ const INVARIANTS: &[(&str, Invariant)] = &[
 ];
 
 /// Checks all invariants against the store and the external world, and reports the violations.
-pub(super) fn check_invariants(outside: &ExternalWorld, store: &MemoryJournal) {
+pub(super) fn check_invariants(plan: &SimulationPlan, outside: &ExternalWorld, store: &MemoryJournal) {
     let journals = match journals(store) {
         Ok(journals) => journals,
         Err(error) => return outside.report_violation("sequence is dense", error),
     };
     let mut inner = outside.lock();
-    let past = FinalState { journals, inboxes: store.inboxes(), inner: &inner };
+    let past = FinalState { journals, inboxes: store.inboxes(), inner: &inner, plan };
     let found: Vec<_> = INVARIANTS
         .iter()
         .flat_map(|(name, invariant)| invariant(&past).into_iter().map(move |what| (*name, what)))

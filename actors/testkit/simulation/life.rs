@@ -14,6 +14,7 @@ use super::{
     journal::{LifeJournal, ProcessState},
     model::SimulatedProvider,
     plan::{Downtime, PlannedFault, SimulationPlan, ToolKind},
+    policy::SimulatedPolicy,
     tools::SimulatedTool,
 };
 use crate::{MemoryArtifacts, MemoryJournal, world};
@@ -181,6 +182,7 @@ impl ProcessLife<'_> {
             providers: names.iter().map(endpoint).collect(),
             breakers: BreakerPolicy::default(),
             tools: ToolKind::ALL.iter().map(tool).collect(),
+            policy: Arc::new(SimulatedPolicy::new(self.plan)),
             tool_calls: self.plan.process.tool_calls,
             summaries: self.plan.process.tool_calls,
             submissions: 1_000,

@@ -23,6 +23,8 @@ mod model;
 mod observations;
 mod panic_capture;
 mod plan;
+#[allow(clippy::wildcard_enum_match_arm)] // matches few of the record kinds
+mod policy;
 mod report;
 mod seeded_rng;
 mod shrink;

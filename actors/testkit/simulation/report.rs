@@ -38,7 +38,7 @@ pub fn simulate(plan: &SimulationPlan) -> SimulationReport {
     let quiet = PanicCapture::start();
     let (outside, store) = (ExternalWorld::new(plan.seed()), MemoryJournal::new());
     run_lives(&Arc::new(plan.clone()), &outside, &store);
-    check_invariants(&outside, &store);
+    check_invariants(plan, &outside, &store);
     for panic in quiet.finish() {
         outside.report_violation("nobody panics unasked", panic);
     }

@@ -65,7 +65,10 @@ fn is_of_force_failed(past: &FinalState<'_>, run: RunId) -> bool {
 mod tests {
     use std::sync::Arc;
 
-    use super::{super::external_world::ExternalWorld, *};
+    use super::{
+        super::{external_world::ExternalWorld, plan::SimulationPlan},
+        *,
+    };
     use hermod_actors::model::{Outcome, OutcomeDetail, Record, RunEnded, StopReason, Timestamp, Usage};
 
     /// Checks whether a stop may lie in the inbox of a session with `records` records. `left` is the number of records
@@ -81,7 +84,8 @@ mod tests {
         let body = Body::RunEnded(RunEnded { run, ended, iterations: 1, usage: Usage::default() });
         let record = Arc::new(Record { at: Timestamp::default(), active_ms: 0, body });
         let journals = BTreeMap::from([(session, vec![record; records])]);
-        let past = FinalState { journals, inboxes: vec![(session, item)], inner: &inner };
+        let plan = SimulationPlan::of(0);
+        let past = FinalState { journals, inboxes: vec![(session, item)], inner: &inner, plan: &plan };
         assert_eq!(inboxes_are_empty(&past).is_empty(), may_lie);
     }
 

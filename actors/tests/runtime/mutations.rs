@@ -16,9 +16,12 @@ use futures::{
 };
 use hermod_actors::{
     AcceptedRun, RunRequest, Runtime, RuntimeDependencies, RuntimeEnd, SessionChoice,
-    model::{Amounts, Body, BudgetAccount, CallEnd, CallStatus, EffectClass, RunId, RunState, StopReason},
+    model::{
+        Amounts, ApprovalNeed, Body, BudgetAccount, CallEnd, CallStatus, EffectClass, Outcome, RunId,
+        RunState, StopReason,
+    },
     mutants::Mutant,
-    port::{AttachOutcome, Journal, Tool},
+    port::{AttachOutcome, CallPolicy, CallVerdict, Journal, ProposedCall, Tool},
 };
 use hermod_testkit::{
     ActorFault, ActorKind, CASES, FaultyJournal, JournalFault, MemoryJournal, ScriptedProvider, ScriptedTool,
@@ -48,7 +51,9 @@ fn promise(mutation: Mutant) -> LocalBoxFuture<'static, Kept> {
         Mutant::DebitLate => an_account_is_never_exceeded().boxed_local(),
         Mutant::DropLateUsage => a_late_answer_is_paid_for().boxed_local(),
         Mutant::ReviveEarly => attempts_do_not_overlap().boxed_local(),
+        Mutant::IgnoreLoops => a_loop_ends().boxed_local(),
         Mutant::DueEarly => nothing_is_done_before_the_revival_is_durable().boxed_local(),
+        Mutant::StartUnapproved => a_call_that_needs_approval_waits_for_it().boxed_local(),
     }
 }
 
@@ -104,6 +109,11 @@ fn asks(times: usize) -> ScriptedProvider {
         Some(last) if last["role"] == "tool" => Ok(says("done")),
         Some(_) | None => Ok(calls(&vec![("build", json!({})); times])),
     })
+}
+
+/// A model that asks for the same call for ever.
+fn asks_on() -> ScriptedProvider {
+    ScriptedProvider::new(STEP, |_| Ok(calls(&[("build", json!({}))])))
 }
 
 /// A model that answers "done" after this time, and the number of its calls.
@@ -176,6 +186,36 @@ async fn what_is_in_doubt_is_not_repeated() -> Kept {
     kept(begun == 1, || format!("begun {begun} times without leave, then {}", result.ended))
 }
 
+/// A policy that asks about every call.
+#[derive(Debug)]
+struct AskAlways;
+
+impl CallPolicy for AskAlways {
+    fn judge(&self, call: &ProposedCall<'_>) -> CallVerdict {
+        CallVerdict::Ask(Arc::new(ApprovalNeed {
+            rules: vec!["ask".into()],
+            allow_rules: vec![call.tool.into()],
+            question: "May it start?".into(),
+        }))
+    }
+}
+
+/// The policy asks about a call, and no person answers.
+async fn a_call_that_needs_approval_waits_for_it() -> Kept {
+    let begun = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&begun);
+    let tool = ScriptedTool::new("build", EffectClass::Once, move |_| {
+        count.fetch_add(1, SeqCst);
+        ready(CallEnd::ok("built")).boxed()
+    });
+    let world = on(MemoryJournal::new(), asks(1), &[&tool]);
+    let runtime = start(RuntimeDependencies { policy: Arc::new(AskAlways), ..world }).await;
+    let accepted = submit(&runtime).await;
+    tokio::time::sleep(LONG).await;
+    let (begun, state) = (begun.load(SeqCst), runtime.row(accepted.run).await.expect("its row").state);
+    kept(begun == 0 && state == RunState::Parked, || format!("begun {begun} times, and the run is {state:?}"))
+}
+
 /// A process that was taken for dead continues while the next one owns the store.
 async fn a_process_whose_store_was_taken_over_ends() -> Kept {
     let journal = MemoryJournal::new();
@@ -191,6 +231,16 @@ async fn a_process_whose_store_was_taken_over_ends() -> Kept {
     let ended = tokio::time::timeout(LONG, old.wait_for_end()).await;
     new.wait(accepted.run, Some(LONG)).await.expect("it ends");
     kept(matches!(ended, Ok(RuntimeEnd::Store(_))), || "the old process writes on".into())
+}
+
+/// A model repeats a call with the same result for ever.
+async fn a_loop_ends() -> Kept {
+    let tool = ScriptedTool::fixed("build", EffectClass::Pure, "built");
+    let runtime = start(on(MemoryJournal::new(), asks_on(), &[&tool])).await;
+    let accepted = submit(&runtime).await;
+    let result = runtime.wait(accepted.run, Some(STEP * 60)).await;
+    let is_detected = result.as_ref().is_ok_and(|result| result.ended.outcome == Outcome::LoopDetected);
+    kept(is_detected, || format!("after 60 answers: {result:?}"))
 }
 
 async fn a_run_that_has_ended_has_its_terminal_record() -> Kept {

@@ -202,7 +202,7 @@ pub(super) mod samples {
 
     pub(in super::super) fn ended(iteration: u32, n: u32, status: CallStatus) -> Body {
         let end = CallEnd::new(status, "x");
-        Body::CallEnded(CallEnded { call: call(iteration, n), attempt: 1, end })
+        Body::CallEnded(CallEnded::new(call(iteration, n), 1, end))
     }
 
     pub(in super::super) fn run_ended(outcome: &str) -> Body {

@@ -5,10 +5,11 @@ use http::HeaderMap;
 use serde_json::Value;
 
 use super::{
+    counts::class_of_counts,
     error_hints::{CODES, LOOSE_CODES, class_of_code, normalize_code},
     headers,
-    phrases::classes_in,
     retry_after::RetryAfter,
+    rules::classes_in,
     sizes::{class_of_sizes, window_in},
     vendor_error::{MAX_DEPTH, VendorError},
 };
@@ -95,7 +96,7 @@ fn class_of(error: &VendorError, status: Option<u16>, headers: &HeaderMap) -> Fa
     let is_credible = |class: &FailureClass| status.is_none_or(|status| is_plausible(class, status));
     let texts = || chain.iter().filter(|error| !error.is_about_a_field).map(|error| error.text.as_str());
     if is_credible(&FailureClass::ContextTooLong { limit: None })
-        && let Some(class) = texts().find_map(class_of_sizes)
+        && let Some(class) = texts().find_map(|text| class_of_sizes(text).or_else(|| class_of_counts(text)))
     {
         return class;
     }
@@ -116,8 +117,17 @@ fn class_of(error: &VendorError, status: Option<u16>, headers: &HeaderMap) -> Fa
         (Some(FailureClass::Overloaded), Some(429)) if wait != RetryAfter::default() => rate_limited(wait),
         (Some(class), _) => class.clone(),
         (None, Some(404)) if error.text.is_empty() => FailureClass::NotAnApi,
-        (None, Some(status)) => class_of_status(status, wait),
+        (None, Some(status)) => class_of_status(relayed_status(status, &chain), wait),
         (None, None) => FailureClass::Server,
+    }
+}
+
+/// The status that a gateway reports of the provider behind it, if its own says less.
+fn relayed_status(status: u16, chain: &[&VendorError]) -> u16 {
+    let relayed = chain.iter().filter(|error| !error.is_about_a_field).find_map(|error| error.status);
+    match (status, relayed) {
+        (400 | 500 | 502, Some(relayed @ (402 | 413 | 429 | 503 | 529))) => relayed,
+        _ => status,
     }
 }
 

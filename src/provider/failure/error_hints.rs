@@ -30,11 +30,17 @@ pub(super) fn class_of_code(
     table.iter().find(|(_, codes)| codes.contains(&plain)).map(|(class, _)| class)
 }
 
-/// Unambiguous codes.
+/// Unambiguous codes. Numbers mean different things for different vendors, so they have the vendor's name before them
+/// (`vendor_error.rs`).
 pub(super) const CODES: &[(FailureClass, &[&str])] = &[
     (
         QUOTA,
         &[
+            "minimax1008",
+            "zhipu1113",
+            "zhipu1304",
+            "zhipu1309",
+            "zhipu1310",
             "allocationquotafreetieronly",
             "arrearage",
             "billing",
@@ -57,6 +63,10 @@ pub(super) const CODES: &[(FailureClass, &[&str])] = &[
     (
         FailureClass::ContentRefused,
         &[
+            "minimax1026",
+            "minimax1027",
+            "zhipu1300",
+            "zhipu1301",
             "blockedbysafety",
             "contentfilter",
             "contentfiltered",
@@ -73,6 +83,9 @@ pub(super) const CODES: &[(FailureClass, &[&str])] = &[
     (
         CONTEXT,
         &[
+            "cloudflare5021",
+            "minimax1039",
+            "zhipu1261",
             "contextlengthexceeded",
             "contextwindowexceeded",
             "exceedcontextsize",
@@ -86,6 +99,8 @@ pub(super) const CODES: &[(FailureClass, &[&str])] = &[
     (
         FailureClass::ModelNotFound,
         &[
+            "cloudflare5007",
+            "zhipu1211",
             "deploymentnotfound",
             "invalidmodel",
             "invalidmodelid",
@@ -100,6 +115,13 @@ pub(super) const CODES: &[(FailureClass, &[&str])] = &[
     (
         RATE_LIMIT,
         &[
+            "minimax1002",
+            "minimax2045",
+            "minimax2056",
+            "zhipu1302",
+            "zhipu1303",
+            "zhipu1308",
+            "zhipu1313",
             "limitrequests",
             "modelcooldown",
             "quotaexceeded",
@@ -123,6 +145,7 @@ pub(super) const CODES: &[(FailureClass, &[&str])] = &[
     (
         FailureClass::Overloaded,
         &[
+            "zhipu1312",
             "capacityexceeded",
             "engineoverloaded",
             "insufficientsystemresource",
@@ -140,6 +163,17 @@ pub(super) const CODES: &[(FailureClass, &[&str])] = &[
     (
         FailureClass::Auth,
         &[
+            "minimax1004",
+            "minimax2049",
+            "zhipu1000",
+            "zhipu1001",
+            "zhipu1002",
+            "zhipu1003",
+            "zhipu1004",
+            "zhipu1110",
+            "zhipu1111",
+            "zhipu1112",
+            "zhipu1121",
             "accessdenied",
             "accountdeactivated",
             "apikeydeleted",
@@ -164,7 +198,10 @@ pub(super) const CODES: &[(FailureClass, &[&str])] = &[
             "unrecognizedclient",
         ],
     ),
-    (TIMEOUT, &["deadlineexceeded", "gatewaytimeout", "modeltimeout", "requesttimeout", "timeout"]),
+    (
+        TIMEOUT,
+        &["deadlineexceeded", "gatewaytimeout", "modeltimeout", "requesttimeout", "timeout", "minimax1001"],
+    ),
     (FailureClass::Network, &["apiconnection", "connection"]),
     (
         FailureClass::InvalidRequest,
@@ -190,6 +227,12 @@ pub(super) const LOOSE_CODES: &[(FailureClass, &[&str])] = &[
     (
         FailureClass::InvalidRequest,
         &[
+            "minimax2013",
+            "zhipu1210",
+            "zhipu1212",
+            "zhipu1213",
+            "zhipu1214",
+            "zhipu1215",
             "badrequest",
             "failedprecondition",
             "invalidargument",

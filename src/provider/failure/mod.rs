@@ -3,13 +3,17 @@
 
 mod body_end;
 mod classify;
+mod counts;
 mod error_hints;
 pub(super) mod headers;
-mod phrases;
 pub(super) mod retry_after;
+mod rules;
 mod sizes;
+mod statuses;
 mod text;
 mod vendor_error;
+mod vocabulary;
+mod words;
 
 pub use body_end::{BodyEnd, with_body_end};
 pub use classify::{failure_in_body, failure_in_stream, failure_of};

@@ -6,8 +6,6 @@ use std::sync::LazyLock;
 use hermod_actors::model::FailureClass;
 use regex_lite::Regex;
 
-use super::phrases::anchored;
-
 /// Minimum remaining output in tokens. Below it the request counts as too long, because no useful answer is that short.
 const MIN_OUTPUT_TOKENS: u64 = 1_024;
 
@@ -29,6 +27,14 @@ pub(super) fn class_of_sizes(text: &str) -> Option<FailureClass> {
             found.iter().skip(1).flatten().filter_map(|number| number_at(number.as_str())).collect();
         limit.class(&numbers)
     })
+}
+
+/// A pattern in which a leading `^` means the start of a clause.
+fn anchored(pattern: &str) -> String {
+    match pattern.strip_prefix('^') {
+        Some(rest) => format!(r"(?:^|[-.:;!?,(\]—] ){rest}"),
+        None => pattern.to_owned(),
+    }
 }
 
 /// The names that vendors use for the maximum output of a request.

@@ -7,6 +7,7 @@ use super::{
     error_hints::normalize_code,
     headers,
     retry_after::{RetryAfter, find_retry_after, parse_retry_after},
+    statuses::status_in,
     text::{embedded_json, parse_code, parse_status, strip_quotes},
 };
 
@@ -59,22 +60,27 @@ impl VendorError {
         let body = body.as_array().and_then(|list| list.first()).unwrap_or(body);
         let object = body.as_object()?;
         let has = |name: &str| object.get(name).filter(|value| !value.is_null());
-        let has_text =
-            ["message", "Message", "errorMessage", "detail", "title"].iter().any(|name| has(name).is_some());
+        let has_text = ["message", "Message", "errorMessage", "error_msg", "detail", "title"]
+            .iter()
+            .any(|name| has(name).is_some());
         if let Some(error) = has("error").filter(|error| error.is_object() || !has_text) {
             let mut found = Self::of_value(error, depth);
-            if !error.is_object() {
-                found.codes.extend(codes_of(object));
+            match error.as_object() {
+                Some(fields) => found.codes.extend(zhipu_code(fields)),
+                None => found.codes.extend(codes_of(object)),
             }
             return Some(found);
         }
         if let Some(first) = has("errors").and_then(Value::as_array).and_then(|errors| errors.first()) {
-            return Some(Self::of_value(first, depth));
+            let mut found = Self::of_value(first, depth);
+            found.codes.extend(first["code"].as_u64().map(|code| format!("cloudflare{code}")));
+            return Some(found);
         }
-        if let Some(status) =
-            has("base_resp").filter(|status| status["status_code"].as_i64().is_some_and(|code| code != 0))
-        {
-            return Some(Self::of_value(status, depth));
+        let minimax = has("base_resp").and_then(|status| Some((status, status["status_code"].as_i64()?)));
+        if let Some((status, code)) = minimax.filter(|(_, code)| *code != 0) {
+            let mut found = Self::of_value(status, depth);
+            found.codes.push(format!("minimax{code}"));
+            return Some(found);
         }
         match has("detail") {
             Some(detail @ Value::Object(_)) => Some(Self::of_value(detail, depth)),
@@ -99,7 +105,7 @@ impl VendorError {
         let text = strip_quotes(message);
         Self {
             codes: parse_code(message).map(normalize_code).into_iter().collect(),
-            status: parse_status(message),
+            status: parse_status(message).or_else(|| status_in(&text)),
             retry_after: find_retry_after(&text),
             inner: embedded_json(message).and_then(|json| Self::of_wrapped(json, depth)),
             text,
@@ -115,6 +121,7 @@ impl VendorError {
             "errorMessage",
             "msg",
             "status_msg",
+            "error_msg",
             "error_description",
             "detail",
             "title",
@@ -177,6 +184,13 @@ fn codes_of(fields: &Map<String, Value>) -> Vec<String> {
     // for example `type.googleapis.com/..`, `com.amazonaws#ThrottlingException`
     codes.extend(words.map(|word| normalize_code(word.rsplit(['#', '/']).next().unwrap_or(word))));
     codes
+}
+
+/// The code of Zhipu, which has no type beside it: `{"code":"1113","message":".."}`.
+fn zhipu_code(fields: &Map<String, Value>) -> Option<String> {
+    let code = fields.get("code").and_then(Value::as_str).filter(|_| !fields.contains_key("type"))?;
+    (code.len() == 4 && code.starts_with('1') && code.bytes().all(|byte| byte.is_ascii_digit()))
+        .then(|| format!("zhipu{code}"))
 }
 
 fn status_of(fields: &Map<String, Value>) -> Option<u16> {

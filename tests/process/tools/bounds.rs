@@ -11,7 +11,8 @@ use std::{
 use hermod::{
     Tool,
     memory::MemoryFiles,
-    tool::{Settings, builtin, command_denylist::denial_reason},
+    policy::command::denial_reason,
+    tool::{Settings, builtin},
 };
 use hermod_actors::model::{CallEnd, CallStatus};
 use hermod_testkit::{invocation, run_call};

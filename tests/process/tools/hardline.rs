@@ -2,7 +2,7 @@
 
 use std::{env, fs, path::PathBuf};
 
-use hermod::tool::command_denylist::denial_reason;
+use hermod::policy::command::denial_reason;
 use serde_json::Value;
 
 /// One command a line; `⏎` is a newline.

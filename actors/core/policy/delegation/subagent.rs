@@ -3,7 +3,7 @@
 use super::{DELEGATE_TASK, DelegatedTask};
 use crate::{
     model::{Delegation, Dimension, Limits, RUNTIME_TEXT_PREFIX, RunId, RunSpec},
-    policy::todo::TODO,
+    policy::{clarify::CLARIFY, todo::TODO},
 };
 
 /// The last layer of a subagent's system prompt.
@@ -11,8 +11,8 @@ const SUBAGENT_PROMPT: &str = "You are a subagent: another agent has given you o
                     alone, ask nobody, and end with an answer that stands for itself: what was done, the result, paths of \
                     what you have written, and what is left or went wrong.";
 
-/// Subagents do not have this tool: the parent decides what is remembered for later conversations.
-const MEMORY_TOOL: &str = "memory";
+/// Subagents do not have these tools: the parent decides what is remembered for later conversations, and asks the person.
+const PARENT_TOOLS: [&str; 2] = ["memory", CLARIFY];
 
 /// The spec of the run that does `task` for a run with the spec `parent`; `None` if the parent may not delegate.
 pub(crate) fn subagent_spec(task: &DelegatedTask, parent: &RunSpec, run: RunId) -> Option<RunSpec> {
@@ -22,7 +22,8 @@ pub(crate) fn subagent_spec(task: &DelegatedTask, parent: &RunSpec, run: RunId) 
     // The todo list is the subagent's own and needs no right of its parent.
     let wanted =
         |tool: &&String| *tool == TODO || task.tools.as_ref().is_none_or(|tools| tools.contains(tool));
-    let allowed = |tool: &&String| *tool != MEMORY_TOOL && (may_delegate || *tool != DELEGATE_TASK);
+    let allowed =
+        |tool: &&String| !PARENT_TOOLS.contains(&tool.as_str()) && (may_delegate || *tool != DELEGATE_TASK);
     let tools = parent.tools.iter().filter(wanted).filter(allowed);
     let begin = task.model.as_ref().and_then(|model| parent.chain.iter().position(|link| link == model));
     let mut chain = parent.chain.clone();
@@ -119,7 +120,7 @@ pub(super) mod tests {
 
     #[test]
     fn a_subagent_has_a_list_of_its_own_and_no_memory() {
-        let root = RunSpec { tools: ["memory", "read", TODO].map(Into::into).into(), ..parent() };
+        let root = RunSpec { tools: [CLARIFY, "memory", "read", TODO].map(Into::into).into(), ..parent() };
         assert_eq!(child(&DelegatedTask::default(), &root).unwrap().tools, ["read", TODO]);
         let wanted = DelegatedTask { tools: Some(vec!["memory".into()]), ..DelegatedTask::default() };
         assert_eq!(child(&wanted, &root).unwrap().tools, [TODO]);

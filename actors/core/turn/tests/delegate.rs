@@ -56,6 +56,7 @@ fn answer(driver: &Driver, arguments: &[&str]) -> Input {
         tool: name(arguments).into(),
         intent: EffectClass::Once.into(),
         arguments: Hash::of(arguments.as_bytes()),
+        approval: None,
     });
     let message = AssistantMessage { calls: calls.collect(), ..AssistantMessage::default() };
     let answer =

@@ -5,7 +5,7 @@ use crate::{
     journal::IndexRow,
     model::{
         Access, ApprovalDecision, AttemptId, Body, CallEnd, CallStatus, EffectClass, FinishReason, Hash,
-        InDoubtAction, InDoubtPolicy, Limits, RunState, StopReason,
+        InDoubtAction, InDoubtPolicy, Limits, PersonAnswer, RunState, StopReason,
     },
     model::{Boot, Intent},
     turn::{CallAdmission, DueAction, Input},
@@ -114,7 +114,7 @@ fn a_parked_run_waits_for_a_person_and_its_clocks_stop() {
     assert_eq!(questions.len(), 1);
     assert!(questions[0].request.question.contains("Is it to be made again?"), "{questions:?}");
 
-    let allow = Input::Approval { call: CALL, decision: ApprovalDecision::Allow };
+    let allow = Input::Approval { call: CALL, answer: ApprovalDecision::Allow.into() };
     assert_eq!(state_after(&driver, &allow), Some(RunState::Running));
     assert_eq!(driver.feed(&allow), ["approval.answered", "call.lost"]);
     assert_eq!(driver.feed(&allow), [""; 0], "answered twice");
@@ -133,7 +133,7 @@ fn a_no_is_told_to_the_model_and_so_is_silence() {
     let mut driver = interrupted(InDoubtAction::Ask);
     driver.feed(&LOST);
     assert_eq!(
-        driver.feed(&Input::Approval { call: CALL, decision: ApprovalDecision::Deny }),
+        driver.feed(&Input::Approval { call: CALL, answer: PersonAnswer::Deny }),
         ["approval.answered", "call.ended"]
     );
     check_told(&driver, CallStatus::InDoubt, &[KNOWN, "has decided that it is not made again"]);
@@ -150,8 +150,8 @@ fn what_has_expired_can_not_be_answered_and_is_found_answered_by_the_next_proces
     let mut driver = interrupted(InDoubtAction::Ask);
     driver.feed(&LOST);
     driver.pass(DAY);
-    let allow = Input::Approval { call: CALL, decision: ApprovalDecision::Allow };
-    assert!(!driver.turn.start_decision(driver.now).needs_approval(CALL));
+    let allow = Input::Approval { call: CALL, answer: ApprovalDecision::Allow.into() };
+    assert!(!driver.turn.start_decision(driver.now).may_answer(CALL, &PersonAnswer::Deny));
     assert_eq!(driver.feed(&allow), [""; 0]);
     assert_eq!(driver.crash(), ["session.revived", "approval.answered", "call.ended"]);
     check_told(&driver, CallStatus::InDoubt, &[KNOWN, "has not answered"]);
@@ -191,8 +191,10 @@ fn check_noted(boot: &str, since: u64, noted: bool) {
     let mut driver = Driver::new();
     driver.submit(1, Limits { max_tokens: 100, ..Limits::default() });
     driver.lease(model(1, 1), 1);
-    let intent = Intent { effect: EffectClass::Once, access: Access::Anything, detached: false };
-    let plan = CallAdmission::Admit { tool: "tool".into(), intent, arguments: Hash::of(b"{}") };
+    let intent =
+        Intent { effect: EffectClass::Once, access: Access::Anything, detached: false, polls: false };
+    let plan =
+        CallAdmission::Admit { tool: "tool".into(), intent, arguments: Hash::of(b"{}"), approval: None };
     driver.answer_planned("", FinishReason::ToolCalls, vec![plan]);
     driver.feed(&Input::Permitted(AttemptId { call: CALL, attempt: 1 }));
     driver.feed(&Input::ToolEnded { id: AttemptId { call: CALL, attempt: 1 }, end: CallEnd::ok("done") });
@@ -273,8 +275,9 @@ fn a_command_whose_end_nobody_recorded_may_have_written_too() {
     let mut driver = Driver::new();
     driver.submit(1, Limits { max_tokens: 100, ..Limits::default() });
     driver.lease(model(1, 1), 1);
-    let intent = Intent { effect: EffectClass::Once, access: Access::Anything, detached: true };
-    let plan = CallAdmission::Admit { tool: "tool".into(), intent, arguments: Hash::of(b"{}") };
+    let intent = Intent { effect: EffectClass::Once, access: Access::Anything, detached: true, polls: false };
+    let plan =
+        CallAdmission::Admit { tool: "tool".into(), intent, arguments: Hash::of(b"{}"), approval: None };
     driver.answer_planned("", FinishReason::ToolCalls, vec![plan]);
     driver.feed(&Input::Permitted(AttemptId { call: CALL, attempt: 1 }));
     driver.crash_into("another");

@@ -56,8 +56,12 @@ fn answer(driver: &mut Driver, iteration: u32, Said(text, reasoning, tools, fini
         opaque: None,
     };
     let (intent, arguments) = (EffectClass::Pure.into(), Hash::of(b"{}"));
-    let plan =
-        |tool: &&str| CallAdmission::Admit { tool: (*tool).into(), intent: Clone::clone(&intent), arguments };
+    let plan = |tool: &&str| CallAdmission::Admit {
+        tool: (*tool).into(),
+        intent: Clone::clone(&intent),
+        arguments,
+        approval: None,
+    };
     driver.answer_message(message, finish, tools.iter().map(plan).collect());
     for n in driver.permit_all() {
         let call = tool(1, iteration, n);

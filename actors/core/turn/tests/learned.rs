@@ -23,10 +23,12 @@ fn asked(driver: &Driver) -> ModelStarted {
 
 /// The model's answer with this number of calls, or its final answer, with the usage that the provider reports.
 fn answer(driver: &Driver, calls: usize, usage: Option<Usage>) -> Input {
+    let seq = driver.turn.last_seq();
     let plan = |n: usize| CallAdmission::Admit {
         tool: "tool".into(),
         intent: EffectClass::Idempotent.into(),
-        arguments: Hash::of(&n.to_le_bytes()),
+        arguments: Hash::of(format!("{seq} {n}").as_bytes()),
+        approval: None,
     };
     let call = |n| ToolCall { id: format!("v{n}"), name: "tool".into(), arguments: "{}".into() };
     let text = if calls == 0 { "done" } else { "" }.into();

@@ -2,6 +2,7 @@
 //! makes their records durable at once.
 
 mod adoption;
+mod approval;
 mod calls;
 mod cases;
 mod compaction;
@@ -13,6 +14,7 @@ mod grace;
 mod ladder;
 mod learned;
 mod limits;
+mod loops;
 mod reopen;
 mod steer;
 mod submissions;
@@ -154,7 +156,7 @@ impl Driver {
         self.feed(&Input::Leased { id: AttemptId { call, attempt }, model: first.model.clone() })
     }
 
-    /// The model answers with this number of calls, or with text if there are none.
+    /// The model answers with this number of calls, or with text if there are none. No answer repeats an earlier one.
     pub(super) fn answer(&mut self, calls: usize, effect: EffectClass) -> Vec<&'static str> {
         self.answer_with(if calls == 0 { "done" } else { "" }, calls, FinishReason::Stop, effect)
     }
@@ -166,10 +168,12 @@ impl Driver {
         finish: FinishReason,
         effect: EffectClass,
     ) -> Vec<&'static str> {
+        let seq = self.turn.last_seq();
         let plan = |n: usize| CallAdmission::Admit {
             tool: "tool".into(),
             intent: effect.into(),
-            arguments: Hash::of(&n.to_le_bytes()),
+            arguments: Hash::of(format!("{seq} {n}").as_bytes()),
+            approval: None,
         };
         self.answer_planned(text, finish, (0..calls).map(plan).collect())
     }

@@ -27,6 +27,7 @@ fn asked(arguments: &[&str]) -> (AssistantMessage, Vec<CallAdmission>) {
         tool: name(arguments).into(),
         intent: EffectClass::Idempotent.into(),
         arguments: Hash::of(arguments.as_bytes()),
+        approval: None,
     });
     (AssistantMessage { calls: calls.collect(), ..AssistantMessage::default() }, plans.collect())
 }

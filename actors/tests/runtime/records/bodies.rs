@@ -1,16 +1,17 @@
 //! An arbitrary body of each kind.
 
 use hermod_actors::model::{
-    ApprovalAnswered, ApprovalDecision, ApprovalRequested, Body, BudgetRaised, CallEnded, CallLost,
-    CallStarted, ChildEnded, DecisionSource, Kind, MessageSteered, ModelLate, ModelWaiting, RetryReason,
-    RunEnded, RunExhausted, RunReopened, RunStopping, SessionOpened, SessionRevived, SummaryStarted,
+    ApprovalAnswered, ApprovalDecision, ApprovalRequested, ApprovalScope, Body, BudgetRaised, CallEnded,
+    CallLost, CallStarted, ChildEnded, DecisionSource, Kind, MessageSteered, ModelLate, ModelWaiting,
+    RetryReason, RunEnded, RunExhausted, RunReopened, RunStopping, SessionOpened, SessionRevived,
+    SummaryStarted,
 };
 use proptest::{prelude::*, sample::select};
 
 use super::{
     parts::{
         accepted, admitted, allowance, answered, call_end, child, compacted, ended, failed, not_answered,
-        place, raised, started, summary_answered, todo,
+        place, raised, repetition, started, summary_answered, todo,
     },
     values::{
         Made, amounts, anomaly, call, incarnation, list, maybe, number, run, shared, small, text, time, usage,
@@ -57,8 +58,10 @@ pub(crate) fn body(kind: Kind) -> Made<Body> {
         Kind::SummaryFailed => failed().prop_map(Body::SummaryFailed).boxed(),
         Kind::CallAdmitted => admitted().prop_map(Body::CallAdmitted).boxed(),
         Kind::CallStarted => call_started(),
-        Kind::CallEnded => (call(), small(), call_end())
-            .prop_map(|(call, attempt, end)| Body::CallEnded(CallEnded { call, attempt, end }))
+        Kind::CallEnded => (call(), small(), call_end(), maybe(repetition()))
+            .prop_map(|(call, attempt, end, repetition)| {
+                Body::CallEnded(CallEnded { call, attempt, end, repetition })
+            })
             .boxed(),
         Kind::CallLost => call_lost(),
         Kind::MessageSteered => (run(), shared(), run())
@@ -127,21 +130,21 @@ fn call_lost() -> Made<Body> {
 }
 
 pub(crate) fn approval_requested() -> Made<ApprovalRequested> {
-    (call(), small(), text(), time())
-        .prop_map(|(call, attempt, question, expires_at)| ApprovalRequested {
-            call,
-            attempt,
-            question,
-            expires_at,
+    let rules = || proptest::collection::vec(text().prop_map(std::sync::Arc::from), 0..3);
+    (call(), small(), text(), time(), (rules(), rules(), any::<bool>()))
+        .prop_map(|(call, attempt, question, expires_at, (rules, allow_rules, wants_text))| {
+            ApprovalRequested { call, attempt, question, rules, allow_rules, wants_text, expires_at }
         })
         .boxed()
 }
 
 fn approval_answered() -> Made<Body> {
     let verdict = select(vec![ApprovalDecision::Allow, ApprovalDecision::Deny]);
-    (call(), verdict, select(vec![DecisionSource::Person, DecisionSource::Expiry]))
-        .prop_map(|(call, verdict, by)| {
-            Body::ApprovalAnswered(ApprovalAnswered { call, decision: verdict, by })
+    let by = select(vec![DecisionSource::Person, DecisionSource::Expiry]);
+    let scope = select(vec![ApprovalScope::Once, ApprovalScope::Run, ApprovalScope::Always]);
+    (call(), verdict, by, scope)
+        .prop_map(|(call, decision, by, scope)| {
+            Body::ApprovalAnswered(ApprovalAnswered { call, decision, by, scope })
         })
         .boxed()
 }

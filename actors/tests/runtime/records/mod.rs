@@ -157,6 +157,7 @@ fn carriers(opaque: OpaqueState) -> [Body; 2] {
             in_doubt: InDoubtPolicy::default(),
             compaction: None,
             delegation: None,
+            loop_guard: true,
             script: None,
         }),
         parent: None,

@@ -6,9 +6,10 @@ use hermod_actors::model::{
     Access, BudgetRefusal, CallAdmitted, CallEnd, CallStatus, CompactionMethod, CompactionPolicy,
     ContextBreakdown, ContextCompacted, Deadline, Delegation, Dimension, EffectClass, Failure, FailureClass,
     FinishReason, Flaw, HistoryPosition, InDoubtAction, InDoubtPolicy, LimitIncrease, Limits, ModelAnswered,
-    ModelFailed, ModelStarted, Outcome, OutcomeCause, OutcomeDetail, ParentRef, PrefixChange, RequestFate,
-    RetryAttempts, RetryPolicy, RunAccepted, RunSpec, StopReason, SubagentRef, SummaryAnswered,
-    SummaryDefect, TodoChanged, TodoItem, TodoList, TodoStatus, UnansweredModel, UnansweredReason,
+    ModelFailed, ModelStarted, Outcome, OutcomeCause, OutcomeDetail, ParentRef, PrefixChange, Repetition,
+    RepetitionPattern, RequestFate, RetryAttempts, RetryPolicy, RunAccepted, RunSpec, StopReason,
+    SubagentRef, SummaryAnswered, SummaryDefect, TodoChanged, TodoItem, TodoList, TodoStatus,
+    UnansweredModel, UnansweredReason,
 };
 use proptest::{prelude::*, sample::select};
 
@@ -92,14 +93,15 @@ pub(crate) fn spec() -> Made<Arc<RunSpec>> {
     );
     let models = (list(model()), list(traits()), maybe(thinking()));
     let tools = (text(), text(), list(text()), number());
-    let rest = (maybe(shared()), doubt(), maybe(compression()), maybe(delegation()), maybe(hash()));
+    let rest =
+        (maybe(shared()), doubt(), maybe(compression()), (maybe(delegation()), any::<bool>()), maybe(hash()));
     (models, tools, limits, rest)
         .prop_map(
             |(
                 (chain, traits, thinking),
                 (workspace, task, tools, schema_bytes),
                 limits,
-                (system, in_doubt, compression, delegation, script),
+                (system, in_doubt, compression, (delegation, loop_guard), script),
             )| {
                 Arc::new(RunSpec {
                     chain,
@@ -114,6 +116,7 @@ pub(crate) fn spec() -> Made<Arc<RunSpec>> {
                     in_doubt,
                     compaction: compression,
                     delegation,
+                    loop_guard,
                     script,
                 })
             },
@@ -214,11 +217,18 @@ pub(crate) fn cause() -> Made<OutcomeCause> {
         (model(), number()).prop_map(|(model, above)| OutcomeCause::Unpriced { model, above }),
         number().prop_map(|limit_ms| OutcomeCause::Time { limit_ms }),
         number().prop_map(|limit_ms| OutcomeCause::NoProgress { limit_ms }),
+        repetition().prop_map(|repetition| OutcomeCause::Repetition { repetition }),
         stop_reason().prop_map(|reason| OutcomeCause::Stop { reason }),
         text().prop_map(|error| OutcomeCause::CrashLoop { error }),
         text().prop_map(|error| OutcomeCause::Unreadable { error }),
     ]
     .boxed()
+}
+
+pub(crate) fn repetition() -> Made<Repetition> {
+    (select(RepetitionPattern::ALL.to_vec()), shared(), small())
+        .prop_map(|(pattern, tool, times)| Repetition { pattern, tool, times })
+        .boxed()
 }
 
 pub(crate) fn ended() -> Made<OutcomeDetail> {
@@ -408,13 +418,14 @@ pub(crate) fn compacted() -> Made<ContextCompacted> {
 
 pub(crate) fn admitted() -> Made<CallAdmitted> {
     let effect = select(vec![EffectClass::Pure, EffectClass::Idempotent, EffectClass::Once]);
-    (call(), shared(), effect, access(), any::<bool>(), hash(), maybe(small()))
-        .prop_map(|(call, tool, effect, access, detached, arguments, same_as)| CallAdmitted {
+    (call(), shared(), effect, access(), any::<(bool, bool)>(), hash(), maybe(small()))
+        .prop_map(|(call, tool, effect, access, (detached, polls), arguments, same_as)| CallAdmitted {
             call,
             tool,
             effect,
             access,
             detached,
+            polls,
             arguments,
             same_as,
         })

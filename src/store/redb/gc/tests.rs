@@ -44,7 +44,7 @@ fn content(n: u8) -> String {
 fn record(at: i64, text: String) -> Arc<Record> {
     let call = CallId { run: run(0), iteration: 1, n: 1 };
     let end = CallEnd::new(CallStatus::Ok, text);
-    let body = Body::CallEnded(CallEnded { call, attempt: 1, end });
+    let body = Body::CallEnded(CallEnded::new(call, 1, end));
     Arc::new(Record { at: Timestamp(at), active_ms: 0, body })
 }
 

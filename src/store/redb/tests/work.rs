@@ -174,7 +174,7 @@ fn records(chance: &mut Chance) -> Vec<Arc<Record>> {
 
 pub(super) fn record(chance: &mut Chance) -> Arc<Record> {
     let call = CallId { run: RunId::from_bits(1), iteration: 1, n: 1 };
-    let body = Body::CallEnded(CallEnded { call, attempt: 1, end: CallEnd::ok(text(chance)) });
+    let body = Body::CallEnded(CallEnded::new(call, 1, CallEnd::ok(text(chance))));
     Arc::new(Record { at: Timestamp(3), active_ms: chance.next() >> 20, body })
 }
 

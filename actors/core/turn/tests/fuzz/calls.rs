@@ -132,7 +132,9 @@ impl Calls {
     pub(super) fn asked(&mut self, id: CallId, attempt: Attempt, spec: &RunSpec) -> Result<(), String> {
         let call = self.get(id)?;
         let is_started = matches!(call.state, State::Started(n, _) if n == attempt);
-        hold!(is_started && spec.in_doubt.action == InDoubtAction::Ask, "a person is asked about {call:?}");
+        let is_in_doubt = is_started && spec.in_doubt.action == InDoubtAction::Ask;
+        let is_before_start = call.state == State::Admitted(1) && attempt == 0;
+        hold!(is_in_doubt || is_before_start, "a person is asked about {call:?}");
         call.state = State::Asked(attempt, None);
         Ok(())
     }
@@ -142,7 +144,8 @@ impl Calls {
         let State::Asked(attempt, None) = call.state else {
             return Err(format!("nobody was asked about {call:?}"));
         };
-        call.state = State::Asked(attempt, Some(verdict));
+        let starts = attempt == 0 && verdict == ApprovalDecision::Allow;
+        call.state = if starts { State::Admitted(1) } else { State::Asked(attempt, Some(verdict)) };
         Ok(())
     }
 

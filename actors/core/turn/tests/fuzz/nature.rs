@@ -8,12 +8,15 @@ use super::chance::Chance;
 use crate::{
     model::Intent,
     model::{
-        Access, Amounts, AssistantMessage, AttemptId, CallEnd, CallStatus, CompactionPolicy, Deadline,
-        Delegation, EffectClass, Failure, FailureClass, FinishReason, Hash, ImportedHistory, InDoubtAction,
-        InDoubtPolicy, Limits, Message, ModelAnswer, ModelProfile, ModelRef, ModelStarted, RequestFate,
-        RetryPolicy, RunSpec, Timestamp, ToolCall, UnansweredModel, UnansweredReason, Usage,
+        Access, Amounts, ApprovalNeed, AssistantMessage, AttemptId, CallEnd, CallStatus, CompactionPolicy,
+        Deadline, Delegation, EffectClass, Failure, FailureClass, FinishReason, Hash, ImportedHistory,
+        InDoubtAction, InDoubtPolicy, Limits, Message, ModelAnswer, ModelProfile, ModelRef, ModelStarted,
+        RequestFate, RetryPolicy, RunSpec, Timestamp, ToolCall, UnansweredModel, UnansweredReason, Usage,
     },
-    policy::{Candidate, CredentialRecovery, LinkAvailability, delegation::DELEGATE_TASK, todo::TODO},
+    policy::{
+        Candidate, CredentialRecovery, LinkAvailability, clarify::CLARIFY, delegation::DELEGATE_TASK,
+        todo::TODO,
+    },
     turn::{CallAdmission, CallRejection, FailoverOptions, Input},
 };
 
@@ -42,7 +45,7 @@ pub(super) fn spec(chance: &mut Chance) -> RunSpec {
         thinking: None,
         workspace: "/w".into(),
         isolation_key: "t".into(),
-        tools: vec![DELEGATE_TASK.into(), TODO.into(), "tool".into()],
+        tools: vec![CLARIFY.into(), DELEGATE_TASK.into(), TODO.into(), "tool".into()],
         schema_bytes: 0,
         limits: limits(chance),
         system: chance.one_in(4).then(|| "be brief".into()),
@@ -52,6 +55,7 @@ pub(super) fn spec(chance: &mut Chance) -> RunSpec {
         },
         compaction: compression,
         delegation: delegation(chance),
+        loop_guard: !chance.one_in(4),
         script: None,
     }
 }
@@ -149,6 +153,17 @@ pub(super) fn answered(chance: &mut Chance, started: &Arc<ModelStarted>) -> Inpu
     answer(started, (message, finish), plans, usage(chance, started))
 }
 
+/// An answer with calls and without a flaw of its own.
+pub(super) fn repeated(chance: &mut Chance, started: &Arc<ModelStarted>) -> Input {
+    let calls = 1 + chance.below(2);
+    let message = AssistantMessage {
+        calls: (0..calls).map(|n| asked(chance, n)).collect(),
+        ..AssistantMessage::default()
+    };
+    let plans = plans(chance, &message.calls);
+    answer(started, (message, FinishReason::ToolCalls), plans, None)
+}
+
 /// The final answer of a model, without a flaw.
 pub(super) fn last_word(started: &Arc<ModelStarted>) -> Input {
     let message = AssistantMessage { text: "done".into(), ..AssistantMessage::default() };
@@ -170,6 +185,7 @@ fn asked(chance: &mut Chance, n: u64) -> ToolCall {
     let (name, arguments) = match chance.below(8) {
         0 | 1 => (DELEGATE_TASK, order(chance)),
         2 => (TODO, chance.pick(&LISTS).into()),
+        3 => (CLARIFY, r#"{"question":"Which one?"}"#.into()),
         _ => (chance.pick(&TOOLS), r#"{"a":1}"#.into()),
     };
     ToolCall { id: format!("v{n}"), name: name.into(), arguments }
@@ -191,6 +207,12 @@ fn order(chance: &mut Chance) -> String {
     }
 }
 
+/// Why the policy asks about a call of this tool.
+fn need(tool: &str) -> Arc<ApprovalNeed> {
+    let (rules, allow_rules) = (vec!["ask".into()], vec![tool.into()]);
+    Arc::new(ApprovalNeed { rules, allow_rules, question: "May it start?".into() })
+}
+
 /// The verdicts of the ToolExecutor on calls; often all of them are alike.
 fn plans(chance: &mut Chance, calls: &[ToolCall]) -> Vec<CallAdmission> {
     let all = chance.below(16);
@@ -200,11 +222,19 @@ fn plans(chance: &mut Chance, calls: &[ToolCall]) -> Vec<CallAdmission> {
             tool: call.name.as_str().into(),
             intent: EffectClass::Once.into(),
             arguments: Hash::of(call.arguments.as_bytes()),
+            approval: None,
         },
         _ if call.name == TODO => CallAdmission::Admit {
             tool: TODO.into(),
             intent: EffectClass::Idempotent.into(),
             arguments: Hash::of(call.arguments.as_bytes()),
+            approval: None,
+        },
+        _ if call.name == CLARIFY => CallAdmission::Admit {
+            tool: CLARIFY.into(),
+            intent: Intent { access: Access::Exclusive, ..EffectClass::Pure.into() },
+            arguments: Hash::of(call.arguments.as_bytes()),
+            approval: None,
         },
         1 => refuse(CallRejection::Malformed),
         2 => refuse(CallRejection::Unacceptable),
@@ -225,8 +255,9 @@ fn plans(chance: &mut Chance, calls: &[ToolCall]) -> Vec<CallAdmission> {
             let arguments = Hash::of(&[u8::from(chance.one_in(3))]);
             CallAdmission::Admit {
                 tool: call.name.as_str().into(),
-                intent: Intent { effect, access, detached },
+                intent: Intent { effect, access, detached, polls: chance.one_in(8) },
                 arguments,
+                approval: chance.one_in(6).then(|| need(&call.name)),
             }
         }
     };

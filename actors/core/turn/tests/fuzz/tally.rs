@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, fmt};
 
 use crate::{
-    model::{Body, CallStatus, Flaw, Kind, Outcome, RetryReason},
+    model::{Body, CallEnded, CallStatus, Flaw, Kind, Outcome, RepetitionPattern, RetryReason},
     turn::{DueAction, Input},
 };
 
@@ -17,7 +17,7 @@ pub(super) struct Tally {
 }
 
 /// What must have happened, or the sequences test too little. All kinds of records are added to it.
-const EXPECTED: [(&str, &[&str]); 6] = [
+const EXPECTED: [(&str, &[&str]); 7] = [
     (
         "input",
         &[
@@ -59,7 +59,11 @@ const EXPECTED: [(&str, &[&str]); 6] = [
     ),
     ("again", &["Lost", "Interrupted", "NeverStarted", "InDoubt"]),
     ("call", &["Ok", "Error", "Stopped", "NotStarted", "InDoubt"]),
-    ("outcome", &["completed", "failed", "stopped", "timed_out", "budget_exhausted", "refused"]),
+    (
+        "outcome",
+        &["completed", "failed", "stopped", "timed_out", "budget_exhausted", "refused", "loop_detected"],
+    ),
+    ("repetition", &["SameResult", "SameFailure", "AlternatingCalls", "FailingTool"]),
 ];
 
 impl Tally {
@@ -138,6 +142,17 @@ impl Tally {
                     CallStatus::Stopped => "Stopped",
                     CallStatus::NotStarted => "NotStarted",
                     CallStatus::InDoubt => "InDoubt",
+                },
+            );
+        }
+        if let Body::CallEnded(CallEnded { repetition: Some(found), .. }) = body {
+            self.count(
+                "repetition",
+                match found.pattern {
+                    RepetitionPattern::SameResult => "SameResult",
+                    RepetitionPattern::SameFailure => "SameFailure",
+                    RepetitionPattern::AlternatingCalls => "AlternatingCalls",
+                    RepetitionPattern::FailingTool => "FailingTool",
                 },
             );
         }

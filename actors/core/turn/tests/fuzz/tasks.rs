@@ -70,7 +70,10 @@ impl World {
             }
             (_, Doing::Ask(started)) => {
                 let links = self.turn.current().map_or(0, |(_, spec)| spec.chain.len());
-                nature::said(chance, &started, links, self.now.at)
+                match self.habit(started.call, chance) {
+                    Some(mut habit) => nature::repeated(&mut habit, &started),
+                    None => nature::said(chance, &started, links, self.now.at),
+                }
             }
             (DueAction::Acquire(AttemptId { call, attempt }), _) => self.found(call, attempt, chance),
             (DueAction::WakeAt(_) | DueAction::WakeAtActive(_), _) => Input::TimerFired,
@@ -169,7 +172,10 @@ impl World {
     }
 
     fn made(&mut self, call: CallId, attempt: Attempt, chance: &mut Chance) -> Input {
-        let how = chance.below(8);
+        let how = match self.habit(call, chance) {
+            Some(mut habit) => 1 + habit.below(3),
+            None => chance.below(8),
+        };
         self.outside.end(call, attempt, how > 0);
         match how {
             0 => Input::Lost(AttemptId { call, attempt }),
@@ -179,6 +185,13 @@ impl World {
             },
             _ => Input::ToolEnded { id: AttemptId { call, attempt }, end: CallEnd::ok("yes") },
         }
+    }
+
+    /// What decides about this call of a model that repeats one, two or three answers. Now and then chance does.
+    fn habit(&self, call: CallId, chance: &mut Chance) -> Option<Chance> {
+        let habit = self.mood.habit.filter(|_| !chance.one_in(24))?;
+        let at = u64::from(call.iteration) % (1 + habit % 3);
+        Some(Chance::new(habit ^ (at << 8) ^ u64::from(call.n)))
     }
 
     fn stopped(&mut self, call: CallId, attempt: Attempt, chance: &mut Chance) -> Input {

@@ -10,7 +10,7 @@ use super::{
     world::{Mood, World},
 };
 use crate::{
-    model::{Amounts, ApprovalDecision, LimitIncrease, RunId, StopReason},
+    model::{Amounts, ApprovalScope, LimitIncrease, PersonAnswer, RunId, StopReason},
     turn::{DueAction, Input},
 };
 
@@ -27,7 +27,11 @@ pub(super) struct Sequence {
 impl Sequence {
     pub(super) fn of(seed: u64) -> Self {
         let mut chance = Chance::new(seed);
-        let length = if chance.one_in(32) { chance.below(200) } else { 4 + chance.below(32) };
+        let length = match chance.one_in(32) {
+            _ if repeats(seed) => 60 + chance.below(200),
+            true => chance.below(200),
+            false => 4 + chance.below(32),
+        };
         Self { seed, steps: (0..length).map(|_| chance.next()).collect() }
     }
 
@@ -46,7 +50,11 @@ impl Sequence {
         World::new(Mood {
             room: chance.below(9),
             disk: 2 + chance.below(7),
-            disturbances: chance.next() | chance.next(),
+            disturbances: match repeats(self.seed) {
+                true => chance.next() & chance.next() & chance.next(),
+                false => chance.next() | chance.next(),
+            },
+            habit: repeats(self.seed).then(|| chance.next()),
             is_thorough: self.seed.is_multiple_of(16),
         })
     }
@@ -71,6 +79,11 @@ impl Sequence {
         });
         log
     }
+}
+
+/// Whether the model of this sequence repeats itself.
+const fn repeats(seed: u64) -> bool {
+    seed % 16 == 5
 }
 
 impl World {
@@ -99,12 +112,15 @@ impl World {
             6 | 7 if is_on => self.steer(chance),
             8 | 9 | 14..=19 => match self.turn.open_approvals().pop() {
                 Some(approval) => {
-                    let decision = chance.pick(&[
-                        ApprovalDecision::Allow,
-                        ApprovalDecision::Allow,
-                        ApprovalDecision::Deny,
-                    ]);
-                    self.hear(Input::Approval { call: approval.request.call, decision }, chance)
+                    let call = approval.request.call;
+                    let answers = [
+                        PersonAnswer::Allow(ApprovalScope::Once),
+                        PersonAnswer::Allow(ApprovalScope::Run),
+                        PersonAnswer::Text("this one".into()),
+                        PersonAnswer::Deny,
+                    ];
+                    let answer = answers[usize::try_from(chance.below(4)).unwrap_or(0)].clone();
+                    self.hear(Input::Approval { call, answer }, chance)
                 }
                 None => self.goes_on(chance),
             },

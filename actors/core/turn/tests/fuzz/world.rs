@@ -32,6 +32,8 @@ pub(super) struct Mood {
     pub(super) disk: u64,
     /// The kinds of disturbances that happen, a bit for each.
     pub(super) disturbances: u64,
+    /// What decides the answers of a model that repeats itself, and the results of its calls; `None` for other models.
+    pub(super) habit: Option<u64>,
     /// Whether expensive checks run too.
     pub(super) is_thorough: bool,
 }

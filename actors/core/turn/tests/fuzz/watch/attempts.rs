@@ -29,6 +29,8 @@ impl Watch {
         hold!(started.incarnation == self.incarnation, "{started:?} in {}", self.incarnation);
         let run = self.running(started.call.run)?;
         hold!(run.state == State::Running, "{started:?} while its run is being stopped");
+        self.is_no_loop()?;
+        let run = self.running(started.call.run)?;
         hold!(run.spec.chain.contains(&started.model), "{started:?} asks nobody of {:?}", run.spec.chain);
         run.held.reserve(&started.reserved);
         let is_grace = run.exhausted.is_some();
@@ -98,6 +100,7 @@ impl Watch {
         }
         if !self.again {
             self.calls.proposed(answered.call, &answered.message);
+            self.loops.proposed(answered.call, &answered.message);
             self.family.asked(answered.call, &answered.message);
         }
         Ok(())

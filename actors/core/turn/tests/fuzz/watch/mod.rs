@@ -3,12 +3,13 @@
 
 mod attempts;
 mod books;
+mod loops;
 mod runs;
 mod summaries;
 
 use std::sync::Arc;
 
-use self::summaries::Summaries;
+use self::{loops::Loops, summaries::Summaries};
 use super::{
     calls::Calls,
     family::Family,
@@ -41,6 +42,7 @@ pub(super) struct Watch {
     fresh: Vec<AttemptId>,
     calls: Calls,
     summaries: Summaries,
+    loops: Loops,
     pub(super) family: Family,
     pub(super) shown: Shown,
     money: Money,
@@ -107,9 +109,15 @@ impl Watch {
                 self.running(waiting.call.run)?;
             }
             Body::ModelLate(late) => self.late(late)?,
-            Body::CallAdmitted(admitted) => self.calls.admitted(admitted)?,
+            Body::CallAdmitted(admitted) => {
+                self.loops.admitted(admitted);
+                self.calls.admitted(admitted)?;
+            }
             Body::CallStarted(started) => self.call_started(started)?,
-            Body::CallEnded(ended) => self.call_ended(ended)?,
+            Body::CallEnded(ended) => {
+                self.repeated(ended)?;
+                self.call_ended(ended)?;
+            }
             Body::CallLost(lost) => self.lost(lost)?,
             Body::MessageSteered(message) => {
                 let state = self.run(message.run)?.state;
@@ -117,6 +125,7 @@ impl Watch {
                     matches!(state, State::Queued | State::Running),
                     "{message:?} to a run that is {state:?}"
                 );
+                self.steered(message.run);
                 self.shown.said(message)?;
             }
             Body::ApprovalRequested(request) => {
@@ -135,6 +144,7 @@ impl Watch {
             | Body::SummaryFailed(_) => self.summary(&record.body, turn)?,
             Body::ChildEnded(ended) => {
                 self.running(ended.call.run)?;
+                self.helped(ended);
                 self.family.ended(ended)?;
                 self.shown.told(ended.call.run, &ended.result);
             }

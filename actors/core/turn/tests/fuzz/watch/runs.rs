@@ -67,6 +67,8 @@ impl Watch {
             self.shown.forget(ended.run);
             return Ok(());
         }
+        self.looped(ended)?;
+        let run = self.run(ended.run)?;
         hold!(!asked, "{ended:?} while a model is asked");
         if let (Some(refusal), State::Running) = (run.exhausted.clone(), was) {
             let in_time =

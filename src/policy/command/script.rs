@@ -1,7 +1,12 @@
 //! Parses shell scripts as far as the check needs it: commands, substituted scripts, and functions that only multiply
 //! themselves.
 
-use std::{collections::HashMap, iter::Peekable, str::Chars};
+use std::{
+    collections::HashMap,
+    iter::Peekable,
+    ops::{Range, RangeInclusive},
+    str::Chars,
+};
 
 use super::escape::unescape;
 
@@ -10,10 +15,39 @@ use super::escape::unescape;
 pub(super) struct ParsedScript {
     /// The simple commands in order, including those of subshells and groups.
     pub(super) commands: Vec<SimpleCommand>,
-    /// The scripts inside command and process substitutions.
-    pub(super) substituted: Vec<String>,
+    /// The scripts inside command and process substitutions; a word refers to one by its index ([`REFERENCE`]).
+    pub(super) substituted: Vec<SubstitutedScript>,
+    /// The functions that the script defines, in order: name and commands of the body.
+    pub(super) functions: Vec<(String, Range<usize>)>,
+    /// True if a quote, a substitution or a group has no end.
+    pub(super) is_malformed: bool,
+    /// True if a `$'...'` spells letters as numbers.
+    pub(super) has_coded_word: bool,
     /// True if the script defines a function that only multiplies itself.
     pub(super) is_fork_bomb: bool,
+}
+
+/// The script of a substitution.
+#[derive(Debug, Clone)]
+pub(super) struct SubstitutedScript {
+    pub(super) text: String,
+    /// True for `<(...)` and `>(...)`: the word is a file, not the output.
+    pub(super) is_file: bool,
+}
+
+/// Stands in a word for a substitution; a character of [`INDEXES`] with its index follows.
+pub(super) const REFERENCE: char = '\u{fffc}';
+/// The characters for indexes. [`without_references`] takes them out of the text of a script.
+pub(super) const INDEXES: RangeInclusive<char> = '\u{f0000}'..='\u{ffffd}';
+/// Limit of the substitutions in one script.
+pub(super) const MAX_SUBSTITUTED: usize = 0xfffd;
+
+/// Limit of quoted texts inside each other, as in `${a:-${b:-c}}`.
+const MAX_QUOTED_DEPTH: usize = 8;
+
+/// Replaces the characters that mean a substitution inside this module.
+pub(super) fn without_references(text: &str) -> String {
+    text.replace(|c| c == REFERENCE || INDEXES.contains(&c), "\u{fffd}")
 }
 
 /// A simple command. Quotes and escapes are resolved; a variable in a word is `${NAME}`.
@@ -23,10 +57,14 @@ pub(super) struct SimpleCommand {
     pub(super) words: Vec<String>,
     /// Files to which the output goes.
     pub(super) outputs: Vec<String>,
+    /// Files from which the input comes.
+    pub(super) inputs: Vec<String>,
     /// Text of a here-document or here-string.
     pub(super) input: Option<String>,
     /// True if the command reads the previous one's output.
     pub(super) is_piped: bool,
+    /// True if several commands write what this one reads.
+    pub(super) is_fed_by_group: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -50,58 +88,132 @@ pub(super) fn parse(text: &str) -> ParsedScript {
     let mut lexer = Lexer::new(text);
     lexer.run();
     let is_fork_bomb = has_fork_bomb(&lexer.tokens);
+    let collected = CommandCollector::default().collect(&lexer.tokens, &lexer.bodies);
     ParsedScript {
-        commands: commands(&lexer.tokens, &lexer.bodies),
+        is_malformed: lexer.is_malformed || !collected.groups.is_empty() || !collected.subshells.is_empty(),
+        commands: collected.commands,
+        functions: collected.functions,
         substituted: lexer.substituted,
+        has_coded_word: lexer.has_coded_word,
         is_fork_bomb,
     }
 }
 
-fn commands(tokens: &[ShellToken], bodies: &[String]) -> Vec<SimpleCommand> {
-    let mut commands = Vec::new();
-    let mut command = SimpleCommand::default();
-    let mut depth = 0_usize;
-    let mut tokens = tokens.iter().peekable();
-    while let Some(token) = tokens.next() {
-        let mut operand = || match tokens.next_if(|token| matches!(token, ShellToken::Word(_))) {
-            Some(ShellToken::Word(word)) => Some(word.clone()),
-            _ => None,
-        };
-        match token {
-            ShellToken::Word(word) => command.words.push(word.clone()),
-            ShellToken::Output => command.outputs.extend(operand()),
-            ShellToken::Input => drop(operand()),
-            ShellToken::HereString => command.input = operand(),
-            ShellToken::HereDocument(body) => command.input = bodies.get(*body).cloned(),
-            ShellToken::Pipe => {
-                commands.push(std::mem::take(&mut command));
-                command.is_piped = true;
-            }
-            // `f() {` is a definition, not a call.
-            ShellToken::Open if tokens.next_if_eq(&&ShellToken::Close).is_some() => {
-                command = SimpleCommand::default();
-            }
-            // `a | b) ...` in a `case`: patterns, not commands.
-            ShellToken::Close if depth == 0 => {
-                while command.is_piped {
-                    command = commands.pop().unwrap_or_default();
+/// Collects the simple commands of a script and the extents of its functions.
+#[derive(Default)]
+struct CommandCollector {
+    commands: Vec<SimpleCommand>,
+    command: SimpleCommand,
+    /// For each open `(`: the number of commands before it.
+    subshells: Vec<usize>,
+    /// For each open `{`: the number of commands before it, and the function whose body it is.
+    groups: Vec<(usize, Option<String>)>,
+    functions: Vec<(String, Range<usize>)>,
+    /// The function whose body comes next.
+    defined: Option<String>,
+    /// Number of commands in the group that has just ended.
+    ended_group: usize,
+    /// True if the command has a word that is no keyword.
+    has_name: bool,
+}
+
+impl CommandCollector {
+    fn collect(mut self, tokens: &[ShellToken], bodies: &[String]) -> Self {
+        let mut tokens = tokens.iter().peekable();
+        while let Some(token) = tokens.next() {
+            let mut operand = || match tokens.next_if(|token| matches!(token, ShellToken::Word(_))) {
+                Some(ShellToken::Word(word)) => Some(word.clone()),
+                _ => None,
+            };
+            match token {
+                ShellToken::Word(word) if word == "function" && self.command.words.is_empty() => {
+                    self.defined = operand();
                 }
-                command = SimpleCommand::default();
+                ShellToken::Word(word) => self.word(word),
+                ShellToken::Output => self.command.outputs.extend(operand()),
+                ShellToken::Input => self.command.inputs.extend(operand()),
+                ShellToken::HereString => self.command.input = operand(),
+                ShellToken::HereDocument(body) => self.command.input = bodies.get(*body).cloned(),
+                // `f() {` is a definition, not a call.
+                ShellToken::Open if tokens.next_if_eq(&&ShellToken::Close).is_some() => {
+                    self.defined = std::mem::take(&mut self.command).words.pop().or(self.defined);
+                    self.has_name = false;
+                }
+                ShellToken::Open => {
+                    // The subshell's first command reads what the subshell reads.
+                    let is_piped = self.command.is_piped && self.command.words.is_empty();
+                    self.end();
+                    self.command.is_piped = is_piped;
+                    self.subshells.push(self.commands.len());
+                }
+                ShellToken::Close => self.close(),
+                ShellToken::Pipe => {
+                    let is_empty = self.command == SimpleCommand::default();
+                    self.end();
+                    let ended = std::mem::take(&mut self.ended_group);
+                    self.command.is_piped = true;
+                    self.command.is_fed_by_group = is_empty && ended > 1;
+                }
+                ShellToken::End | ShellToken::Background => self.end(),
             }
-            ShellToken::Open => {
-                depth += 1;
-                commands.push(std::mem::take(&mut command));
-            }
-            ShellToken::Close => {
-                depth -= 1;
-                commands.push(std::mem::take(&mut command));
-            }
-            ShellToken::End | ShellToken::Background => commands.push(std::mem::take(&mut command)),
+        }
+        self.end();
+        self
+    }
+
+    fn end(&mut self) {
+        let command = std::mem::take(&mut self.command);
+        self.has_name = false;
+        let is_empty = command.words.is_empty()
+            && command.outputs.is_empty()
+            && command.inputs.is_empty()
+            && command.input.is_none();
+        if !is_empty {
+            self.commands.push(command);
         }
     }
-    commands.push(command);
-    commands.retain(|command| *command != SimpleCommand::default());
-    commands
+
+    fn word(&mut self, word: &str) {
+        let is_first = !self.has_name;
+        match word {
+            "{" if is_first => {
+                self.groups.push((self.commands.len(), self.defined.take()));
+                // The group reads what its first command reads.
+                return;
+            }
+            "}" if is_first => {
+                self.end();
+                if let Some((start, function)) = self.groups.pop() {
+                    self.ended_group = self.commands.len() - start;
+                    self.functions.extend(function.map(|name| (name, start..self.commands.len())));
+                }
+                return;
+            }
+            "done" | "fi" | "esac" if is_first => self.ended_group = usize::MAX,
+            _ => {}
+        }
+        self.has_name |= !is_keyword(word);
+        self.command.words.push(word.to_owned());
+    }
+
+    fn close(&mut self) {
+        if let Some(start) = self.subshells.pop() {
+            self.end();
+            self.ended_group = self.commands.len() - start;
+            return;
+        }
+        // `a | b) ...` in a `case`: patterns, not commands.
+        while self.command.is_piped {
+            self.command = self.commands.pop().unwrap_or_default();
+        }
+        self.command = SimpleCommand::default();
+        self.has_name = false;
+    }
+}
+
+/// True for a word that a command follows, as `then` and `!`.
+pub(super) fn is_keyword(word: &str) -> bool {
+    matches!(word, "!" | "if" | "then" | "elif" | "else" | "while" | "until" | "do" | "coproc")
 }
 
 /// True if a function like `f() { f | f & }` is among `tokens`.
@@ -148,7 +260,11 @@ struct Lexer<'a> {
     rest: Peekable<Chars<'a>>,
     word: Option<String>,
     tokens: Vec<ShellToken>,
-    substituted: Vec<String>,
+    substituted: Vec<SubstitutedScript>,
+    is_malformed: bool,
+    has_coded_word: bool,
+    /// Levels of quoted texts around this one.
+    depth: usize,
     bodies: Vec<String>,
     /// Here-documents whose bodies begin after this line.
     awaited: Vec<Delimiter>,
@@ -163,7 +279,19 @@ struct Delimiter {
 impl<'a> Lexer<'a> {
     fn new(text: &'a str) -> Self {
         let (tokens, substituted, bodies, awaited) = Default::default();
-        Self { rest: text.chars().peekable(), word: None, tokens, substituted, bodies, awaited }
+        let (is_malformed, has_coded_word) = (false, false);
+        let rest = text.chars().peekable();
+        Self {
+            rest,
+            word: None,
+            tokens,
+            substituted,
+            is_malformed,
+            has_coded_word,
+            depth: 0,
+            bodies,
+            awaited,
+        }
     }
 
     fn run(&mut self) {
@@ -206,7 +334,7 @@ impl<'a> Lexer<'a> {
 
     fn redirection(&mut self, c: char) {
         if self.rest.next_if_eq(&'(').is_some() {
-            return self.substitution('(', ')');
+            return self.substitution('(', ')', true);
         }
         // `2>file`: the number belongs to the operator.
         self.word.take_if(|word| word.chars().all(|c| c.is_ascii_digit()));
@@ -246,12 +374,31 @@ impl<'a> Lexer<'a> {
                 body.push('\n');
             }
             if !delimiter.is_quoted {
-                let mut expanded = Lexer::new(&body);
-                expanded.double_quoted();
-                self.substituted.append(&mut expanded.substituted);
+                body = self.quoted_text(&body);
             }
             self.bodies.push(body);
         }
+    }
+
+    /// `text` as double quotes resolve it. Its substitutions become those of this script.
+    fn quoted_text(&mut self, text: &str) -> String {
+        if self.depth == MAX_QUOTED_DEPTH {
+            self.is_malformed = true;
+            return text.to_owned();
+        }
+        let mut inner = Lexer::new(text);
+        inner.depth = self.depth + 1;
+        inner.substituted = std::mem::take(&mut self.substituted);
+        while inner.rest.peek().is_some() {
+            // A quote inside is text.
+            if inner.double_quoted() {
+                inner.push('"');
+            }
+        }
+        self.substituted = inner.substituted;
+        self.has_coded_word |= inner.has_coded_word;
+        self.is_malformed |= inner.is_malformed;
+        inner.word.unwrap_or_default()
     }
 
     /// Reads the part of a word that begins with `c`.
@@ -266,57 +413,72 @@ impl<'a> Lexer<'a> {
                 while let Some(c) = self.rest.next_if(|c| *c != '\'') {
                     self.push(c);
                 }
-                self.rest.next();
+                self.is_malformed |= self.rest.next().is_none();
             }
-            '"' => self.double_quoted(),
-            '`' => self.substitution('`', '`'),
+            '"' => self.is_malformed |= !self.double_quoted(),
+            '`' => self.substitution('`', '`', false),
             '$' => self.dollar(),
             c => self.push(c),
         }
     }
 
-    fn double_quoted(&mut self) {
+    /// Reads up to the closing quote; false if there is none.
+    fn double_quoted(&mut self) -> bool {
         self.open_word();
         while let Some(c) = self.rest.next() {
             match c {
-                '"' => return,
+                '"' => return true,
                 '\\' => match self.rest.next_if(|c| "$`\"\\\n".contains(*c)) {
                     Some('\n') => {}
                     Some(escaped) => self.push(escaped),
                     None => self.push('\\'),
                 },
-                '`' => self.substitution('`', '`'),
+                '`' => self.substitution('`', '`', false),
                 '$' if matches!(self.rest.peek(), Some('\'' | '"')) => self.push('$'),
                 '$' => self.dollar(),
                 c => self.push(c),
             }
         }
+        false
     }
 
     fn dollar(&mut self) {
         let name = match self.rest.peek() {
             Some('(') => {
                 self.rest.next();
-                return self.substitution('(', ')');
+                return self.substitution('(', ')', false);
             }
             Some('\'') => {
                 self.rest.next();
                 let raw = self.until_quote();
-                return unescape(&raw).chars().for_each(|c| self.push(c));
+                let text = unescape(&raw);
+                self.has_coded_word |= spells_letters(&raw, &text);
+                self.open_word();
+                return text.chars().for_each(|c| self.push(c));
             }
             // `$"..."` is a translated string: its quote is read next.
             Some('"') => return,
             Some('{') => {
                 self.rest.next();
-                self.balanced('{', '}')
+                let inside = self.balanced('{', '}');
+                match inside.contains(['$', '`']) {
+                    true => self.quoted_text(&inside),
+                    false => inside,
+                }
+            }
+            // `$?`, `$#`, `$$` and `$!` are numbers, `$-` are options.
+            Some('?' | '#' | '$' | '!' | '-') => {
+                self.push('$');
+                let special = self.rest.next().unwrap_or_default();
+                return self.push(special);
             }
             _ => self.name(),
         };
         let end = name.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(name.len());
         match &name[..end] {
             "IFS" => self.end_word(),
-            "" => self.push('$'),
-            variable => format!("${{{variable}}}").chars().for_each(|c| self.push(c)),
+            "" if name.is_empty() => self.push('$'),
+            _ => format!("${{{name}}}").chars().for_each(|c| self.push(c)),
         }
     }
 
@@ -340,15 +502,26 @@ impl<'a> Lexer<'a> {
                 raw.extend(self.rest.next());
             }
         }
-        self.rest.next();
+        self.is_malformed |= self.rest.next().is_none();
         raw
     }
 
-    fn substitution(&mut self, open: char, close: char) {
+    fn substitution(&mut self, open: char, close: char, is_file: bool) {
         self.open_word();
         let inside = self.balanced(open, close);
-        self.substituted.push(if open == '`' { inside.replace("\\`", "`") } else { inside });
-        self.push('\u{fffc}');
+        if let Some(sum) = inside.strip_prefix('(').and_then(|rest| rest.strip_suffix(')'))
+            && open == '('
+            && !is_file
+        {
+            // An arithmetic expression: only what is substituted in it runs.
+            self.quoted_text(sum);
+            return self.push('0');
+        }
+        let text = if open == '`' { unescaped_backticks(&inside) } else { inside };
+        let index = self.substituted.len().min(MAX_SUBSTITUTED - 1);
+        self.substituted.push(SubstitutedScript { text, is_file });
+        self.push(REFERENCE);
+        self.push(u32::try_from(index).ok().and_then(|n| char::from_u32(0xf_0000 + n)).unwrap_or(REFERENCE));
     }
 
     /// The text up to the `close` that matches an `open` already read.
@@ -374,6 +547,7 @@ impl<'a> Lexer<'a> {
             }
             inside.push(c);
         }
+        self.is_malformed = true;
         inside
     }
 
@@ -393,4 +567,25 @@ impl<'a> Lexer<'a> {
         self.end_word();
         self.tokens.push(token);
     }
+}
+
+/// The script between backticks: a backslash before `` ` ``, `$` and itself is taken away.
+fn unescaped_backticks(inside: &str) -> String {
+    let (mut text, mut rest) = (String::new(), inside.chars().peekable());
+    while let Some(c) = rest.next() {
+        text.push(match c {
+            '\\' => rest.next_if(|c| "`$\\".contains(*c)).unwrap_or(c),
+            c => c,
+        });
+    }
+    text
+}
+
+/// True if the escapes of `raw` spell letters, digits or slashes of `text` as numbers.
+fn spells_letters(raw: &str, text: &str) -> bool {
+    let count = |text: &str| text.chars().filter(|c| c.is_ascii_alphabetic() || *c == '/').count();
+    let has_numbers =
+        raw.split('\\').skip(1).any(|rest| rest.starts_with(['x', 'u', 'U', '0', '1', '2', '3']));
+    let plain: String = raw.split('\\').next().unwrap_or_default().into();
+    has_numbers && count(text) > count(&plain) && !text.starts_with('\u{1b}')
 }

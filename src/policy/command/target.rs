@@ -1,5 +1,7 @@
 //! Classifies paths by the damage that a command on them can do.
 
+use std::fmt;
+
 /// The meaning of a path for the machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum PathKind {
@@ -102,6 +104,15 @@ impl PathTarget {
             }
             name => self.names.push(name.into()),
         }
+    }
+}
+
+impl fmt::Display for PathTarget {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.from_home { "~" } else { "" })?;
+        self.names.iter().try_for_each(|name| write!(f, "/{name}"))?;
+        let is_root = !self.from_home && self.names.is_empty();
+        f.write_str(if is_root { "/" } else { "" })
     }
 }
 

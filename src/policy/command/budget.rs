@@ -1,9 +1,10 @@
 //! Bounds the work of checking one command.
 
-use super::DenyReason;
+use super::HardRule;
 
-/// The reason of a refusal only because the check would take too much work.
-pub const TOO_COMPLEX: &str = "nests or expands into more than can be judged";
+/// The refusal of a script only because the check would take too much work.
+pub const TOO_COMPLEX: HardRule =
+    HardRule { name: "hard-too-complex", why: "nests or expands into more than can be judged" };
 
 /// Bytes that one check may read or make. It is about twice what the longest command of the system (128 KiB) needs if
 /// it is plain.
@@ -26,23 +27,23 @@ impl Default for WorkBudget {
 
 impl WorkBudget {
     /// Pays for a step on `bytes` bytes.
-    pub(super) fn spend(&mut self, bytes: usize) -> Result<(), DenyReason> {
+    pub(super) fn spend(&mut self, bytes: usize) -> Result<(), HardRule> {
         self.bytes_left = self.bytes_left.checked_sub(bytes.saturating_add(1)).ok_or(TOO_COMPLEX)?;
         Ok(())
     }
 
     /// Pays for `copies` steps on `bytes` bytes each.
-    pub(super) fn spend_copies(&mut self, copies: usize, bytes: usize) -> Result<(), DenyReason> {
+    pub(super) fn spend_copies(&mut self, copies: usize, bytes: usize) -> Result<(), HardRule> {
         self.spend(copies.saturating_mul(bytes))
     }
 
     /// Pays for a pass over `words`.
-    pub(super) fn spend_words(&mut self, words: &[String]) -> Result<(), DenyReason> {
+    pub(super) fn spend_words(&mut self, words: &[String]) -> Result<(), HardRule> {
         words.iter().try_for_each(|word| self.spend(word.len() + WORD_BYTES))
     }
 
     /// Pays for creating a word of `bytes` bytes.
-    pub(super) fn spend_word(&mut self, bytes: usize) -> Result<(), DenyReason> {
+    pub(super) fn spend_word(&mut self, bytes: usize) -> Result<(), HardRule> {
         self.spend(bytes.saturating_add(WORD_BYTES))
     }
 }

@@ -1,6 +1,10 @@
-//! The rules that refuse a command or an output file. Also the commands that `find` runs, which are checked in turn.
+//! The hard rules: what refuses a command or an output file, whatever the policy says. Also the commands that `find`
+//! runs, which are checked in turn.
 
-use super::target::{PathKind, PathTarget};
+use super::{
+    HardRule,
+    target::{PathKind, PathTarget},
+};
 
 /// A command to check.
 #[derive(Debug, Clone, Copy)]
@@ -11,13 +15,35 @@ pub(super) struct CheckedCommand<'a> {
     pub(super) folder: Option<&'a PathTarget>,
 }
 
-const WIPES: &str = "deletes the whole system, a system folder or a whole home";
-const FORMATS: &str = "overwrites or formats a disk";
-const STOPS_MACHINE: &str = "stops or restarts the machine";
-const KILLS: &str = "kills every process";
-const CHANGES_OWNERS: &str = "changes the permissions or owners of the whole system";
-const MOVES_SYSTEM: &str = "moves a system folder away";
-const TRIGGERS: &str = "makes the kernel act at once";
+const WIPES: HardRule =
+    HardRule { name: "hard-wipe", why: "deletes the whole system, a system folder or a whole home" };
+const FORMATS: HardRule = HardRule { name: "hard-disk", why: "overwrites or formats a disk" };
+const STOPS_MACHINE: HardRule = HardRule { name: "hard-power", why: "stops or restarts the machine" };
+const KILLS: HardRule = HardRule { name: "hard-kill-all", why: "kills every process" };
+const CHANGES_OWNERS: HardRule =
+    HardRule { name: "hard-permissions", why: "changes the permissions or owners of the whole system" };
+const MOVES_SYSTEM: HardRule = HardRule { name: "hard-move-system", why: "moves a system folder away" };
+const TRIGGERS: HardRule = HardRule { name: "hard-kernel-trigger", why: "makes the kernel act at once" };
+/// Every hard rule, in the order in which they are listed.
+pub(super) const HARD_RULES: &[HardRule] = &[
+    WIPES,
+    FORMATS,
+    STOPS_MACHINE,
+    KILLS,
+    CHANGES_OWNERS,
+    MOVES_SYSTEM,
+    TRIGGERS,
+    FORK_BOMB,
+    TOO_DEEP_SCRIPTS,
+    TOO_DEEP_COMMANDS,
+    super::budget::TOO_COMPLEX,
+];
+pub(super) const FORK_BOMB: HardRule =
+    HardRule { name: "hard-fork-bomb", why: "multiplies itself without end" };
+pub(super) const TOO_DEEP_SCRIPTS: HardRule =
+    HardRule { name: "hard-nested-scripts", why: "nests scripts too deeply to be judged" };
+pub(super) const TOO_DEEP_COMMANDS: HardRule =
+    HardRule { name: "hard-nested-commands", why: "nests commands too deeply to be judged" };
 
 /// Paths that no command may delete as a whole.
 const NEVER_DELETED: &[PathKind] = &[PathKind::Root, PathKind::System, PathKind::Home];
@@ -25,7 +51,7 @@ const NEVER_DELETED: &[PathKind] = &[PathKind::Root, PathKind::System, PathKind:
 const SYSTEM: &[PathKind] = &[PathKind::Root, PathKind::System];
 
 /// Why a command must never run; `None` if it may.
-pub(super) fn command_denial(command: &CheckedCommand) -> Option<&'static str> {
+pub(super) fn command_denial(command: &CheckedCommand) -> Option<HardRule> {
     match command.name {
         "rm" => remove(command),
         "find" => find(command),
@@ -47,7 +73,7 @@ pub(super) fn command_denial(command: &CheckedCommand) -> Option<&'static str> {
 }
 
 /// Why output must never go to a file; `None` if it may.
-pub(super) fn output_denial(path: &str, folder: Option<&PathTarget>) -> Option<&'static str> {
+pub(super) fn output_denial(path: &str, folder: Option<&PathTarget>) -> Option<HardRule> {
     let target = PathTarget::of(path, folder)?;
     if target.is_disk() {
         return Some(FORMATS);
@@ -92,13 +118,13 @@ impl<'a> CheckedCommand<'a> {
     }
 }
 
-fn remove(command: &CheckedCommand) -> Option<&'static str> {
+fn remove(command: &CheckedCommand) -> Option<HardRule> {
     let is_recursive = command.has_option("rR", "recursive");
     (is_recursive && command.any_is(&command.operands(), NEVER_DELETED)).then_some(WIPES)
 }
 
 /// Deleting all results is catastrophic only if no test narrows the search.
-fn find(command: &CheckedCommand) -> Option<&'static str> {
+fn find(command: &CheckedCommand) -> Option<HardRule> {
     let roots = start_paths(command.arguments);
     let deletes = command.arguments.iter().any(|word| word == "-delete");
     let is_wide = !is_narrowed(command.arguments);
@@ -161,7 +187,7 @@ fn is_narrowed(arguments: &[String]) -> bool {
     })
 }
 
-fn rename(command: &CheckedCommand) -> Option<&'static str> {
+fn rename(command: &CheckedCommand) -> Option<HardRule> {
     let operands = command.operands();
     if command.any_is_disk(&operands) {
         return Some(FORMATS);
@@ -170,21 +196,21 @@ fn rename(command: &CheckedCommand) -> Option<&'static str> {
     command.any_is(sources, SYSTEM).then_some(MOVES_SYSTEM)
 }
 
-fn synchronise(command: &CheckedCommand) -> Option<&'static str> {
+fn synchronise(command: &CheckedCommand) -> Option<HardRule> {
     let operands = command.operands();
     let target = operands.last()?;
     let deletes = command.options().any(|option| option.starts_with("--del"));
     (deletes && command.any_is(&[target], SYSTEM)).then_some(WIPES)
 }
 
-fn change_permissions(command: &CheckedCommand) -> Option<&'static str> {
+fn change_permissions(command: &CheckedCommand) -> Option<HardRule> {
     let is_recursive = command.has_option("R", "recursive");
     (is_recursive && command.any_is(&command.operands(), SYSTEM)).then_some(CHANGES_OWNERS)
 }
 
 /// Writing to an image file is legitimate; writing to a disk is refused. For `mkfs` and `mkfs.*` a target in an unknown
 /// variable is refused too.
-fn write_to_disk(command: &CheckedCommand) -> Option<&'static str> {
+fn write_to_disk(command: &CheckedCommand) -> Option<HardRule> {
     let operands = command.operands();
     let targets = match command.name {
         "cp" | "install" => operands.last().into_iter().copied().collect(),
@@ -194,7 +220,7 @@ fn write_to_disk(command: &CheckedCommand) -> Option<&'static str> {
     (is_unknown || command.any_is_disk(&targets)).then_some(FORMATS)
 }
 
-fn erase_signatures(command: &CheckedCommand) -> Option<&'static str> {
+fn erase_signatures(command: &CheckedCommand) -> Option<HardRule> {
     let erases = match command.name {
         "wipefs" => command.has_option("ao", "all") || command.has_option("", "offset"),
         _ => command.has_option("Zzo", "zap-all") || command.has_option("", "clear"),
@@ -202,23 +228,23 @@ fn erase_signatures(command: &CheckedCommand) -> Option<&'static str> {
     (erases && command.any_is_disk(&command.operands())).then_some(FORMATS)
 }
 
-fn copy_blocks(command: &CheckedCommand) -> Option<&'static str> {
+fn copy_blocks(command: &CheckedCommand) -> Option<HardRule> {
     let outputs: Vec<_> = command.operands().iter().filter_map(|word| word.strip_prefix("of=")).collect();
     command.any_is_disk(&outputs).then_some(FORMATS)
 }
 
-fn power(command: &CheckedCommand) -> Option<&'static str> {
+fn power(command: &CheckedCommand) -> Option<HardRule> {
     let only_talks =
         command.options().any(|option| matches!(option, "--help" | "--version" | "--wtmp-only" | "-w"));
     let only_cancels = command.name == "shutdown" && command.has_option("c", "");
     (!only_talks && !only_cancels).then_some(STOPS_MACHINE)
 }
 
-fn runlevel(command: &CheckedCommand) -> Option<&'static str> {
+fn runlevel(command: &CheckedCommand) -> Option<HardRule> {
     command.operands().iter().any(|level| matches!(*level, "0" | "6")).then_some(STOPS_MACHINE)
 }
 
-fn service_control(command: &CheckedCommand) -> Option<&'static str> {
+fn service_control(command: &CheckedCommand) -> Option<HardRule> {
     const STATES: &[&str] = &["poweroff", "reboot", "halt", "kexec", "soft-reboot", "rescue", "emergency"];
     let is_state = |unit: &&str| unit.strip_suffix(".target").is_some_and(|state| STATES.contains(&state));
     let operands = command.operands();
@@ -227,7 +253,7 @@ fn service_control(command: &CheckedCommand) -> Option<&'static str> {
     (starts_target || STATES.contains(verb)).then_some(STOPS_MACHINE)
 }
 
-fn kill(command: &CheckedCommand) -> Option<&'static str> {
+fn kill(command: &CheckedCommand) -> Option<HardRule> {
     let words: Vec<_> = command.arguments.iter().map(String::as_str).collect();
     let targets = match words[..] {
         ["-1"] => return Some(KILLS),

@@ -6,7 +6,7 @@ use base64::{
     engine::{GeneralPurpose, GeneralPurposeConfig, general_purpose::NO_PAD},
 };
 
-use super::{DenyReason, budget::WorkBudget};
+use super::{HardRule, budget::WorkBudget};
 
 /// Resolves the escapes of `$'...'`, `printf` and `echo -e`: `\n`, `\x2f`, `\057`, `\u002f` and the like.
 pub(super) fn unescape(text: &str) -> String {
@@ -67,12 +67,20 @@ pub(super) fn from_base64(text: &str) -> Option<String> {
     Some(String::from_utf8_lossy(&bytes).into_owned())
 }
 
+/// Decodes pairs of hexadecimal digits, as `xxd -r -p` does; `None` for any other character.
+pub(super) fn from_hex(text: &str) -> Option<String> {
+    let digits = text.chars().filter(|c| !c.is_whitespace()).map(|c| c.to_digit(16));
+    let digits: Vec<u8> = digits.map(|digit| u8::try_from(digit?).ok()).collect::<Option<_>>()?;
+    let bytes: Vec<u8> = digits.chunks_exact(2).map(|pair| pair[0] << 4 | pair[1]).collect();
+    Some(String::from_utf8_lossy(&bytes).into_owned())
+}
+
 /// Appends the brace expansion of `word` to `words`: `/{bin,etc}` becomes `/bin` and `/etc`.
 pub(super) fn expand_braces(
     word: &str,
     budget: &mut WorkBudget,
     words: &mut Vec<String>,
-) -> Result<(), DenyReason> {
+) -> Result<(), HardRule> {
     budget.spend_word(word.len())?;
     // A stack: choices are pushed in reverse, so the words come out in order.
     let mut unexpanded = vec![word.to_owned()];
