@@ -142,6 +142,15 @@ impl Reference {
         Ok(Self::Command(words.map(str::to_owned).collect()))
     }
 
+    /// The file that the reference names, in this home folder if it begins with `~/`.
+    pub fn file(&self, home: Option<&Path>) -> Option<PathBuf> {
+        let Self::File(path) = self else { return None };
+        match path.strip_prefix("~") {
+            Ok(below) => home.map(|home| home.join(below)),
+            Err(_) => Some(path.clone()),
+        }
+    }
+
     /// The same reference with `~/` replaced by the home folder.
     pub fn expand_home(&self, variables: &BTreeMap<String, String>) -> Result<Self, MissingSecret> {
         let missing = |reason: String| MissingSecret { reference: self.clone(), reason };

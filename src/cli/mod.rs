@@ -11,6 +11,7 @@ mod completions;
 mod config;
 mod continuation;
 mod display;
+mod doctor;
 mod examples;
 mod exit;
 mod format;
@@ -44,7 +45,7 @@ use std::{process::ExitCode, time::Duration};
 
 use clap::{ArgAction, Args, Parser, Subcommand};
 
-use crate::{discovery::Variables, host::StoreClient, process::runner, redaction, secret};
+use crate::{discovery::Variables, host::StoreClient, process::helper_main, redaction, secret};
 // Most commands need these.
 use exit::{CliError, Exit};
 use output::{print, print_as, print_error, print_json, print_note, print_progress};
@@ -88,6 +89,7 @@ enum CliCommand {
     Prompt(prompt::PromptArgs),
     Chaos(chaos::ChaosArgs),
     Gc(gc::GcArgs),
+    Doctor(doctor::DoctorArgs),
     Completions(completions::CompletionsArgs),
 }
 
@@ -104,7 +106,7 @@ struct ListArgs {
 /// Runs the command line, and returns the exit code.
 pub fn main() -> ExitCode {
     // The runner mode comes first: a command of the `shell` tool waits for the start of its runner.
-    if let Some(ended) = runner::main(std::env::args_os()) {
+    if let Some(ended) = helper_main() {
         return ended;
     }
     output::print_panics();
@@ -167,6 +169,7 @@ async fn dispatch(command: CliCommand, variables: &Variables) -> Result<Exit, Cl
         CliCommand::Prompt(args) => prompt::execute(args, variables).await?,
         CliCommand::Chaos(args) => return chaos::execute(args, variables).await,
         CliCommand::Gc(args) => gc::execute(&args, variables).await?,
+        CliCommand::Doctor(args) => doctor::execute(args, variables).await?,
         CliCommand::Completions(args) => completions::execute(&args)?,
     }
     Ok(Exit::Ok)

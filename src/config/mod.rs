@@ -8,6 +8,7 @@ mod keys;
 mod layer;
 mod load;
 mod model_section;
+mod sandbox_section;
 mod sections;
 mod values;
 mod variables;
@@ -20,6 +21,7 @@ pub use file::UserFile;
 pub use layer::{Setting, SettingLayer, SettingOrigin};
 pub use load::{ConfigFile, EMBEDDED};
 pub use model_section::{EMBEDDED_MODELS, ModelSection, PriceSection};
+pub use sandbox_section::{NetworkName, SandboxLimitsSection, SandboxModeName, SandboxSection};
 pub use sections::{
     AgentDefaultsSection, AgentSection, AgentsSection, AttemptsSection, BreakerSection, CompactionSection,
     Config, DelegationSection, MemorySection, OauthSection, OllamaSection, PolicySection, PromptSection,

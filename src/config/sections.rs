@@ -10,6 +10,7 @@ use super::{
     keys,
     layer::{SettingLayer, SettingOrigin},
     model_section::ModelSection,
+    sandbox_section::SandboxSection,
     values::{
         AbsolutePaths, ApproverName, BaseUrl, CacheTtlName, Flag, InDoubtActionName, ModelChain,
         NonEmptyText, OptionalAddress, OptionalByteSize, OptionalDuration, OptionalModelName, Percent,
@@ -51,6 +52,8 @@ pub struct Config {
     pub skills: SkillsSection,
     /// Settings of tools.
     pub tools: ToolsSection,
+    /// The sandbox of shell commands.
+    pub sandbox: SandboxSection,
     /// Compaction of conversations.
     pub compression: CompactionSection,
     /// The agents' memory files.

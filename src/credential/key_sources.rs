@@ -75,6 +75,7 @@ impl KeyCommand {
             arguments: arguments.to_vec(),
             folder: PathBuf::from("/"),
             environment: Environment::Own,
+            sandbox: None,
             timeout: self.limit,
         };
         let result = process::run(command, None, &CancellationToken::new()).await;

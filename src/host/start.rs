@@ -16,15 +16,20 @@ use hermod_actors::{
 };
 use tokio::time::timeout;
 
-use super::{endpoints::Endpoints, error::StartError, policy::policy_of, run_defaults};
+use super::{
+    endpoints::Endpoints, error::StartError, policy::policy_of, run_defaults, sandbox_rules::sandbox_rules,
+};
 use crate::{
     artifacts::FileArtifacts,
     clock::{self, SystemClock},
     config::Config,
     disk_space::DiskSpaceMonitor,
-    files::IoResult as _,
+    files::{IoResult as _, off_thread},
     memory::MemoryFiles,
-    process::runner::{OWN_PROGRAM, Runner},
+    process::{
+        runner::{OWN_PROGRAM, Runner},
+        sandbox::remove_temp_folders,
+    },
     prompt::skill_folders,
     redaction,
     rehearsal::RehearsalHandle,
@@ -46,6 +51,8 @@ pub struct RuntimeHost {
     /// The runtime.
     pub runtime: Arc<Runtime>,
     runner: Runner,
+    journal: Arc<dyn Journal>,
+    state: PathBuf,
     _rehearsals: Vec<RehearsalHandle>,
 }
 
@@ -67,7 +74,13 @@ impl RuntimeHost {
             ShutdownUrgency::Normal => CLEANUP_TIMEOUT,
             ShutdownUrgency::Urgent => URGENT_CLEANUP_TIMEOUT,
         };
-        if timeout(limit, self.runner.wait_cleared()).await.is_err() {
+        let cleared = async {
+            self.runner.wait_cleared().await;
+            if let Some(open) = open_runs(&*self.journal).await {
+                remove_temporary_files(&self.state, open).await;
+            }
+        };
+        if timeout(limit, cleared).await.is_err() {
             tracing::debug!("what is kept of commands is cleared at the next start");
         }
     }
@@ -83,7 +96,7 @@ pub async fn start(
     let Endpoints { providers, rehearsals, state, .. } = endpoints;
     let providers = providers.into_iter().map(|(name, (adapter, calls))| (name, adapter, calls)).collect();
     let runner = Runner::new(OWN_PROGRAM, &state);
-    remove_command_leftovers(&*journal, &runner).await;
+    remove_command_leftovers(&*journal, &runner, &state).await;
     let [memory_chars, user_chars] = [config.memory.memory_chars.0, config.memory.user_chars.0]
         .map(|chars| usize::try_from(chars).unwrap_or(usize::MAX));
     let memory = config.memory.enabled.0.then(|| MemoryFiles::new(&state, memory_chars, user_chars));
@@ -92,10 +105,13 @@ pub async fn start(
         memory,
         shell_timeout: config.tools.shell.timeout.0,
         runner: Some(runner.clone()).filter(|_| Path::new(OWN_PROGRAM).exists()),
+        sandbox: sandbox_rules(config, &state),
         skills: skill_folders(config, &state),
     });
-    let runtime = runtime(config, HostDependencies { journal, state, providers, tools, defaults }).await?;
-    Ok(RuntimeHost { runtime: Arc::new(runtime), runner, _rehearsals: rehearsals })
+    let dependencies =
+        HostDependencies { journal: Arc::clone(&journal), state: state.clone(), providers, tools, defaults };
+    let runtime = Arc::new(runtime(config, dependencies).await?);
+    Ok(RuntimeHost { runtime, runner, journal, state, _rehearsals: rehearsals })
 }
 
 /// Starts the actors for writing to a store without running anything. No run starts, so no provider is needed and the
@@ -107,14 +123,29 @@ pub async fn start_write_only(journal: Arc<dyn Journal>, state: &Path) -> Result
     start(journal, endpoints, &config, defaults).await
 }
 
-/// Starts a task that removes what commands of ended runs have left. The runtime works meanwhile.
-async fn remove_command_leftovers(journal: &dyn Journal, runner: &Runner) {
+/// Removes what commands of ended runs have left. Their folders take a while: the runtime works meanwhile.
+async fn remove_command_leftovers(journal: &dyn Journal, runner: &Runner, state: &Path) {
+    if let Some(open) = open_runs(journal).await {
+        tokio::spawn(runner.sweep(|run| open.contains(&run)));
+        remove_temporary_files(state, open).await;
+    }
+}
+
+/// The runs that have not ended; `None` if they cannot be read, so that nothing may be removed.
+async fn open_runs(journal: &dyn Journal) -> Option<BTreeSet<RunId>> {
     match journal.rows().open_runs().await {
-        Ok(rows) => {
-            let open: BTreeSet<RunId> = rows.iter().map(|row| row.id).collect();
-            tokio::spawn(runner.sweep(|run| open.contains(&run)));
+        Ok(rows) => Some(rows.iter().map(|row| row.id).collect()),
+        Err(error) => {
+            tracing::warn!(%error, "what ended runs have left is not cleared now");
+            None
         }
-        Err(error) => tracing::warn!(%error, "what ended runs have left is not cleared now"),
+    }
+}
+
+async fn remove_temporary_files(state: &Path, open: BTreeSet<RunId>) {
+    let state = state.to_owned();
+    if let Err(error) = off_thread(move || remove_temp_folders(&state, |run| open.contains(&run))).await {
+        tracing::warn!(%error, "temporary files of ended runs stay until the next start");
     }
 }
 

@@ -12,9 +12,15 @@ use std::{
 
 use hermod_actors::ActiveDeadline;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use tokio::process::Child;
 use tokio_util::sync::CancellationToken;
 
-use super::{Capture, Tee, group::ProcessGroup, pipes::OutputPipes};
+use super::{
+    Capture, Tee,
+    group::ProcessGroup,
+    pipes::OutputPipes,
+    sandbox::{SandboxSpec, SandboxThread},
+};
 
 /// The names of variables that a command inherits, beside those that begin with `LC_`.
 const INHERITED: &[&str] = &["PATH", "HOME", "LANG", "TZ", "USER", "LOGNAME", "SHELL", "TMPDIR"];
@@ -39,6 +45,9 @@ pub struct Command {
     /// The variables that the command gets. They are not stored: a runner has the clean environment itself.
     #[serde(skip)]
     pub environment: Environment,
+    /// What its processes may do; without it all that this user may.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sandbox: Option<SandboxSpec>,
     /// Time limit of the command.
     #[serde(rename = "timeout_ms", serialize_with = "write_millis", deserialize_with = "read_millis")]
     pub timeout: Duration,
@@ -98,7 +107,8 @@ pub struct CommandResult {
     pub stderr: Capture,
 }
 
-/// Runs a command until it exits, its time is up or `cancel` fires. Afterwards no member of its process group is left.
+/// Runs a command until it exits, its time is up or `cancel` fires. Afterwards no member of its process group is left, and
+/// no process of its sandbox.
 ///
 /// The command's own exit ends it, even if other processes still hold its pipes. After a timeout or a cancel it is done
 /// within 2.1 s. Dropping the future kills the group. All output goes to `tee` too.
@@ -110,7 +120,7 @@ pub async fn run(
     cancel: &CancellationToken,
 ) -> io::Result<CommandResult> {
     let timeout = command.timeout;
-    let mut child = spawn(command)?;
+    let (mut child, sandbox) = spawn(command).await?;
     let mut pipes = OutputPipes::of(&mut child, tee);
     let group = ProcessGroup::led_by(child)?;
     let cause = watch(&group, &mut pipes, timeout, cancel).await?;
@@ -119,12 +129,15 @@ pub async fn run(
         ExitCause::Timeout | ExitCause::Cancel => stop(&group, &mut pipes).await?,
     }
     let status = group.finish(DRAIN_TIMEOUT_AFTER_KILL).await?;
+    if let Some(sandbox) = sandbox {
+        sandbox.end().await;
+    }
     let (stdout, stderr) = pipes.into_captures();
     let (exit_code, signal) = (status.and_then(|s| s.code()), status.and_then(|s: ExitStatus| s.signal()));
     Ok(CommandResult { cause, exit_code, signal, stdout, stderr })
 }
 
-fn spawn(command: Command) -> io::Result<tokio::process::Child> {
+async fn spawn(command: Command) -> io::Result<(Child, Option<SandboxThread>)> {
     let mut builder = tokio::process::Command::new(command.program);
     if command.environment == Environment::Clean {
         builder.env_clear().envs(inherited());
@@ -135,8 +148,11 @@ fn spawn(command: Command) -> io::Result<tokio::process::Child> {
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
-        .process_group(0)
-        .spawn()
+        .process_group(0);
+    let Some(sandbox) = command.sandbox else { return Ok((builder.spawn()?, None)) };
+    builder.envs(sandbox.variables());
+    let (child, thread) = SandboxThread::spawn(builder, sandbox).await.map_err(io::Error::other)?;
+    Ok((child, Some(thread)))
 }
 
 async fn watch(

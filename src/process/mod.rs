@@ -3,16 +3,21 @@
 //! Such a command is killed when its future is dropped. A command of the [`runner`] outlives the process that started
 //! it.
 //!
-//! A process that leaves its group (`setsid`) is out of reach here: the boundary for those is a cgroup.
+//! A command of a model runs in a [`sandbox`]. It ends with all that it has started, also with processes that have left
+//! its group.
 
 mod capture;
 mod command;
+mod descendants;
 mod group;
+mod helper;
 mod pidfd;
 mod pipes;
 pub mod runner;
+pub mod sandbox;
 mod tee;
 
 pub use capture::{Capture, HEAD_BYTES, TAIL_BYTES, TruncatedOutput, without_cut_end, without_cut_start};
 pub use command::{Command, CommandResult, Environment, ExitCause, TERM_GRACE, inherited, run};
+pub use helper::helper_main;
 pub use tee::{OutputChunk, Tee};

@@ -3,11 +3,10 @@
 use hermod_actors::{
     SanitizedText,
     model::{Artifact, CallEnd, CallStatus, MAX_RESULT_BYTES},
-    port::AttemptArtifacts,
 };
 use serde::Serialize;
 
-use super::spool::SpooledOutput;
+use super::{sandbox_hint::hint, spool::SpooledOutput, typed_tool::ToolContext};
 use crate::process::{Capture, CommandResult, ExitCause};
 
 /// Bytes reserved for the text about an artifact.
@@ -23,6 +22,9 @@ struct CommandReply {
     stderr: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     artifact: Option<FullOutput>,
+    /// What the sandbox may have refused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hint: Option<&'static str>,
 }
 
 /// The place of the full output, if the reply contains only a part.
@@ -42,19 +44,21 @@ enum FullOutput {
     },
 }
 
-/// The end of a call whose command ran. `left_out` counts the bytes that the command wrote after the spooled output.
+/// The end of a call whose command ran under these rules. `left_out` counts the bytes that the command wrote after the spooled output.
 pub(super) async fn command_end(
     mut result: CommandResult,
     spooled: SpooledOutput,
     left_out: u64,
-    artifacts: &AttemptArtifacts,
+    ToolContext { invocation, settings }: &ToolContext,
 ) -> CallEnd {
+    let artifacts = &invocation.artifacts;
     let status = match result.cause {
         ExitCause::Exit => CallStatus::Ok,
         ExitCause::Timeout => CallStatus::Error,
         ExitCause::Cancel => CallStatus::Stopped,
     };
-    let (mut reply, is_whole) = fit_output(&mut result);
+    let hint = settings.sandbox.as_ref().and_then(|rules| hint(&mut result, rules));
+    let (mut reply, is_whole) = fit_output(&mut result, hint);
     let full_output = match spooled {
         SpooledOutput::Inline(_) if is_whole => None,
         SpooledOutput::Inline(bytes) => {
@@ -74,7 +78,7 @@ pub(super) async fn command_end(
 }
 
 /// The reply with as much output as fits, and whether that is all of it.
-fn fit_output(result: &mut CommandResult) -> (CommandReply, bool) {
+fn fit_output(result: &mut CommandResult, hint: Option<&'static str>) -> (CommandReply, bool) {
     let (out, err) = (result.stdout.total(), result.stderr.total());
     let mut max_bytes = MAX_RESULT_BYTES;
     loop {
@@ -92,6 +96,7 @@ fn fit_output(result: &mut CommandResult) -> (CommandReply, bool) {
             stdout,
             stderr,
             artifact: None,
+            hint,
         };
         if json(&reply).len() + ARTIFACT_TEXT_BYTES <= MAX_RESULT_BYTES {
             return (reply, out_is_whole && err_is_whole);

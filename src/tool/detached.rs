@@ -80,7 +80,7 @@ async fn exit_end(exit: ExitRecord, spooled: SpooledOutput, context: &ToolContex
         Ok(result) => {
             // A command may have changed its own output file.
             let lost = exit.output.bytes.saturating_sub(spooled.total_bytes());
-            command_end(result, spooled, exit.output.left_out + lost, &context.artifacts).await
+            command_end(result, spooled, exit.output.left_out + lost, context).await
         }
         Err(error) => not_run_end(&error),
     }

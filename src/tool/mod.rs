@@ -15,6 +15,7 @@ mod patterns;
 mod read_artifact;
 mod read_file;
 mod replace;
+mod sandbox_hint;
 mod search_files;
 mod shell;
 mod skill_view;
@@ -27,7 +28,10 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use hermod_actors::port::Tool;
 
-use crate::{memory::MemoryFiles, process::runner::Runner};
+use crate::{
+    memory::MemoryFiles,
+    process::{runner::Runner, sandbox::SandboxRules},
+};
 use skills::SkillFolders;
 
 pub use arguments::ArgumentSchema;
@@ -47,6 +51,8 @@ pub struct Settings {
     /// Runs the commands of `shell` detached, so that they outlive this process and can be attached to. Without it they
     /// end with this process, and their outcome is unknown later.
     pub runner: Option<Runner>,
+    /// The sandbox of the commands of `shell`; without it they may do what this user may.
+    pub sandbox: Option<SandboxRules>,
     /// The folders with skills for `skill_view`.
     pub skills: SkillFolders,
     /// The real path of the state directory. No file tool goes into it, wherever the workspace is.
@@ -60,6 +66,7 @@ impl Default for Settings {
         Self {
             shell_timeout: Duration::from_mins(2),
             runner: None,
+            sandbox: None,
             skills: SkillFolders::default(),
             state: None,
             memory: None,

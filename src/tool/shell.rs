@@ -20,7 +20,11 @@ use super::{
 use crate::{
     excerpt::quoted_first_chars,
     policy::command::{self, denial_reason},
-    process::{self, Command, Environment, Tee, runner::SpoolName},
+    process::{
+        self, Command, Environment, Tee,
+        runner::SpoolName,
+        sandbox::{SandboxSpec, temp_folder},
+    },
 };
 
 /// POSIX provides this shell on every machine, so a command means the same everywhere.
@@ -52,8 +56,9 @@ pub(super) struct Arguments {
 impl TypedTool for Shell {
     const NAME: &'static str = "shell";
     const DESCRIPTION: &'static str = "Runs a shell command in the workspace, without a terminal and without input. \
-        Answers {exit_code, signal, timed_out, stdout, stderr, artifact?}; if the output is too long to be shown, \
-        artifact has all of it, both streams as they came, for `read_artifact`. What the command leaves in the \
+        Answers {exit_code, signal, timed_out, stdout, stderr, artifact?, hint?}; if the output is too long to be shown, \
+        artifact has all of it, both streams as they came, for `read_artifact`. If the sandbox of commands has refused something, \
+        hint says what. What the command leaves in the \
         background is ended with it.";
     const EFFECT: EffectClass = EffectClass::Once;
     type Arguments = Arguments;
@@ -96,7 +101,8 @@ impl TypedTool for Shell {
         let timeout = timeout_of(timeout, &context.settings);
         let arguments = vec!["-c".into(), command];
         let environment = Environment::Clean;
-        let command = Command { program: SHELL.into(), arguments, folder, environment, timeout };
+        let sandbox = sandbox(&context);
+        let command = Command { program: SHELL.into(), arguments, folder, environment, sandbox, timeout };
         if context.cancel.is_cancelled() {
             return never_started_end();
         }
@@ -144,11 +150,19 @@ fn folder(context: &ToolContext, workdir: Option<&str>) -> Result<PathBuf, CallE
     Ok(path.absolute())
 }
 
+/// The sandbox of a call. The commands of a run share a folder for temporary files.
+fn sandbox(context: &ToolContext) -> Option<SandboxSpec> {
+    let rules = context.settings.sandbox.clone()?;
+    let state = context.settings.state.as_ref();
+    let temp = state.map(|state| temp_folder(state).join(context.call.run.to_string()));
+    Some(SandboxSpec { rules, workspace: PathBuf::from(&*context.workspace), temp })
+}
+
 /// Runs a command as a child of this process.
 async fn execute(command: Command, context: &ToolContext) -> CallEnd {
     let (tee, pieces) = Tee::new();
     match tokio::join!(process::run(command, Some(tee), &context.cancel), collect_output(pieces, context)) {
-        (Ok(result), spooled) => command_end(result, spooled, 0, &context.artifacts).await,
+        (Ok(result), spooled) => command_end(result, spooled, 0, context).await,
         (Err(error), _) => not_run_end(&error.to_string()),
     }
 }

@@ -8,6 +8,7 @@ mod compression;
 mod config;
 mod config_command;
 mod control;
+mod doctor;
 mod json_fields;
 mod library;
 mod manners;

@@ -14,6 +14,7 @@ mod resume;
 mod runner;
 #[path = "../common/running.rs"]
 mod running;
+mod sandbox;
 mod secrets;
 mod signals;
 mod stopped_process;

@@ -96,6 +96,11 @@ impl SpoolFolder {
         self.0.file_name().and_then(|name| name.to_str()).unwrap_or_default()
     }
 
+    /// The state directory, which the spool is in.
+    pub(super) fn state(&self) -> &Path {
+        self.0.ancestors().nth(2).unwrap_or(&self.0)
+    }
+
     /// The ledger of begun commands.
     pub(super) fn ledger(&self) -> CommandLedger {
         CommandLedger::of_spool(self.0.parent().unwrap_or(&self.0))
@@ -371,6 +376,7 @@ mod tests {
             arguments: vec!["-c".into(), "echo \"ä\"\n".into()],
             folder: "/tmp".into(),
             environment: Environment::Own,
+            sandbox: None,
             timeout: std::time::Duration::from_millis(1_234),
         };
         fs::remove_dir(folder.path()).unwrap();

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     files::off_thread,
-    process::{ExitCause, pidfd},
+    process::{ExitCause, pidfd, sandbox::temp_folder},
 };
 
 /// Time that a runner may take to end its command and itself after SIGTERM.
@@ -188,7 +188,7 @@ pub(super) async fn outcome_of_dead_runner(
     name: SpoolName,
     reason: Option<io::Error>,
 ) -> RunnerOutcome {
-    let folder = folder.clone();
+    let (folder, temp) = (folder.clone(), temp_folder(folder.state()));
     let read = move || match ExitRecord::read(&folder)? {
         Some(exit) => Ok(Err(exit)),
         None => Ok(Ok((folder.ledger().mark(name)?, folder.read_claim()?))),
@@ -202,7 +202,7 @@ pub(super) async fn outcome_of_dead_runner(
         Err(error) => return unknown_outcome(name, &error),
     };
     match session {
-        Some(session) => orphans::kill_session(session, name)
+        Some(session) => orphans::kill_session(session, name, &temp)
             .await
             .map_or_else(|error| unknown_outcome(name, &error), |()| RunnerOutcome::Unknown),
         None => RunnerOutcome::Unknown,

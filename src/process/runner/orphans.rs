@@ -1,7 +1,13 @@
 //! Finds and kills the processes that a killed runner leaves behind. Also decides, from `/proc`, whether a process is a
 //! certain runner or belongs to its attempt.
 
-use std::{fs, io, os::fd::OwnedFd, path::Path, time::Duration};
+use std::{
+    ffi::OsStr,
+    fs, io,
+    os::{fd::OwnedFd, unix::ffi::OsStrExt},
+    path::Path,
+    time::Duration,
+};
 
 use rustix::process::{Pid, Signal, pidfd_send_signal};
 use tokio::time::{sleep, timeout};
@@ -22,11 +28,16 @@ const KILL_TIMEOUT: Duration = Duration::from_millis(500);
 const RESCAN_DELAY: Duration = Duration::from_millis(5);
 
 /// Kills all members of the runner's POSIX session, if one of them has the attempt's name in its environment. That
-/// member proves that the session's number was not reused: a number with a member is never given away.
-pub(super) async fn kill_session(session: Pid, name: SpoolName) -> io::Result<()> {
+/// member proves that the session's number was not reused: a number with a member is never given away. Outside of the
+/// session it kills the processes with that name whose temporary files are in `temp`: only the sandbox of the command can
+/// have started them.
+pub(super) async fn kill_session(session: Pid, name: SpoolName, temp: &Path) -> io::Result<()> {
     for _ in 0..MAX_SCANS {
-        let ScanResult { killed, empty_environments, strangers } =
-            off_thread(move || kill_members(session, name)).await?;
+        let ScanResult { killed, empty_environments, strangers } = off_thread({
+            let temp = temp.to_owned();
+            move || kill_members(session, name, &temp)
+        })
+        .await?;
         if killed.is_empty() && empty_environments == 0 {
             if strangers > 0 {
                 tracing::warn!(%name, strangers, "processes of a session that lost its runner are left: none of them says that it is its command's");
@@ -73,22 +84,33 @@ impl ScanResult {
                 ..Self::default()
             };
         }
-        let killed = members.into_iter().map(|(process, _)| process);
-        let killed = killed.filter(|process| pidfd_send_signal(process, Signal::KILL).is_ok()).collect();
+        let killed = killed(members.into_iter().map(|(process, _)| process)).collect();
         Self { killed, ..Self::default() }
     }
 }
 
-fn kill_members(session: Pid, name: SpoolName) -> io::Result<ScanResult> {
-    let mut members = Vec::new();
+/// Kills processes. Returns those that were still there.
+fn killed(processes: impl IntoIterator<Item = OwnedFd>) -> impl Iterator<Item = OwnedFd> {
+    processes.into_iter().filter(|process| pidfd_send_signal(process, Signal::KILL).is_ok())
+}
+
+fn kill_members(session: Pid, name: SpoolName, temp: &Path) -> io::Result<ScanResult> {
+    let (mut members, mut leavers) = (Vec::new(), Vec::new());
     for entry in fs::read_dir("/proc")? {
         let pid = entry?.file_name().to_str().and_then(|pid| pid.parse().ok()).and_then(Pid::from_raw);
-        let Some(pid) = pid.filter(|pid| session_of(*pid) == Some(session)) else { continue };
+        let Some(pid) = pid else { continue };
+        let Some(of) = session_of(pid) else { continue };
         // From here on a reuse of the pid is noticed.
         let Ok(process) = pidfd::open(pid) else { continue };
-        members.extend(ownership(pid, session, name).map(|ownership| (process, ownership)));
+        match ownership(pid, of, name) {
+            Some(ownership) if of == session => members.push((process, ownership)),
+            Some(Ownership::Attempt) if has_temp_folder(pid, temp) => leavers.push(process),
+            Some(Ownership::Attempt | Ownership::Stranger | Ownership::Unclear) | None => {}
+        }
     }
-    Ok(ScanResult::of(members))
+    let mut result = ScanResult::of(members);
+    result.killed.extend(killed(leavers));
+    Ok(result)
 }
 
 /// True if the arguments of a process are those of the runner of this folder.
@@ -118,6 +140,14 @@ fn ownership(pid: Pid, session: Pid, name: SpoolName) -> Option<Ownership> {
         // The variables are unreadable or without the name.
         Ok(_) | Err(_) => Ownership::Stranger,
     })
+}
+
+/// True if a process has its temporary files in this folder. The name of an attempt is unique only within its state
+/// directory: a restored copy has the same ones.
+fn has_temp_folder(pid: Pid, folder: &Path) -> bool {
+    let variables = fs::read(format!("/proc/{}/environ", pid.as_raw_pid())).unwrap_or_default();
+    let value = variables.split(|byte| *byte == 0).find_map(|one| one.strip_prefix(b"TMPDIR="));
+    value.is_some_and(|path| Path::new(OsStr::from_bytes(path)).starts_with(folder))
 }
 
 struct ProcessStat {

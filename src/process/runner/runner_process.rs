@@ -1,7 +1,7 @@
 //! The runner: a process that runs one command and records its outcome in its spool folder. Steps 2 to 7 of the
 //! protocol.
 
-use std::{ffi::OsString, io, path::Path, process::ExitCode};
+use std::{ffi::OsString, io, path::Path, process::ExitCode, time::Duration};
 
 use rustix::{
     io::Errno,
@@ -10,17 +10,22 @@ use rustix::{
 use tokio::{
     runtime::Builder,
     signal::unix::{SignalKind, signal},
+    task::spawn_blocking,
 };
 use tokio_util::sync::CancellationToken;
 
 use super::{
+    OWN_PROGRAM,
     exit::{ExitRecord, OutputExtent, PreallocatedExit},
     files::{Claim, SpoolFolder},
     output::OutputFile,
 };
 use crate::{
     files::IoResult as _,
-    process::{self, Command, ExitCause, Tee},
+    process::{
+        self, Command, ExitCause, Tee, descendants,
+        sandbox::{prepare_process, restrict_own_process},
+    },
 };
 
 /// The first argument of a runner process; the second is its folder.
@@ -45,10 +50,18 @@ pub fn main(mut arguments: impl Iterator<Item = OsString>) -> Option<ExitCode> {
 fn run(folder: &SpoolFolder) -> io::Result<()> {
     // From here on neither the terminal nor the owner's process group can signal this process.
     setsid()?;
-    Builder::new_current_thread().enable_all().build()?.block_on(async {
+    descendants::adopt()?;
+    let task = folder.task()?;
+    if let Some(sandbox) = &task.sandbox {
+        prepare_process(Path::new(OWN_PROGRAM), sandbox)?;
+    }
+    let runtime = Builder::new_current_thread().enable_all().thread_keep_alive(Duration::MAX).build()?;
+    runtime.block_on(async {
+        // The thread that writes the output: a command that has used up the threads of its user must not keep it from
+        // starting.
+        spawn_blocking(|| {}).await?;
         // Before `started`: from then on a stop must end the command too.
         let stop = stop_token()?;
-        let task = folder.task()?;
         let _lock = folder.lock()?;
         // Step 3. Missing disk space is found before the command runs.
         let (exit_file, output) = (PreallocatedExit::create(folder)?, OutputFile::create(folder)?);
@@ -62,6 +75,9 @@ fn run(folder: &SpoolFolder) -> io::Result<()> {
         // An owner that found no entry has revoked this attempt before.
         if folder.read_claim()? != Some(claim) {
             return Err(Errno::NOENT.into());
+        }
+        if let Some(sandbox) = &task.sandbox {
+            restrict_own_process(&sandbox.rules.limits)?;
         }
         let (exit, output) = run_task(task, output, &stop).await?;
         record(exit_file, exit, output)
@@ -89,6 +105,8 @@ async fn run_task(
 ) -> io::Result<(ExitRecord, OutputFile)> {
     let (tee, pieces) = Tee::new();
     let (end, output) = tokio::join!(process::run(task, Some(tee), stop), output.write_all(pieces));
+    // What has left its group ends too, before the outcome is known.
+    descendants::end().await?;
     let output = output?;
     let exit = ExitRecord { end: end.map_err(|error| error.to_string()), output: output.extent() };
     Ok((exit, output))

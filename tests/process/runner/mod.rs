@@ -97,6 +97,7 @@ impl Place {
             arguments: vec!["-c".into(), command.into()],
             folder: self.work(""),
             environment: Environment::Clean,
+            sandbox: None,
             timeout: SOON,
         }
     }

@@ -1,0 +1,112 @@
+//! `hermod doctor`: finds out what this machine gives, by trying it.
+
+use std::env;
+
+use clap::{Args, Subcommand};
+use serde_json::{Value, json};
+
+use super::{CliError, print_as, table};
+use crate::{
+    config::{Config, SandboxModeName},
+    discovery::Variables,
+    host,
+    process::sandbox::{ProbeOutcome, Protection, probe},
+};
+
+/// What this machine gives, found out by trying it
+#[derive(Debug, Args)]
+pub(crate) struct DoctorArgs {
+    #[command(subcommand)]
+    command: DoctorCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum DoctorCommand {
+    /// Try each protection of the sandbox of shell commands
+    Sandbox {
+        /// Print one JSON object
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+/// Examines the machine.
+pub(crate) async fn execute(args: DoctorArgs, variables: &Variables) -> Result<(), CliError> {
+    let DoctorCommand::Sandbox { json } = args.command;
+    let config = Config::read(variables)?;
+    let state = host::configured_state_dir(variables)?;
+    let failed = |error: std::io::Error| CliError::internal(format!("the sandbox cannot be tried: {error}"));
+    let folder = state.join(format!("doctor-{}", std::process::id()));
+    std::fs::create_dir(&folder).map_err(failed)?;
+    let program = env::current_exe().map_err(failed)?;
+    let outcomes = probe(&program, &folder).await;
+    crate::files::remove_tree(&folder).map_err(failed)?;
+    let outcomes = outcomes.map_err(failed)?;
+    print_as(json, &report(&config, &outcomes), |_| format_report(&config, &outcomes))
+}
+
+fn report(config: &Config, outcomes: &[(Protection, ProbeOutcome)]) -> Value {
+    let protections: Vec<_> = outcomes
+        .iter()
+        .map(|(protection, outcome)| json!({ "protection": protection, "outcome": outcome }))
+        .collect();
+    json!({ "mode": mode(config), "network": network(config), "protections": protections })
+}
+
+fn format_report(config: &Config, outcomes: &[(Protection, ProbeOutcome)]) -> String {
+    let row = |(protection, outcome): &(Protection, ProbeOutcome)| {
+        [describe(*protection).to_owned(), verdict(*outcome).to_owned()]
+    };
+    let rows: Vec<_> = outcomes.iter().map(row).collect();
+    let possible = outcomes.iter().filter(|(_, outcome)| *outcome == ProbeOutcome::Possible).count();
+    let summary = match (possible, config.sandbox.mode) {
+        (_, SandboxModeName::Off) => {
+            "The sandbox is off: sandbox.mode = \"workspace\" turns it on.".to_owned()
+        }
+        (0, _) => "This kernel enforces all of it.".to_owned(),
+        (count, _) => format!(
+            "{count} of these are possible: a newer kernel, or one with Landlock and seccomp, refuses them."
+        ),
+    };
+    let mode = format!("sandbox.mode = \"{}\", sandbox.network = \"{}\"", mode(config), network(config));
+    format!("{}\n{mode}\n{summary}\n", table::render(["COMMANDS IN A SANDBOX", "RESULT"], &rows))
+}
+
+fn mode(config: &Config) -> &'static str {
+    match config.sandbox.mode {
+        SandboxModeName::Off => "off",
+        SandboxModeName::Workspace => "workspace",
+        SandboxModeName::ReadOnly => "read-only",
+        SandboxModeName::Required => "required",
+    }
+}
+
+fn network(config: &Config) -> &'static str {
+    match config.sandbox.network {
+        crate::config::NetworkName::Off => "off",
+        crate::config::NetworkName::On => "on",
+    }
+}
+
+fn describe(protection: Protection) -> &'static str {
+    match protection {
+        Protection::WriteOutside => "write outside of the workspace",
+        Protection::ReadHidden => "read the state directory",
+        Protection::ReadProcess => "read the variables of other processes",
+        Protection::Signal => "signal other processes",
+        Protection::AbstractSocket => "connect to abstract sockets",
+        Protection::PathSocket => "connect to sockets with a path",
+        Protection::Tcp => "connect to the network",
+        Protection::Udp => "send datagrams",
+        Protection::Namespace => "make a user namespace",
+        Protection::NewPrivileges => "gain privileges by a program",
+    }
+}
+
+fn verdict(outcome: ProbeOutcome) -> &'static str {
+    match outcome {
+        ProbeOutcome::Refused => "refused",
+        ProbeOutcome::Possible => "POSSIBLE",
+        ProbeOutcome::RefusedAnyway => "refused, also without a sandbox",
+    }
+}

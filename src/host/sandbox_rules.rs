@@ -1,0 +1,75 @@
+//! The sandbox of shell commands as the configuration describes it.
+
+use std::{
+    env,
+    path::{Path, PathBuf},
+};
+
+use crate::{
+    config::{Config, NetworkName, SandboxModeName, SandboxSection},
+    process::sandbox::{SandboxLimits, SandboxMode, SandboxRules},
+};
+
+/// The rules for all commands; `None` if the sandbox is off. The state directory and the files of credentials are hidden.
+pub fn sandbox_rules(config: &Config, state: &Path) -> Option<SandboxRules> {
+    let SandboxSection { mode, network, unix_sockets, read, write, hide, limits } = &config.sandbox;
+    let mode = match mode {
+        SandboxModeName::Off => return None,
+        SandboxModeName::Workspace => SandboxMode::Workspace,
+        SandboxModeName::ReadOnly => SandboxMode::ReadOnly,
+        SandboxModeName::Required => SandboxMode::Required,
+    };
+    let bytes = |size: u64| (size > 0).then_some(size);
+    let hidden = hide.0.iter().cloned().chain([state.to_owned()]).chain(credential_files(config));
+    Some(SandboxRules {
+        mode,
+        read: read.0.clone(),
+        write: write.0.clone(),
+        hide: hidden.collect(),
+        network: *network == NetworkName::On,
+        unix_sockets: unix_sockets.0,
+        limits: SandboxLimits {
+            cpu_seconds: limits.cpu.0.map(|time| time.as_secs().max(1)),
+            memory: bytes(limits.memory.0),
+            file_size: bytes(limits.file_size.0),
+            processes: Some(limits.processes.0.into()),
+            open_files: Some(limits.open_files.0.into()),
+        },
+    })
+}
+
+/// The files that the configuration names as secrets.
+fn credential_files(config: &Config) -> Vec<PathBuf> {
+    let references = config.providers.values().flat_map(|section| {
+        let oauth = section.oauth.iter().flat_map(|oauth| [&oauth.client_secret, &oauth.refresh_token]);
+        let oauth = oauth.flatten().map(|secret| &secret.0);
+        let several = section.credentials.iter().flat_map(|secrets| &secrets.0);
+        section.credential.iter().map(|secret| &secret.0).chain(several).chain(oauth)
+    });
+    let home = env::var_os("HOME").map(PathBuf::from);
+    references.filter_map(|reference| reference.file(home.as_deref())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    #[test]
+    fn the_configured_rules_hide_state_and_credentials() {
+        let config = Config::load(&[], &BTreeMap::new()).unwrap();
+        let rules = sandbox_rules(&config, Path::new("/state")).expect("it is on by default");
+        assert_eq!((rules.mode, rules.network, rules.unix_sockets), (SandboxMode::Workspace, false, false));
+        assert_eq!(rules.hide, [Path::new("/state")]);
+        assert_eq!(rules.limits.cpu_seconds, Some(6 * 3600));
+
+        let load = |name: &str, value: &str| {
+            Config::load(&[], &BTreeMap::from([(name.to_owned(), value.to_owned())])).unwrap()
+        };
+        assert_eq!(sandbox_rules(&load("HERMOD_SANDBOX__MODE", "off"), Path::new("/state")), None);
+        let config = load("HERMOD_PROVIDERS__OPENROUTER__CREDENTIAL", "file:/run/key");
+        let rules = sandbox_rules(&config, Path::new("/state")).unwrap();
+        assert_eq!(rules.hide, [Path::new("/state"), Path::new("/run/key")]);
+    }
+}

@@ -1,0 +1,283 @@
+//! Which files a sandbox grants, as open descriptors. Landlock knows no exceptions: a folder with a hidden path in it is
+//! granted by its other entries, one by one.
+
+use std::{
+    collections::BTreeSet,
+    env,
+    ffi::OsStr,
+    io,
+    os::fd::OwnedFd,
+    os::unix::ffi::OsStrExt,
+    path::{Path, PathBuf},
+};
+
+use rustix::{
+    fs::{Access, AtFlags, CWD, Dir, FileType, Mode, OFlags, accessat, fstat, openat},
+    io::Errno,
+};
+
+use super::{places, spec::SandboxSpec};
+
+/// Most entries of a folder that are granted one by one. A larger folder is granted up to here.
+const MAX_ENTRIES: usize = 10_000;
+
+/// What a rule allows below its path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum FileAccess {
+    /// To list folders, for a folder that is granted by its entries.
+    List,
+    /// To read, list and execute.
+    Read,
+    /// To use a device.
+    Device,
+    /// Everything.
+    Write,
+}
+
+/// One rule of the sandbox.
+#[derive(Debug)]
+pub(super) struct Grant {
+    pub(super) file: OwnedFd,
+    pub(super) is_folder: bool,
+    pub(super) access: FileAccess,
+}
+
+/// Why the files of a sandbox cannot be granted.
+#[derive(Debug)]
+pub(super) enum GrantError<E> {
+    /// The workspace or the folder for temporary files cannot be opened.
+    Path(PathBuf),
+    /// The rule was refused.
+    Rule(E),
+}
+
+/// The home folder of this process, if it is a useful one.
+fn home() -> Option<PathBuf> {
+    let home = env::var_os("HOME").map(PathBuf::from);
+    home.filter(|home| home.is_absolute() && home.parent().is_some())
+}
+
+/// The hidden paths inside of the workspace, by their real paths; a folder comes before what is in it.
+pub(super) fn hidden_in_workspace(spec: &SandboxSpec) -> Vec<PathBuf> {
+    let Ok(workspace) = spec.workspace.canonicalize() else { return Vec::new() };
+    let HiddenPaths(hidden) = HiddenPaths::new(spec, home().as_deref());
+    hidden.into_iter().filter(|path| path.starts_with(&workspace)).collect()
+}
+
+/// Makes the rules of a sandbox, one after the other: they may be more than the files that a process may have open.
+/// Paths that are missing are left out. `is_covered` tells whether hidden paths inside of the workspace are out of reach
+/// already.
+pub(super) fn grant_files<E>(
+    spec: &SandboxSpec,
+    is_covered: bool,
+    add_rule: impl FnMut(Grant) -> Result<(), E>,
+) -> Result<(), GrantError<E>> {
+    let (home, path) = (home(), env::var_os("PATH").unwrap_or_default());
+    let home = home.as_deref();
+    let is_writable = spec.rules.mode.is_workspace_writable();
+    let workspace = if is_writable { FileAccess::Write } else { FileAccess::Read };
+    // A variable may name any folder: one above the home folder would grant all of that.
+    let is_specific = |path: &PathBuf| {
+        path.is_absolute() && path.parent().is_some() && home.is_none_or(|home| !home.starts_with(path))
+    };
+    let system = places::SYSTEM.iter().map(PathBuf::from);
+    let tools = home.into_iter().flat_map(places::tools);
+    let programs = env::split_paths(&path).filter(is_specific);
+    let read = system.chain(tools).chain(programs).chain(spec.rules.read.iter().cloned());
+    let write = spec.rules.write.iter().cloned();
+    let devices = places::DEVICES.iter().map(PathBuf::from);
+
+    let mut hidden = HiddenPaths::new(spec, home);
+    if is_covered && let Ok(workspace) = spec.workspace.canonicalize() {
+        hidden.0.retain(|path| !path.starts_with(&workspace));
+    }
+    let mut granter = Granter { hidden, add_rule };
+    if !granter.grant(&spec.workspace, workspace)? {
+        return Err(GrantError::Path(spec.workspace.clone()));
+    }
+    for (path, access) in read
+        .map(|path| (path, FileAccess::Read))
+        .chain(write.map(|path| (path, FileAccess::Write)))
+        .chain(devices.map(|path| (path, FileAccess::Device)))
+    {
+        granter.grant(&path, access)?;
+    }
+    match &spec.temp {
+        Some(temp) => match open_at(CWD, temp.as_os_str(), OFlags::DIRECTORY) {
+            Ok(file) => granter.add(Grant { file, is_folder: true, access: FileAccess::Write }),
+            Err(_) => Err(GrantError::Path(temp.clone())),
+        },
+        None => Ok(()),
+    }
+}
+
+/// Real paths that no rule may cover.
+struct HiddenPaths(BTreeSet<PathBuf>);
+
+impl HiddenPaths {
+    /// Only what exists and is readable for this user has to be hidden.
+    fn new(spec: &SandboxSpec, home: Option<&Path>) -> Self {
+        let paths = spec.rules.hide.iter().cloned().chain(places::secrets(home));
+        let is_readable = |path: &PathBuf| accessat(CWD, path, Access::READ_OK, AtFlags::EACCESS).is_ok();
+        Self(paths.filter(is_readable).filter_map(|path| path.canonicalize().ok()).collect())
+    }
+
+    fn covers(&self, path: &Path) -> bool {
+        path.ancestors().any(|ancestor| self.0.contains(ancestor))
+    }
+
+    fn is_above_one(&self, path: &Path) -> bool {
+        // Paths are ordered by their names, so those below a path come directly after it.
+        self.0.range(path.to_owned()..).next().is_some_and(|hidden| hidden.starts_with(path))
+    }
+}
+
+struct Granter<F> {
+    hidden: HiddenPaths,
+    add_rule: F,
+}
+
+impl<E, F: FnMut(Grant) -> Result<(), E>> Granter<F> {
+    fn add(&mut self, grant: Grant) -> Result<(), GrantError<E>> {
+        (self.add_rule)(grant).map_err(GrantError::Rule)
+    }
+
+    /// Grants a path, or what it leads to. False if it is missing or out of reach.
+    fn grant(&mut self, path: &Path, access: FileAccess) -> Result<bool, GrantError<E>> {
+        let Ok(path) = path.canonicalize() else { return Ok(false) };
+        let Ok(file) = open_at(CWD, path.as_os_str(), OFlags::empty()) else { return Ok(false) };
+        self.grant_file(&path, file, access)?;
+        Ok(true)
+    }
+
+    /// The recursion ends at a hidden path, so it is as deep as the longest of them.
+    fn grant_file(&mut self, path: &Path, file: OwnedFd, access: FileAccess) -> Result<(), GrantError<E>> {
+        // Nothing is granted through a symlink: its target counts by its own path.
+        let kind = fstat(&file).map_or(FileType::Symlink, |stat| FileType::from_raw_mode(stat.st_mode));
+        if kind == FileType::Symlink || self.hidden.covers(path) {
+            return Ok(());
+        }
+        let is_folder = kind == FileType::Directory;
+        if !is_folder || !self.hidden.is_above_one(path) {
+            return self.add(Grant { file, is_folder, access });
+        }
+        // What cannot be listed cannot be granted.
+        for name in names(&file).unwrap_or_default() {
+            let name = OsStr::from_bytes(&name);
+            // An entry may vanish at any time.
+            if let Ok(entry) = open_at(&file, name, OFlags::empty()) {
+                self.grant_file(&path.join(name), entry, access)?;
+            }
+        }
+        self.add(Grant { file, is_folder, access: FileAccess::List })
+    }
+}
+
+fn open_at(folder: impl std::os::fd::AsFd, name: &OsStr, flags: OFlags) -> Result<OwnedFd, Errno> {
+    openat(folder, name, OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC | flags, Mode::empty())
+}
+
+fn names(folder: &OwnedFd) -> io::Result<Vec<Vec<u8>>> {
+    let folder = openat(folder, ".", OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+    let mut names = Vec::new();
+    for entry in Dir::read_from(folder)?.take(MAX_ENTRIES + 2) {
+        let name = entry?.file_name().to_bytes().to_owned();
+        if name != b"." && name != b".." {
+            names.push(name);
+        }
+    }
+    Ok(names)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{convert::Infallible, fs, os::fd::AsRawFd, os::unix::fs::symlink};
+
+    use super::{
+        super::spec::{SandboxLimits, SandboxMode, SandboxRules},
+        *,
+    };
+
+    /// Checks the rules below a folder, by their paths in it.
+    fn check(
+        root: &Path,
+        is_covered: bool,
+        change: impl FnOnce(&mut SandboxSpec),
+        expected: &[(&str, FileAccess)],
+    ) {
+        let mut spec = SandboxSpec {
+            rules: SandboxRules {
+                mode: SandboxMode::Workspace,
+                read: Vec::new(),
+                write: Vec::new(),
+                hide: vec![root.join("work/state")],
+                network: false,
+                unix_sockets: false,
+                limits: SandboxLimits::default(),
+            },
+            workspace: root.join("work"),
+            temp: None,
+        };
+        change(&mut spec);
+        let mut rules = Vec::new();
+        let add_rule = |grant: Grant| -> Result<(), Infallible> {
+            let path = fs::read_link(format!("/proc/self/fd/{}", grant.file.as_raw_fd())).unwrap();
+            if let Ok(path) = path.strip_prefix(root) {
+                assert_eq!(grant.is_folder, root.join(path).is_dir());
+                rules.push((path.to_str().unwrap().to_owned(), grant.access));
+            }
+            Ok(())
+        };
+        grant_files(&spec, is_covered, add_rule).unwrap();
+        rules.sort_by(|a, b| a.0.cmp(&b.0));
+        let expected: Vec<_> = expected.iter().map(|(path, access)| ((*path).to_owned(), *access)).collect();
+        assert_eq!(rules, expected);
+    }
+
+    #[test]
+    fn a_folder_with_a_hidden_path_is_granted_by_its_entries() {
+        use FileAccess::{List, Read, Write};
+        let root = tempfile::tempdir().unwrap();
+        let root = root.path().canonicalize().unwrap();
+        for folder in ["work/a", "work/state/tmp", "other/b/secret", "other/c"] {
+            fs::create_dir_all(root.join(folder)).unwrap();
+        }
+        fs::write(root.join("work/file"), "").unwrap();
+        symlink("/", root.join("work/link")).unwrap();
+        let all = [("work", List), ("work/a", Write), ("work/file", Write)];
+        check(&root, false, |_| {}, &all);
+        check(&root, true, |_| {}, &[("work", Write)]);
+        check(&root, false, |spec| spec.rules.hide.clear(), &[("work", Write)]);
+        let with_temp = [&all[..], &[("work/state/tmp", Write)]].concat();
+        check(&root, false, |spec| spec.temp = Some(root.join("work/state/tmp")), &with_temp);
+        let read_only = [("work", List), ("work/a", Read), ("work/file", Read)];
+        check(&root, false, |spec| spec.rules.mode = SandboxMode::ReadOnly, &read_only);
+        let others = [("other", List), ("other/b", List), ("other/c", Read), ("work", Write)];
+        let hide = |spec: &mut SandboxSpec| {
+            spec.rules.read = vec![root.join("other"), root.join("missing")];
+            spec.rules.hide = vec![root.join("other/b/secret")];
+        };
+        check(&root, false, hide, &others);
+        let hidden = |spec: &mut SandboxSpec| spec.rules.write = vec![root.join("work/state/tmp")];
+        check(&root, false, hidden, &all);
+    }
+
+    #[test]
+    fn a_workspace_that_is_missing_is_an_error() {
+        let spec = SandboxSpec {
+            rules: SandboxRules {
+                mode: SandboxMode::Workspace,
+                read: Vec::new(),
+                write: Vec::new(),
+                hide: Vec::new(),
+                network: false,
+                unix_sockets: false,
+                limits: SandboxLimits::default(),
+            },
+            workspace: "/nowhere/at/all".into(),
+            temp: None,
+        };
+        let error = grant_files(&spec, false, |_| Ok::<_, Infallible>(())).unwrap_err();
+        assert!(matches!(error, GrantError::Path(path) if path == spec.workspace));
+    }
+}

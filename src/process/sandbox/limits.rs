@@ -1,0 +1,79 @@
+//! Limits of resources (setrlimit). A process hands them down to its children.
+
+use std::{fs, io};
+
+use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
+
+use super::spec::SandboxLimits;
+
+/// Fewer open files do not suffice to start a command.
+const MIN_OPEN_FILES: u64 = 64;
+
+/// Sets the limits for this process, and so for all that it will start. They cannot be raised again.
+pub fn restrict_own_process(limits: &SandboxLimits) -> io::Result<()> {
+    restrict(None, limits)
+}
+
+/// Sets the limits of a child that was started a moment ago. What it has started already is not limited.
+pub(super) fn restrict_child(child: Pid, limits: &SandboxLimits) -> io::Result<()> {
+    restrict(Some(child), limits)
+}
+
+fn restrict(process: Option<Pid>, limits: &SandboxLimits) -> io::Result<()> {
+    let processes = limits.processes.map(|more| more.saturating_add(tasks_of_machine()));
+    let limits = [
+        (Resource::Cpu, limits.cpu_seconds),
+        (Resource::Data, limits.memory),
+        (Resource::Fsize, limits.file_size),
+        (Resource::Nproc, processes),
+        (Resource::Nofile, limits.open_files.map(|files| files.max(MIN_OPEN_FILES))),
+        (Resource::Core, Some(0)),
+    ];
+    for (resource, limit) in limits {
+        if let Some(limit) = limit {
+            prlimit(process, resource, lowered(getrlimit(resource), limit))?;
+        }
+    }
+    Ok(())
+}
+
+/// No limit is raised, neither the one in force nor the one up to which a process may raise it.
+fn lowered(now: Rlimit, limit: u64) -> Rlimit {
+    let lower = |now: Option<u64>| Some(now.map_or(limit, |now| now.min(limit)));
+    Rlimit { current: lower(now.current), maximum: lower(now.maximum) }
+}
+
+/// The kernel counts all processes and threads of the user, so those that run already are added to the limit.
+fn tasks_of_machine() -> u64 {
+    let text = fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    tasks(&text).unwrap_or_default()
+}
+
+/// The number of tasks in `/proc/loadavg` (proc_loadavg(5)).
+fn tasks(loadavg: &str) -> Option<u64> {
+    loadavg.split(' ').nth(3)?.split_once('/')?.1.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_limit_is_lowered_and_never_raised() {
+        let check = |now: (Option<u64>, Option<u64>), limit, expected: (u64, u64)| {
+            let Rlimit { current, maximum } = lowered(Rlimit { current: now.0, maximum: now.1 }, limit);
+            assert_eq!((current, maximum), (Some(expected.0), Some(expected.1)), "{now:?} to {limit}");
+        };
+        check((None, None), 7, (7, 7));
+        check((Some(5), None), 7, (5, 7));
+        check((Some(5), Some(6)), 7, (5, 6));
+        check((Some(9), Some(9)), 7, (7, 7));
+    }
+
+    #[test]
+    fn the_tasks_of_the_machine_are_read() {
+        assert_eq!(tasks("0.00 0.01 0.05 2/345 6789\n"), Some(345));
+        assert_eq!(tasks(""), None);
+        assert!(tasks_of_machine() > 0);
+    }
+}

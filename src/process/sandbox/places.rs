@@ -1,0 +1,178 @@
+//! The places that commands need to read, and those that keep secrets. Paths of the home folder are relative to it.
+
+use std::path::{Path, PathBuf};
+
+/// Folders of the system that every program may need.
+pub(super) const SYSTEM: &[&str] = &[
+    "/bin",
+    "/etc",
+    "/gnu",
+    "/home/linuxbrew/.linuxbrew",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/libx32",
+    "/nix",
+    "/opt",
+    "/proc",
+    "/run/current-system",
+    "/run/opengl-driver",
+    "/run/systemd/resolve",
+    "/sbin",
+    "/snap",
+    "/sys",
+    "/usr",
+    "/var/cache/fontconfig",
+    "/var/lib/dpkg",
+    "/var/lib/pacman",
+    "/var/lib/rpm",
+];
+
+/// Devices that may be read and written. No other device is in reach: those of disks have every file of the machine.
+pub(super) const DEVICES: &[&str] = &[
+    "/dev/full",
+    "/dev/null",
+    "/dev/ptmx",
+    "/dev/pts",
+    "/dev/random",
+    "/dev/tty",
+    "/dev/urandom",
+    "/dev/zero",
+];
+
+/// Tool chains, their packages and their settings, in the home folder.
+const TOOLS: &[&str] = &[
+    ".asdf",
+    ".bun",
+    ".cache/ms-playwright",
+    ".cache/pre-commit",
+    ".cache/puppeteer",
+    ".cargo",
+    ".composer",
+    ".conda",
+    ".config/git",
+    ".deno",
+    ".dotnet",
+    ".fnm",
+    ".gem",
+    ".ghcup",
+    ".gitconfig",
+    ".gitignore",
+    ".gitignore_global",
+    ".gradle",
+    ".juliaup",
+    ".local/bin",
+    ".local/lib",
+    ".local/pipx",
+    ".local/share/fnm",
+    ".local/share/fonts",
+    ".local/share/mise",
+    ".local/share/pipx",
+    ".local/share/pnpm",
+    ".local/share/uv",
+    ".m2",
+    ".nix-profile",
+    ".npm",
+    ".nuget/packages",
+    ".nvm",
+    ".opam",
+    ".pyenv",
+    ".rbenv",
+    ".rustup",
+    ".rvm",
+    ".sdkman",
+    ".volta",
+    ".yarn",
+    "anaconda3",
+    "bin",
+    "go",
+    "miniconda3",
+];
+
+/// Places of secrets of the system. Only the administrator can read most of them.
+const SYSTEM_SECRETS: &[&str] = &[
+    "/etc/NetworkManager/system-connections",
+    "/etc/credstore",
+    "/etc/credstore.encrypted",
+    "/etc/docker",
+    "/etc/gshadow",
+    "/etc/gshadow-",
+    "/etc/krb5.keytab",
+    "/etc/kubernetes",
+    "/etc/letsencrypt",
+    "/etc/openvpn",
+    "/etc/ppp",
+    "/etc/rancher",
+    "/etc/security/opasswd",
+    "/etc/shadow",
+    "/etc/shadow-",
+    "/etc/ssh",
+    "/etc/ssl/private",
+    "/etc/sudoers",
+    "/etc/sudoers.d",
+    "/etc/wireguard",
+    "/etc/wpa_supplicant",
+];
+
+/// Places of credentials and private data in the home folder.
+const SECRETS: &[&str] = &[
+    ".aws",
+    ".azure",
+    ".bash_history",
+    ".bundle/config",
+    ".cache/huggingface/stored_tokens",
+    ".cache/huggingface/token",
+    ".cargo/credentials",
+    ".cargo/credentials.toml",
+    ".claude",
+    ".codex",
+    ".composer/auth.json",
+    ".config/BraveSoftware",
+    ".config/chromium",
+    ".config/containers/auth.json",
+    ".config/gcloud",
+    ".config/gh",
+    ".config/git/credentials",
+    ".config/glab-cli",
+    ".config/google-chrome",
+    ".config/hermod",
+    ".config/hub",
+    ".config/op",
+    ".config/rclone",
+    ".config/sops",
+    ".docker",
+    ".gem/credentials",
+    ".git-credentials",
+    ".gnupg",
+    ".gradle/gradle.properties",
+    ".kube",
+    ".local/share/keyrings",
+    ".m2/settings-security.xml",
+    ".m2/settings.xml",
+    ".mozilla",
+    ".my.cnf",
+    ".netrc",
+    ".node_repl_history",
+    ".npmrc",
+    ".password-store",
+    ".pgpass",
+    ".psql_history",
+    ".pypirc",
+    ".python_history",
+    ".ssh",
+    ".terraform.d/credentials.tfrc.json",
+    ".thunderbird",
+    ".vault-token",
+    ".zsh_history",
+];
+
+/// The tool chains of a home folder.
+pub(super) fn tools(home: &Path) -> impl Iterator<Item = PathBuf> {
+    TOOLS.iter().map(move |name| home.join(name))
+}
+
+/// The places of secrets of the system and of a home folder.
+pub(super) fn secrets(home: Option<&Path>) -> impl Iterator<Item = PathBuf> {
+    let own = home.map(|home| SECRETS.iter().map(move |name| home.join(name)));
+    SYSTEM_SECRETS.iter().map(PathBuf::from).chain(own.into_iter().flatten())
+}

@@ -1,0 +1,143 @@
+//! The system calls that a sandbox refuses, as filters of the kernel (seccomp). Everything else is allowed.
+
+use std::collections::BTreeMap;
+
+use seccompiler::{
+    BackendError, BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
+    SeccompRule,
+};
+
+use super::spec::SandboxSpec;
+
+type Rules = BTreeMap<i64, Vec<SeccompRule>>;
+
+/// System calls that reach into other processes, change the system, or open the kernel to attacks.
+const REFUSED: &[i64] = &[
+    libc::SYS_acct,
+    libc::SYS_add_key,
+    libc::SYS_bpf,
+    libc::SYS_clock_adjtime,
+    libc::SYS_clock_settime,
+    libc::SYS_delete_module,
+    libc::SYS_fanotify_init,
+    libc::SYS_finit_module,
+    libc::SYS_fsconfig,
+    libc::SYS_fsmount,
+    libc::SYS_fsopen,
+    libc::SYS_fspick,
+    libc::SYS_init_module,
+    libc::SYS_kcmp,
+    libc::SYS_kexec_load,
+    libc::SYS_keyctl,
+    libc::SYS_lookup_dcookie,
+    libc::SYS_mount,
+    libc::SYS_mount_setattr,
+    libc::SYS_move_mount,
+    libc::SYS_open_by_handle_at,
+    libc::SYS_open_tree,
+    libc::SYS_perf_event_open,
+    libc::SYS_pidfd_getfd,
+    libc::SYS_pivot_root,
+    libc::SYS_process_madvise,
+    libc::SYS_process_vm_readv,
+    libc::SYS_process_vm_writev,
+    libc::SYS_ptrace,
+    libc::SYS_quotactl,
+    libc::SYS_reboot,
+    libc::SYS_request_key,
+    libc::SYS_setdomainname,
+    libc::SYS_sethostname,
+    libc::SYS_setns,
+    libc::SYS_settimeofday,
+    libc::SYS_swapoff,
+    libc::SYS_swapon,
+    libc::SYS_syslog,
+    libc::SYS_umount2,
+    libc::SYS_userfaultfd,
+    libc::SYS_vhangup,
+];
+
+/// System calls that programs replace by others if the kernel does not have them. `clone3` takes its flags from memory,
+/// where no filter sees them; `io_uring` makes calls past every filter.
+const ABSENT: &[i64] =
+    &[libc::SYS_clone3, libc::SYS_io_uring_enter, libc::SYS_io_uring_register, libc::SYS_io_uring_setup];
+
+/// The flags of new namespaces, in which a process would have the rights of an administrator.
+const NAMESPACES: u64 = (libc::CLONE_NEWCGROUP
+    | libc::CLONE_NEWIPC
+    | libc::CLONE_NEWNET
+    | libc::CLONE_NEWNS
+    | libc::CLONE_NEWPID
+    | libc::CLONE_NEWUSER
+    | libc::CLONE_NEWUTS) as u64;
+/// The flag of a time namespace, which only `unshare` takes.
+const NEW_TIME: u64 = 0x80;
+
+/// The bit of the x32 variant of a system call, whose numbers differ by nothing else.
+#[cfg(target_arch = "x86_64")]
+const VARIANTS: &[i64] = &[0, 0x4000_0000];
+#[cfg(not(target_arch = "x86_64"))]
+const VARIANTS: &[i64] = &[0];
+
+/// The filters of a sandbox: one for each error that a refused call has.
+pub(super) fn filters(spec: &SandboxSpec) -> Result<Vec<BpfProgram>, BackendError> {
+    let refused = REFUSED.iter().map(|call| Ok((*call, Vec::new())));
+    let refused =
+        refused.chain(flag_rules()?.into_iter().map(Ok)).collect::<Result<Rules, BackendError>>()?;
+    let absent = ABSENT.iter().map(|call| (*call, Vec::new())).collect();
+    let sockets = Rules::from([(libc::SYS_socket, vec![socket_rule(spec)?])]);
+    [(refused, libc::EPERM), (absent, libc::ENOSYS), (sockets, libc::EACCES)]
+        .into_iter()
+        .map(|(rules, error)| filter(rules, error))
+        .collect()
+}
+
+fn filter(rules: Rules, error: i32) -> Result<BpfProgram, BackendError> {
+    let with_variants = |(call, rules): (i64, Vec<SeccompRule>)| {
+        VARIANTS.iter().map(move |variant| (call + variant, rules.clone()))
+    };
+    SeccompFilter::new(
+        rules.into_iter().flat_map(with_variants).collect(),
+        SeccompAction::Allow,
+        SeccompAction::Errno(error.unsigned_abs()),
+        std::env::consts::ARCH.try_into()?,
+    )?
+    .try_into()
+}
+
+/// New namespaces, and limits of other processes.
+fn flag_rules() -> Result<Vec<(i64, Vec<SeccompRule>)>, BackendError> {
+    let any_flag = |argument, flags: u64| {
+        (0..u64::BITS)
+            .map(|bit| 1 << bit)
+            .filter(|flag| flags & flag != 0)
+            .map(|flag| rule(&[(argument, SeccompCmpOp::MaskedEq(flag), flag)]))
+            .collect::<Result<Vec<_>, _>>()
+    };
+    let other_process = rule(&[(0, SeccompCmpOp::Ne, 0), (2, SeccompCmpOp::Ne, 0)])?;
+    Ok(vec![
+        (libc::SYS_clone, any_flag(0, NAMESPACES)?),
+        (libc::SYS_unshare, any_flag(0, NAMESPACES | NEW_TIME)?),
+        (libc::SYS_prlimit64, vec![other_process]),
+    ])
+}
+
+/// Matches the families of sockets that are not allowed.
+fn socket_rule(spec: &SandboxSpec) -> Result<SeccompRule, BackendError> {
+    let local = spec.rules.unix_sockets.then_some(libc::AF_UNIX);
+    let network = [libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK];
+    let allowed = local.into_iter().chain(network.into_iter().filter(|_| spec.rules.network));
+    let others: Vec<_> =
+        allowed.map(|family| (0, SeccompCmpOp::Ne, u64::from(family.unsigned_abs()))).collect();
+    // A rule without a condition is not allowed: this one is met by every family.
+    if others.is_empty() { rule(&[(0, SeccompCmpOp::Ge, 0)]) } else { rule(&others) }
+}
+
+fn rule(conditions: &[(u8, SeccompCmpOp, u64)]) -> Result<SeccompRule, BackendError> {
+    let condition = |(argument, op, value): &(u8, SeccompCmpOp, u64)| {
+        // The kernel compares flags and families by their lower half, and pointers by the whole.
+        let length = if *argument == 2 { SeccompCmpArgLen::Qword } else { SeccompCmpArgLen::Dword };
+        SeccompCondition::new(*argument, length, op.clone(), *value)
+    };
+    SeccompRule::new(conditions.iter().map(condition).collect::<Result<_, _>>()?)
+}

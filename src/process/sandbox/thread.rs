@@ -1,0 +1,85 @@
+//! The thread that starts a command in its sandbox, and ends what is left of it.
+
+use std::{sync::mpsc, thread};
+
+use rustix::process::{Pid, Signal, kill_process_group};
+use tokio::{
+    process::{Child, Command},
+    runtime::Handle,
+    sync::oneshot,
+};
+
+use super::{
+    limits,
+    restrict::{SandboxError, SandboxStatus, restrict_thread},
+    spec::SandboxSpec,
+};
+use crate::process::pidfd;
+
+/// A restricted thread. Dropping this ends all processes of its sandbox.
+#[derive(Debug)]
+pub(in crate::process) struct SandboxThread {
+    end: Option<mpsc::Sender<oneshot::Sender<()>>>,
+}
+
+impl SandboxThread {
+    /// Starts a command in a new sandbox.
+    pub(in crate::process) async fn spawn(
+        command: Command,
+        spec: SandboxSpec,
+    ) -> Result<(Child, Self), SandboxError> {
+        let (started, is_started) = oneshot::channel();
+        let (end, requests) = mpsc::channel();
+        let (runtime, limits) = (Handle::current(), spec.rules.limits);
+        thread::Builder::new().name("sandbox".into()).spawn(move || {
+            let result = {
+                let _runtime = runtime.enter();
+                start(command, &spec)
+            };
+            let (result, status) = match result {
+                Ok((child, status)) => (Ok(child), status),
+                Err(error) => (Err(error), SandboxStatus::default()),
+            };
+            // A command whose caller is gone ends with the value that is dropped here.
+            let (Ok(()) | Err(_)) = started.send(result);
+            end_on_request(&requests, status);
+        })?;
+        let child =
+            is_started.await.map_err(|_| std::io::Error::other("the thread of the sandbox ended"))??;
+        // Not on the restricted thread, which may not set limits of others. A child that has ended needs none.
+        if let Some(pid) = pidfd::of_child(&child) {
+            let (Ok(()) | Err(_)) = limits::restrict_child(pid, &limits);
+        }
+        Ok((child, Self { end: Some(end) }))
+    }
+
+    /// Ends all processes of the sandbox, wherever they have gone.
+    pub(in crate::process) async fn end(mut self) {
+        let (done, is_done) = oneshot::channel();
+        if self.end.take().is_some_and(|end| end.send(done).is_ok()) {
+            // The thread may have ended by itself, which it does after the signal.
+            let (Ok(()) | Err(_)) = is_done.await;
+        }
+    }
+}
+
+fn start(mut command: Command, spec: &SandboxSpec) -> Result<(Child, SandboxStatus), SandboxError> {
+    if let Some(temp) = &spec.temp {
+        crate::files::make_folder(temp)?;
+    }
+    let status = restrict_thread(spec)?;
+    Ok((command.spawn()?, status))
+}
+
+/// Waits for the request, or for the end of its sender, and kills the sandbox.
+fn end_on_request(requests: &mpsc::Receiver<oneshot::Sender<()>>, status: SandboxStatus) {
+    let request = requests.recv();
+    if status.has_scopes() {
+        // To every process that this thread may signal: with scopes in force, those of its sandbox and no other. One
+        // call reaches them all: a process that is about to be killed cannot start another one.
+        let (Ok(()) | Err(_)) = kill_process_group(Pid::INIT, Signal::KILL);
+    }
+    if let Ok(done) = request {
+        let (Ok(()) | Err(_)) = done.send(());
+    }
+}

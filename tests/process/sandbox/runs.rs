@@ -1,0 +1,47 @@
+//! The sandbox in a run of the real program: on by default, explained to the model, and cleaned up.
+
+use std::fs;
+
+use serde_json::json;
+
+use crate::world::{World, stderr};
+
+/// The results of the commands of a run, as the journal has them.
+fn journal(world: &World, commands: &[&str], set: &[(&str, &str)]) -> String {
+    let call = |command: &&str| json!({ "call": [{ "tool": "shell", "arguments": { "command": command } }] });
+    let mut steps: Vec<_> = commands.iter().map(call).collect();
+    steps.push(json!({ "say": "done" }));
+    let script = world.script(&json!(steps));
+    let run = world.hermod(&["run", &script, "do it"]).envs(set.iter().copied()).output().unwrap();
+    assert_eq!(run.status.code(), Some(0), "{}", stderr(&run));
+    world.ok(&["journal", "last"])
+}
+
+#[test]
+fn commands_of_a_run_are_kept_inside() {
+    let world = World::new();
+    let journal = journal(
+        &world,
+        &[
+            "echo kept > $TMPDIR/note; echo made > made",
+            "echo again: $(cat $TMPDIR/note)",
+            "cat ../state/control.token ../state/*.redb",
+            "echo x > ../outside",
+            "echo unreachable: Could not resolve host; exit 6",
+        ],
+        &[],
+    );
+    assert!(journal.contains("again: kept"), "{journal}");
+    assert!(journal.contains("sandbox.write"), "{journal}");
+    assert!(journal.contains("sandbox.network"), "{journal}");
+    assert_eq!(fs::read_to_string(world.work().join("made")).unwrap(), "made\n");
+    assert!(!super::exists(&world.work().join("../outside")));
+    assert_eq!(fs::read_dir(world.state().join("tmp")).unwrap().count(), 0, "it is removed with the run");
+}
+
+#[test]
+fn a_sandbox_that_is_off_keeps_nothing_inside() {
+    let world = World::new();
+    journal(&world, &["echo x > ../outside"], &[("HERMOD_SANDBOX__MODE", "off")]);
+    assert!(super::exists(&world.work().join("../outside")));
+}
