@@ -3,6 +3,7 @@
 use hermod_actors::model::FailureClass;
 
 use super::{
+    rules::is_prose,
     vocabulary as v,
     words::{Sentence, before, sentences},
 };
@@ -23,9 +24,12 @@ struct Excess {
 /// The class of a text with a limit and a larger size, or with an output that is said to be too large.
 pub(super) fn class_of_counts(text: &str) -> Option<FailureClass> {
     let all = sentences(text);
+    if is_prose(text, &all) {
+        return None;
+    }
     let all = before(&all, v::STRUCTURE);
     let says = |terms: &[&str]| all.iter().any(|sentence| sentence.has(terms));
-    if [v::RATE, v::PERIOD, v::MEDIA, v::MONEY, v::REMARK].iter().any(|terms| says(terms)) {
+    if [v::RATE, v::PERIOD, v::MEDIA, v::MONEY].iter().any(|terms| says(terms)) {
         return None;
     }
     let is_output = says(v::OUTPUT) && !says(v::COUNTED_INPUT);
@@ -33,6 +37,9 @@ pub(super) fn class_of_counts(text: &str) -> Option<FailureClass> {
         let too_large = all.iter().any(|sentence| sentence.near(v::OUTPUT, v::EXCEEDS_OUTPUT, 6, false));
         return (too_large && !says(v::TOO_SMALL))
             .then(|| FailureClass::OutputCap { limit: output_limit_in(&all) });
+    }
+    if says(v::TOO_SMALL) {
+        return None;
     }
     let Excess { limit, is_tokens } = excess_in(&all)?;
     let is_input = says(v::COUNTED_INPUT) || says(v::COUNTED_TOKENS);
