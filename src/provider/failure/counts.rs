@@ -29,7 +29,7 @@ pub(super) fn class_of_counts(text: &str) -> Option<FailureClass> {
     }
     let all = before(&all, v::STRUCTURE);
     let says = |terms: &[&str]| all.iter().any(|sentence| sentence.has(terms));
-    if [v::RATE, v::PERIOD, v::MEDIA, v::MONEY].iter().any(|terms| says(terms)) {
+    if [v::RATE, v::THROTTLED, v::PERIOD, v::MEDIA, v::MONEY].iter().any(|terms| says(terms)) {
         return None;
     }
     let is_output = says(v::OUTPUT) && !says(v::COUNTED_INPUT);

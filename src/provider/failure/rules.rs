@@ -60,7 +60,9 @@ pub(super) fn classes_in(text: &str) -> Vec<&'static FailureClass> {
 
 /// True if people wrote this about failures.
 pub(super) fn is_prose(text: &str, sentences: &[Sentence<'_>]) -> bool {
-    MARKUP.iter().any(|mark| text.contains(mark)) || sentences.iter().any(|sentence| sentence.has(v::REMARK))
+    MARKUP.iter().any(|mark| text.contains(mark))
+        || (text.contains("1. ") && text.contains("2. "))
+        || sentences.iter().any(|sentence| sentence.has(v::REMARK))
 }
 
 /// The class of a code inside a text. A code is no word of a language: it has an underscore, or ends in `error`.
@@ -96,6 +98,11 @@ const fn rule_in_text(
     Rule { class, form, unless, unless_in_text, if_in_text }
 }
 
+/// A provider that slows requests down, or is busy, also names sizes; they are not the reason then.
+const fn too_long(form: Form, unless: &'static [Terms]) -> Rule {
+    rule_in_text(CONTEXT, form, unless, &[v::RATE, v::THROTTLED], &[])
+}
+
 /// In order of precedence.
 static RULES: &[Rule] = &[
     // Money is used up: no wait helps.
@@ -119,19 +126,18 @@ static RULES: &[Rule] = &[
     rule(FailureClass::ContentRefused, Near(v::CONTENT_RULES, v::REFUSED, 8), &[v::RATE, v::ACCOUNT_CLOSED]),
     rule(FailureClass::ContentRefused, Near(v::CONTENT, v::UNWANTED, 8), &[v::ACCOUNT_CLOSED]),
     rule(FailureClass::ContentRefused, Says(v::CONTENT_REFUSED), &[]),
-    rule(CONTEXT, Near(v::INPUT, v::TOO_LONG, 5), &[v::RATE, v::TRANSIENT, v::MEDIA, v::OUTPUT, v::DURATION]),
-    rule(CONTEXT, Near(v::INPUT_SIZE, v::EXCEEDS, 10), &[v::RATE, v::PERIOD, v::OUTPUT]),
-    rule(CONTEXT, Near(v::CONTEXT_SIZE, v::EXCEEDS, 10), &[v::RATE, v::PERIOD]),
-    rule(
-        CONTEXT,
+    too_long(Near(v::INPUT, v::TOO_LONG, 5), &[v::TRANSIENT, v::MEDIA, v::OUTPUT, v::DURATION]),
+    too_long(Near(v::INPUT_SIZE, v::EXCEEDS, 10), &[v::PERIOD, v::OUTPUT]),
+    too_long(Near(v::CONTEXT_SIZE, v::EXCEEDS, 10), &[v::PERIOD]),
+    too_long(
         Near(v::INPUT_IDEOGRAPHS, v::EXCEEDS_IDEOGRAPHS, 4),
-        &[v::RATE, v::PERIOD, v::MEDIA, v::OUTPUT, v::MONEY],
+        &[v::PERIOD, v::MEDIA, v::OUTPUT, v::MONEY],
     ),
-    rule(CONTEXT, Near(v::SHORTEN, v::INPUT, 6), &[v::RATE, v::MEDIA, v::OUTPUT]),
-    rule(CONTEXT, Then(v::LARGEST_INPUT, v::NUMBER, 4), &[v::RATE, v::PERIOD]),
-    rule(CONTEXT, Near(v::CONTEXT_SIZE, v::TOO_SMALL_WINDOW, 3), &[]),
-    rule(CONTEXT, Says(v::CONTEXT_OVERFLOW), &[]),
-    rule(CONTEXT, Only(v::CONTEXT_NOUNS), &[]),
+    too_long(Near(v::SHORTEN, v::INPUT, 6), &[v::MEDIA, v::OUTPUT]),
+    too_long(Then(v::LARGEST_INPUT, v::NUMBER, 4), &[v::PERIOD]),
+    too_long(Near(v::CONTEXT_SIZE, v::TOO_SMALL_WINDOW, 3), &[]),
+    too_long(Says(v::CONTEXT_OVERFLOW), &[]),
+    too_long(Only(v::CONTEXT_NOUNS), &[]),
     rule(FailureClass::ModelNotFound, Then(v::MODEL, v::MISSING_MODEL, 4), &[v::TRANSIENT]),
     rule(FailureClass::ModelNotFound, Says(v::UNKNOWN_MODEL), &[v::MODEL_OUTPUT]),
     rule(FailureClass::ModelNotFound, Near(v::MODEL_ACCESS, v::DENIED, 6), &[]),
@@ -235,6 +241,8 @@ mod tests {
         check("max_tokens: the parameter is not supported with this model", Some("invalid_request"));
         check("Function x: its description is too long, the model does not exist", Some("invalid_request"));
         check("The server is at capacity, see billing for more credits", Some("overloaded"));
+        check("Throttling error: too many tokens", Some("rate_limited"));
+        check("Service unavailable: the queue of prompts is too long", Some("overloaded"));
         check("This organization was disabled for a policy violation", Some("auth"));
     }
 

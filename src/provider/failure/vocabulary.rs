@@ -9,7 +9,7 @@ macro_rules! terms {
 pub(super) const REMARK: &[&str] = terms! {
     "let's" "lets" "debug*" "bug" "bugs" "strange" "mystery" "investigat*" "discuss*" "refactor*" "explain"
     "i" "i'm" "here's" "let me" "errors are" "errors occur*" "errors should" "errors keep*" "error keeps"
-    "is shown" "the api returns" "handling" "overflow issues" "overflow messages" ", sure ," "a user"
+    "is shown" "for example" "yesterday" "talked" "mentioned" "mentions" "article" "changelog" "the api returns" "handling" "overflow issues" "overflow messages" ", sure ," "a user"
     "your app"
 };
 /// Parts of a request other than its text. A sentence about them, and what follows it, may quote anything.
@@ -227,6 +227,10 @@ pub(super) const TRANSIENT: &[&str] = terms! {
 pub(super) const LIMIT_REACHED: &[&str] = terms! {
     "limit reached" "limit exceeded" "limit has been reached" "limit has been exceeded" "hit your limit"
     "hit the limit" "reached your limit" "reached the limit" "reached its limit" "已达上限" "达到上限"
+};
+/// What a provider does to requests of any size.
+pub(super) const THROTTLED: &[&str] = terms! {
+    "throttl*" "too many requests" "slow down" "rate limited" "service unavailable" "temporarily unavailable" "overloaded"
 };
 pub(super) const OVERLOADED: &[&str] = terms! {
     "overload*" "at capacity" "over capacity" "no capacity" "insufficient capacity" "capacity constraints"
