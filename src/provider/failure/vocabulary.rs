@@ -8,7 +8,7 @@ macro_rules! terms {
 /// Words of people who write about failures; no vendor has them in an error.
 pub(super) const REMARK: &[&str] = terms! {
     "let's" "lets" "debug*" "bug" "bugs" "strange" "mystery" "investigat*" "discuss*" "refactor*" "explain"
-    "i" "i'm" "here's" "let me" "errors are" "errors occur*" "errors should" "errors keep*" "error keeps"
+    "i" "i'm" "here's" "let me" "can exceed" "could exceed" "may exceed" "might exceed" "when a" "when the" "a context overflow" "it failed" "errors are" "errors occur*" "errors should" "errors keep*" "error keeps"
     "is shown" "for example" "yesterday" "talked" "mentioned" "mentions" "article" "changelog" "the api returns" "handling" "overflow issues" "overflow messages" ", sure ," "a user"
     "your app"
 };
@@ -143,7 +143,7 @@ pub(super) const EXCEEDS_IDEOGRAPHS: &[&str] = terms! {
     "초과"
 };
 pub(super) const SHORTEN: &[&str] = terms! {
-    "reduce" "shorten" "shorter" "trim" "truncate" "compress" "decrease" "减少" "缩短" "缩减" "精简" "短く"
+    "reduce" "shorten" "shorter" "trim" "truncate" "compress" "decrease" "压缩" "减少" "缩短" "缩减" "精简" "短く"
 };
 pub(super) const LARGEST_INPUT: &[&str] = terms! {
     "maximum context*" "max context*" "maximum prompt*" "max prompt*" "maximum input*" "max input*"

@@ -4,7 +4,7 @@
 const CLAUSE: &str = ",";
 
 /// The maximum number of words examined: a message begins with its main statement, and prose is no message.
-const MAX_WORDS: usize = 80;
+const MAX_WORDS: usize = 120;
 
 /// The words of one sentence. It begins and ends with the mark of a clause.
 #[derive(Debug, PartialEq, Eq)]
