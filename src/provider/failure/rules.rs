@@ -54,7 +54,7 @@ pub(super) fn classes_in(text: &str) -> Vec<&'static FailureClass> {
             && !rule.unless_in_text.iter().any(|terms| says(terms))
             && rule.if_in_text.iter().all(|terms| says(terms))
     };
-    let codes = statement.iter().flat_map(|sentence| sentence.words()).filter_map(|word| class_of_name(word));
+    let codes = statement.iter().flat_map(Sentence::words).filter_map(|word| class_of_name(word));
     codes.chain(RULES.iter().filter(|rule| matches(rule)).map(|rule| &rule.class)).collect()
 }
 

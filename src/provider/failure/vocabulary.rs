@@ -9,7 +9,7 @@ macro_rules! terms {
 pub(super) const REMARK: &[&str] = terms! {
     "let's" "lets" "debug*" "bug" "bugs" "strange" "mystery" "investigat*" "discuss*" "refactor*" "explain"
     "i" "i'm" "here's" "let me" "can exceed" "could exceed" "may exceed" "might exceed" "when a" "when the" "a context overflow" "it failed" "errors are" "errors occur*" "errors should" "errors keep*" "error keeps"
-    "is shown" "for example" "yesterday" "talked" "mentioned" "mentions" "article" "changelog" "the api returns" "handling" "overflow issues" "overflow messages" ", sure ," ", does" ", what" ", how" ", why" ", should" ", fix*" ", rename" ", handle" "a user"
+    "is shown" "for example" "yesterday" "talked" "mentioned" "mentions" "article" "changelog" "the api returns" "handling" "overflow issues" "overflow messages" ", sure ," ", does the" ", what is" ", how do*" ", why" ", fixed" ", rename" ", handle" "a user"
     "your app"
 };
 /// Parts of a request other than its text. A sentence about them, and what follows it, may quote anything.
