@@ -127,7 +127,7 @@ static RULES: &[Rule] = &[
     rule(FailureClass::ContentRefused, Near(v::CONTENT, v::UNWANTED, 8), &[v::ACCOUNT_CLOSED]),
     rule(FailureClass::ContentRefused, Says(v::CONTENT_REFUSED), &[]),
     too_long(Near(v::INPUT, v::TOO_LONG, 5), &[v::TRANSIENT, v::MEDIA, v::OUTPUT, v::DURATION]),
-    too_long(Near(v::INPUT_SIZE, v::EXCEEDS, 10), &[v::PERIOD, v::OUTPUT]),
+    too_long(Near(v::INPUT_SIZE, v::EXCEEDS, 10), &[v::PERIOD, v::OUTPUT, v::UPLOAD]),
     rule(CONTEXT, Near(v::CONTEXT_SIZE, v::EXCEEDS, 10), &[v::RATE, v::PERIOD]),
     rule(
         CONTEXT,
@@ -258,6 +258,7 @@ mod tests {
             "Please upgrade to Node 20",
             "Context window too small: 9000 tokens, the minimum is 16000",
             "The billing page has a new layout",
+            "The request size exceeds the limit of uploads",
             "Unknown: \"rate limit exceeded\"",
             "",
         ] {

@@ -21,6 +21,8 @@ pub(super) const MEDIA: &[&str] = terms! {
     "image*" "pixel*" "dimension*" "file" "files" "pdf" "page" "pages" "audio" "video*" "attachment*" "mb"
     "megabyte*" "图片" "图像" "文件" "画像"
 };
+/// Transfers of files, which have limits of their own.
+pub(super) const UPLOAD: &[&str] = terms! { "upload*" "multipart" "form data" "上传" };
 pub(super) const MONEY: &[&str] = terms! {
     "credit" "credits" "balance" "fund" "funds" "points" "prepaid" "prepayment*" "余额" "費用" "费用" "积分"
     "残高" "잔액" "guthaben" "saldo" "solde" "crédit*" "crédito*"
