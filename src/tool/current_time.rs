@@ -25,6 +25,8 @@ impl TypedTool for CurrentTime {
     const NAME: &'static str = "current_time";
     const DESCRIPTION: &'static str = "Says the time: {utc, weekday}, as RFC 3339 in UTC.";
     const EFFECT: EffectClass = EffectClass::Pure;
+    // A model that waits for a time asks again, also within a second.
+    const POLLS: bool = true;
     type Arguments = Arguments;
 
     async fn run(_: Arguments, context: ToolContext) -> CallEnd {

@@ -123,8 +123,11 @@ fn a_closed_standard_error_loses_nothing_but_the_log() {
 fn a_reader_that_waits_keeps_nobody_from_the_store() {
     let world = World::new();
     let long = "x".repeat(10_000);
-    let say = json!({ "call": [{ "tool": "shell", "arguments": { "command": format!("echo {long}") } }] });
-    let steps: Vec<_> = std::iter::repeat_n(say, 20).chain([json!({ "say": "hello" })]).collect();
+    let say = |n| {
+        let command = format!("echo {n} {long}");
+        json!({ "call": [{ "tool": "shell", "arguments": { "command": command } }] })
+    };
+    let steps: Vec<_> = (0..20).map(say).chain([json!({ "say": "hello" })]).collect();
     let script = world.script(&json!(steps));
     check(&mut world.hermod(&["run", &script, "hi"]), "ended     completed", 0);
     let (mut reader, writer) = std::io::pipe().expect("a pipe");
