@@ -93,7 +93,7 @@ fn a_backup_of_working_runs_goes_on_elsewhere_and_does_nothing_twice() {
         json!([shell("echo {{user}} 1 >> lines"), shell(waits), shell("echo {{user}} 3 >> lines"), { "say": "done" }]),
         &names,
     );
-    let mut load: Vec<Value> = (0..60).map(|_| shell("echo {{user}} >> load")).collect();
+    let mut load: Vec<Value> = (0..60).map(|n| shell(&format!("echo {{{{user}}}} >> load; : {n}"))).collect();
     load.push(json!({ "say": "done" }));
     crowd(&world, json!(load), &["load1".into(), "load2".into()]);
     let mut running = world.running(&["runs", "resume", "--all"]);
