@@ -266,7 +266,7 @@ fn is_harmless(name: &str, value: &str) -> bool {
         }
 }
 
-/// A folder in which anybody, or the model itself, may have put programs.
+/// A folder into which other users, or the model itself, may have put programs.
 fn is_foreign_folder(folder: &str) -> bool {
     matches!(folder, "" | "." | "./" | "..")
         || ["/tmp", "/var/tmp", "/dev/shm"].iter().any(|start| folder.starts_with(start))
