@@ -61,6 +61,7 @@ pub(super) const RULES: &[DangerRule] = &[
                 let word = word.to_ascii_lowercase();
                 let is_agent = AGENTS.iter().any(|agent| word.contains(agent));
                 word == "gateway"
+                    || (c.name.contains("kill") && (word.contains("gateway") || word.contains("cli.py")))
                     || (is_agent
                         && (c.name.contains("kill")
                             || word.contains("gateway")
