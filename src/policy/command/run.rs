@@ -75,6 +75,15 @@ impl ScriptChecker {
                 self.judge_wrapper(words, &input)?;
                 self.check_input_arguments(inner, placeholder.as_deref(), &input)
             }
+            UnwrappedCommand::ListedArguments { words: inner, arguments } => {
+                self.judge_wrapper(words, &input)?;
+                self.budget.spend_words(arguments)?;
+                let listed = Feed::known(arguments.join(" "));
+                match inner {
+                    [] => self.check_input_script(words, listed),
+                    inner => self.check_input_arguments(inner, Some("{}"), &listed),
+                }
+            }
             UnwrappedCommand::Assignments(words) => {
                 words.iter().try_for_each(|word| self.judge_assignment(word))?;
                 self.assign_all(words)

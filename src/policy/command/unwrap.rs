@@ -15,6 +15,8 @@ pub(super) enum UnwrappedCommand<'a> {
     ScriptFile(&'a str),
     /// A command that gets arguments from the input (`xargs`), in the place of the placeholder if it has one.
     InputArguments { words: &'a [String], placeholder: Option<String> },
+    /// A command that is run with each of these arguments (`parallel`).
+    ListedArguments { words: &'a [String], arguments: &'a [String] },
     /// A loop's variable and its values.
     Loop(&'a str, &'a [String]),
     /// Assignments in the arguments, as of `export`.
@@ -174,7 +176,14 @@ pub(super) fn unwrap(words: &[String]) -> UnwrappedCommand<'_> {
         "env" if let Some(script) = split_string(rest) => UnwrappedCommand::Script(script),
         name if let Some((_, values, operands)) = WRAPPERS.iter().find(|(wrapper, ..)| *wrapper == name) => {
             let inner = skip_values(rest, values).get(*operands..).unwrap_or_default();
-            if inner.is_empty() { UnwrappedCommand::Command } else { UnwrappedCommand::Inner(inner) }
+            let is_shell = |word: &String| matches!(&**word, "-s" | "-i" | "--shell" | "--login");
+            if inner.is_empty() && matches!(name, "sudo" | "doas") && rest.iter().any(is_shell) {
+                UnwrappedCommand::InputScript
+            } else if inner.is_empty() {
+                UnwrappedCommand::Command
+            } else {
+                UnwrappedCommand::Inner(inner)
+            }
         }
         name if let Some((_, verbs)) = RUNNERS.iter().find(|(runner, _)| *runner == name)
             && first_operand().is_some_and(|verb| verbs.contains(&verb)) =>
@@ -323,20 +332,7 @@ fn input_arguments(mut words: &[String]) -> UnwrappedCommand<'_> {
 fn parallel(rest: &[String]) -> UnwrappedCommand<'_> {
     let words = skip_values(rest, &["-j", "--jobs", "-a", "--colsep", "-N", "--results"]);
     match words.iter().position(|word| word.starts_with(":::")) {
-        Some(at) => {
-            let (command, arguments) = words.split_at(at);
-            let commands = arguments[1..].iter().map(|argument| {
-                let command = command.join(" ");
-                if command.contains("{}") {
-                    command.replace("{}", argument)
-                } else {
-                    format!("{command} {argument}")
-                }
-            });
-            // Each pair costs what the budget of a script of this size pays.
-            let limit = 1 + 65_536 / (1 + command.iter().map(String::len).sum::<usize>());
-            UnwrappedCommand::Script(commands.take(limit).collect::<Vec<_>>().join("\n"))
-        }
+        Some(at) => UnwrappedCommand::ListedArguments { words: &words[..at], arguments: &words[at + 1..] },
         None if words.is_empty() => UnwrappedCommand::InputScript,
         None => UnwrappedCommand::InputArguments { words, placeholder: Some("{}".into()) },
     }

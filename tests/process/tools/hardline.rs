@@ -141,6 +141,23 @@ killall5 -9
 mv /usr /tmp/usr
 mv /* /tmp
 rsync -a --delete empty/ /
+f() { rm -rf "$1"; }; f /
+alias x='rm -rf'; x /
+D=/; echo $(rm -rf $D)
+IFS=,; x=rm,-rf,/; $x
+echo '/ fr- mr' | rev | sh
+echo 726d202d7266202f | xxd -r -p | sh
+parallel rm -rf ::: a /
+echo 'rm -rf /' | sudo -s
+bash <(echo 'rm -rf /')
+echo 'rm -rf /' > x.sh; sh x.sh
+ssh host 'rm -rf /'
+docker exec c sh -c 'rm -rf /'
+rm -rf ${X:-/}
+rm -rf ${HOME:0:1}
+nvme format /dev/nvme0n1
+cryptsetup luksFormat /dev/sda1
+parted /dev/sda mklabel gpt
 "#;
 
 const LOOK_ALIKES: &str = r#"

@@ -1,4 +1,4 @@
-//! Dangers to files: deleting, and opening them to everybody.
+//! Dangers to files: deleting them, and opening them to all users.
 
 use super::{DangerRule, Invocation};
 

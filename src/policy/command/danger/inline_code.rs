@@ -317,7 +317,7 @@ fn powershell(command: &Invocation<'_>) -> bool {
         "format-table",
         "git",
     ];
-    let lower: Vec<String> = command.words().take(256).map(str::to_ascii_lowercase).collect();
+    let lower: Vec<String> = command.words().map(str::to_ascii_lowercase).collect();
     let is_flag = |word: &&String| {
         matches!(word.as_str(), "-nologo" | "-noprofile" | "-noninteractive" | "-nop" | "-noni")
     };

@@ -252,6 +252,7 @@ pub(super) fn read(path: &str, folder: Option<&PathTarget>) -> Option<Danger> {
 /// The first danger of the files that a command writes or reads.
 pub(super) fn of_command(command: &Invocation<'_>) -> Option<Danger> {
     let danger = written_files(command).into_iter().find_map(|path| written(path, command.folder));
+    let danger = danger.or_else(|| written_into_folder(command));
     // A file that is moved away is missing where it was.
     let moved = command.operands().filter(|_| command.name == "mv");
     let danger = danger.or_else(|| {
@@ -269,6 +270,22 @@ pub(super) fn of_command(command: &Invocation<'_>) -> Option<Danger> {
     let is_path =
         |path: &&str| path.len() <= 4_096 && !path.contains(char::is_whitespace) && !path.contains("://");
     paths.filter(is_path).find_map(|path| read(path, command.folder))
+}
+
+/// The danger of a file that a command puts into a folder under its own name.
+fn written_into_folder(command: &Invocation<'_>) -> Option<Danger> {
+    if !matches!(command.name, "cp" | "mv" | "install" | "ln" | "rsync") {
+        return None;
+    }
+    let named = command.value(&["-t", "--target-directory"]);
+    let folder = named.or_else(|| command.operands().next_back())?;
+    let is_folder =
+        named.is_some() || folder.ends_with('/') || matches!(folder, "." | ".." | "~" | "${HOME}");
+    let mut names = command.operands().filter(|source| is_folder && *source != folder);
+    names.find_map(|source| {
+        let name = source.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
+        written(&format!("{}/{name}", folder.trim_end_matches('/')), command.folder)
+    })
 }
 
 /// The files that a command changes, as far as its arguments tell.

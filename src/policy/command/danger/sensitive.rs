@@ -61,6 +61,7 @@ pub(super) const RULES: &[DangerRule] = &[
                 let word = word.to_ascii_lowercase();
                 let is_agent = AGENTS.iter().any(|agent| word.contains(agent));
                 word == "gateway"
+                    || (c.name.contains("kill") && (word.contains("gateway") || word.contains("cli.py")))
                     || (is_agent
                         && (c.name.contains("kill")
                             || word.contains("gateway")
@@ -266,7 +267,7 @@ fn is_harmless(name: &str, value: &str) -> bool {
         }
 }
 
-/// A folder in which anybody, or the model itself, may have put programs.
+/// A folder into which other users, or the model itself, may have put programs.
 fn is_foreign_folder(folder: &str) -> bool {
     matches!(folder, "" | "." | "./" | "..")
         || ["/tmp", "/var/tmp", "/dev/shm"].iter().any(|start| folder.starts_with(start))

@@ -471,7 +471,21 @@ fn raises_rights(command: &Invocation<'_>) -> bool {
     let from_input = options.has_option("SA", "stdin") || options.begins(&["--askpass"]);
     let only_talks = words.is_empty()
         && command.words().all(|word| {
-            matches!(word, "-l" | "-v" | "-k" | "-K" | "-n" | "-V" | "--list" | "--version" | "--help")
+            matches!(
+                word,
+                "-l" | "-v"
+                    | "-k"
+                    | "-K"
+                    | "-n"
+                    | "-V"
+                    | "-s"
+                    | "-i"
+                    | "--shell"
+                    | "--login"
+                    | "--list"
+                    | "--version"
+                    | "--help"
+            )
         });
     let is_reader = words.first().is_some_and(|word| READERS.contains(&word.as_str()));
     from_input || *command.input != Feed::None && !is_reader || !(is_reader || only_talks)
