@@ -1,10 +1,10 @@
 //! Reads the environment variables of the process.
 
 use super::{CliError, Exit};
-use crate::discovery::Variables;
+use crate::{discovery::Variables, redaction};
 
 /// The process's variables. Those that are not UTF-8 are ignored, unless the name begins with `HERMOD_`: that is an
-/// error.
+/// error. The secrets among them are redacted from now on.
 pub(super) fn read() -> Result<Variables, CliError> {
     let mut variables = Variables::new();
     for (key, value) in std::env::vars_os() {
@@ -17,5 +17,6 @@ pub(super) fn read() -> Result<Variables, CliError> {
             (Ok(_) | Err(_), _) => {}
         }
     }
+    redaction::learn_variables(&variables);
     Ok(variables)
 }

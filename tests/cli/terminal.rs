@@ -216,9 +216,12 @@ fn nothing_hides_wherever_it_comes_from() {
     let hidden = "\u{200b}\u{2028}\u{202e}\u{feff}\u{ad}\u{e0041}";
     let shown = "<U+200B><U+2028><U+202E><U+FEFF><U+00AD><U+E0041>";
     std::fs::write(world.work().join(format!("name{hidden}")), "x").unwrap();
-    let print = format!("printf 'tool{hidden}\\n'; ls; printf 'why{hidden}\\n' >&2; exit 1");
+    // The policy denies a command that has such characters itself.
+    std::fs::write(world.work().join("out"), format!("tool{hidden}\n")).unwrap();
+    std::fs::write(world.work().join("err"), format!("why{hidden}\n")).unwrap();
+    let print = "cat out; ls; cat err >&2; exit 1";
     let script = world.script(&json!([
-        shell(&print),
+        shell(print),
         { "call": [{ "tool": "read_file", "arguments": { "path": format!("no{hidden}") } }] },
         slow(&format!("model{hidden}")),
     ]));
