@@ -19,6 +19,7 @@ mod hub;
 mod inspect;
 mod persistence;
 mod provider;
+mod redaction;
 mod runtime;
 mod session;
 mod supervisor;

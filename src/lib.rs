@@ -25,6 +25,7 @@ pub mod process;
 pub mod prompt;
 pub mod provider;
 pub mod provider_account;
+pub mod redaction;
 pub mod rehearsal;
 pub mod secret;
 pub mod store;

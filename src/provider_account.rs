@@ -63,6 +63,25 @@ impl ProviderAccount {
         oauth.into_iter().chain(keys).collect()
     }
 
+    /// This process redacts the secrets of the account from now on, before any of them is used. A command is not run for
+    /// this; what it prints is redacted from its first use on. What cannot be read is reported when it is used.
+    pub fn learn_secrets(&self, variables: &BTreeMap<String, String>) {
+        let oauth = self.oauth.iter().flat_map(|oauth| [&oauth.refresh_token, &oauth.client_secret]);
+        let oauth = oauth.flatten().map(|secret| &secret.0);
+        for reference in self.credentials.iter().chain(oauth) {
+            if let Err(missing) = credential::learn_reference(reference, variables) {
+                tracing::debug!(%missing, "a secret is not redacted before its first use");
+            }
+        }
+    }
+
+    /// This process redacts the stored refresh token of the account from now on.
+    pub fn learn_stored_token(&self, provider: &str, state: &Path) {
+        if self.oauth.is_some() {
+            TokenFile::new(state.join(TOKEN_FOLDER), provider).learn();
+        }
+    }
+
     /// The credentials of this provider; fails at the first that cannot be read. `state` is the state directory, where
     /// refresh tokens are kept.
     pub fn credentials(

@@ -181,15 +181,16 @@ fn circles_are_found() {
 #[test]
 fn adapters_know_the_actors_and_never_each_other() {
     check_rooms("src/process", &["files", "disk_space"]);
-    check_rooms("src/provider", &["clock", "secret"]);
-    check_rooms("src/credential", &["excerpt", "files", "process", "provider", "secret"]);
+    check_rooms("src/provider", &["clock", "redaction", "secret"]);
+    check_rooms("src/redaction", &["secret"]);
+    check_rooms("src/credential", &["excerpt", "files", "process", "provider", "redaction", "secret"]);
     check_rooms("src/tool", &["excerpt", "files", "memory", "policy", "process"]);
     check_rooms("src/policy", &["excerpt", "files"]);
     check_rooms("src/prompt", &["config", "memory", "process", "tool"]);
     check_rooms("src/memory", &["files"]);
     check_rooms("src/store", &["clock", "files", "disk_space"]);
     check_rooms("src/view", &["clock", "config", "store"]);
-    check_rooms("src/control", &["clock", "files", "policy", "view"]);
+    check_rooms("src/control", &["clock", "files", "policy", "redaction", "secret", "view"]);
     check_rooms(
         "src/backup",
         &["artifacts", "clock", "control", "files", "memory", "process", "disk_space", "store"],
@@ -215,6 +216,7 @@ fn adapters_know_the_actors_and_never_each_other() {
             "prompt",
             "provider",
             "provider_account",
+            "redaction",
             "rehearsal",
             "store",
             "tool",

@@ -5,6 +5,7 @@ use std::{fmt::Debug, sync::Arc};
 use bytes::Bytes;
 use futures::future::BoxFuture;
 
+use super::{NoRedaction, RedactedStream, TextRedactor};
 use crate::model::{Artifact, ArtifactHashes, ArtifactName, Attempt, ContentHash, ContentHasher, Timestamp};
 
 /// Stores artifacts byte for byte: whole outputs that are too long for a model to read at once, and images.
@@ -88,13 +89,15 @@ pub struct AttemptArtifacts {
     artifacts: Arc<dyn Artifacts>,
     name: ArtifactName,
     hashes: ArtifactHashes,
+    redactor: Arc<dyn TextRedactor>,
 }
 
-/// An unfinished artifact that is hashed while it is written.
+/// An unfinished artifact that is redacted and hashed while it is written.
 #[derive(Debug)]
 pub struct ArtifactWriter {
     sink: Box<dyn ArtifactSink>,
     handle: String,
+    redacted: Box<dyn RedactedStream>,
     hasher: ContentHasher,
     bytes: u64,
 }
@@ -102,13 +105,23 @@ pub struct ArtifactWriter {
 impl ArtifactWriter {
     /// Appends bytes. After an error, or if the future was dropped, the artifact cannot be finished any more.
     pub async fn write(&mut self, bytes: Bytes) -> Result<(), ArtifactError> {
+        let redacted = self.redacted.push(bytes);
+        self.write_redacted(redacted).await
+    }
+
+    async fn write_redacted(&mut self, bytes: Bytes) -> Result<(), ArtifactError> {
+        if bytes.is_empty() {
+            return Ok(());
+        }
         self.hasher.update(&bytes);
         self.bytes += bytes.len() as u64;
         self.sink.write(bytes).await
     }
 
     /// Finishes the artifact; durable when the future resolves.
-    pub async fn finish(self) -> Result<Artifact, ArtifactError> {
+    pub async fn finish(mut self) -> Result<Artifact, ArtifactError> {
+        let rest = self.redacted.finish();
+        self.write_redacted(rest).await?;
         self.sink.finish().await?;
         Ok(Artifact { handle: self.handle, bytes: self.bytes, sha256: Some(self.hasher.finish().into()) })
     }
@@ -117,7 +130,13 @@ impl ArtifactWriter {
 impl AttemptArtifacts {
     /// Access to the artifacts of `name`'s session for the attempt in `name`.
     pub fn new(artifacts: Arc<dyn Artifacts>, name: ArtifactName) -> Self {
-        Self { artifacts, name, hashes: ArtifactHashes::default() }
+        Self { artifacts, name, hashes: ArtifactHashes::default(), redactor: Arc::new(NoRedaction) }
+    }
+
+    /// The same access; what is written is redacted, also where a secret lies in several writes.
+    #[must_use]
+    pub fn with_redactor(self, redactor: &Arc<dyn TextRedactor>) -> Self {
+        Self { redactor: Arc::clone(redactor), ..self }
     }
 
     /// The same access; reads of these artifacts also verify their hashes.
@@ -142,7 +161,7 @@ impl AttemptArtifacts {
     pub async fn create(&self) -> Result<ArtifactWriter, ArtifactError> {
         let sink = self.artifacts.create(self.name).await?;
         let (handle, hasher) = (self.name.handle(), ContentHasher::default());
-        Ok(ArtifactWriter { sink, handle, hasher, bytes: 0 })
+        Ok(ArtifactWriter { sink, handle, redacted: self.redactor.stream(), hasher, bytes: 0 })
     }
 
     /// Writes `bytes` as this attempt's artifact; durable when the future resolves.

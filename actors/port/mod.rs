@@ -8,6 +8,7 @@ mod journal;
 mod message_buffer;
 mod policy;
 mod provider;
+mod redaction;
 mod system_prompt;
 mod tool;
 
@@ -25,6 +26,7 @@ pub use journal::{Journal, JournalError, ReadError, ReadFuture, RowReader};
 pub use message_buffer::MessageBuffer;
 pub use policy::{AllowAllCalls, CallPolicy, CallVerdict, ProposedCall};
 pub use provider::{DeltaSink, EncodedHead, Encoder, ModelProvider, ModelRequest, ToolChoice};
+pub use redaction::{NoRedaction, RedactedStream, TextRedactor};
 pub use system_prompt::{
     FixedPrompt, PromptLayer, PromptRequest, SystemPrompt, SystemPromptBuilder, SystemPromptError,
 };

@@ -3,6 +3,7 @@
 
 use crate::{
     model::{CallId, PendingApproval, PersonAnswer, RunRow, RunState},
+    redaction::redact_text,
     runtime::{AfterCommand, RunError, Runtime},
     session::InputReply,
     turn::{Input, open_approvals},
@@ -44,9 +45,12 @@ impl Runtime {
     async fn decide_and(
         &self,
         call: CallId,
-        answer: PersonAnswer,
+        mut answer: PersonAnswer,
         then: AfterCommand,
     ) -> Result<RunRow, RunError> {
+        if let PersonAnswer::Text(text) = &mut answer {
+            redact_text(text, &*self.parts.redactor);
+        }
         let session = self.row(call.run).await?.session;
         let (input, reply) = (Input::Approval { call, answer }, |reply| InputReply::Decide(reply, false));
         match self.repeat_command(session, input, reply, then).await? {

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     model::{MessageSteered, RunId, RunState, SessionId, StopReason},
+    redaction::redact_text,
     runtime::{AfterCommand, RunError, Runtime, submit::MAX_TRIES},
     session::{InputReply, SubmitError},
     supervisor::SessionsMsg,
@@ -32,7 +33,8 @@ impl Runtime {
     /// skipped. A message that comes too late for the run is the input of the next one. A run that has ended, or is
     /// being stopped, is [`RunError::Ended`].
     pub async fn steer(&self, run: RunId, text: impl Into<Arc<str>>) -> Result<SteerReceipt, RunError> {
-        let text: Arc<str> = text.into();
+        let mut text: Arc<str> = text.into();
+        redact_text(&mut text, &*self.parts.redactor);
         if text.trim().is_empty() {
             return Err(RunError::Invalid {
                 field: "text",

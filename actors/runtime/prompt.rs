@@ -8,6 +8,7 @@ use crate::{
     active_deadline::ActiveDeadline,
     model::RunSpec,
     port::{PromptRequest, SystemPromptError},
+    redaction::redact_text,
     runtime::{RunError, Runtime},
     session::SubmitError,
 };
@@ -35,6 +36,8 @@ impl Runtime {
             }
         };
         let prompt = result.map_err(SubmitError::NoPrompt)?;
-        Ok(prompt.text().into())
+        let mut prompt: Arc<str> = prompt.text().into();
+        redact_text(&mut prompt, &*self.parts.redactor);
+        Ok(prompt)
     }
 }

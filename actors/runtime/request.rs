@@ -12,7 +12,7 @@ use crate::{
     policy::FinalText,
     port::{
         Artifacts, CallPolicy, Clock, DiskSpaceGauge, FixedPrompt, Journal, ModelProvider, ReadError,
-        SystemPromptBuilder, Tool,
+        SystemPromptBuilder, TextRedactor, Tool,
     },
     runtime::repeat::KeyConflict,
     session::SubmitError,
@@ -49,6 +49,8 @@ pub struct RuntimeDependencies {
     pub space: Option<Arc<dyn DiskSpaceGauge>>,
     /// The store of outputs that are too long for the model.
     pub artifacts: Arc<dyn Artifacts>,
+    /// Hides secrets in all texts from outside before they are recorded or shown.
+    pub redactor: Arc<dyn TextRedactor>,
     /// Defaults for what a request leaves out.
     pub defaults: Defaults,
 }

@@ -7,6 +7,8 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use crate::{
     model::{Dimension, ModelRow, RunAccepted, RunId, RunSpec, SessionId, SessionRow},
+    port::TextRedactor,
+    redaction::{redact_messages, redact_text},
     runtime::{RunError, RunRequest, Runtime, SessionChoice, images, repeat::FirstTask},
     session::{AcceptedRun, InputReply, SessionMsg, SubmitError, SubmitReply},
     supervisor::{SessionSeed, SessionsMsg},
@@ -28,6 +30,7 @@ struct SessionTarget {
 impl Runtime {
     /// Submits a task. When this resolves with `Ok`, the run is durable and will reach an outcome.
     pub async fn submit(&self, request: RunRequest) -> Result<AcceptedRun, RunError> {
+        let request = request.redacted(&*self.parts.redactor);
         request.check()?;
         let permit = self.admit()?;
         if let Some(first) = self.find_first(&request).await? {
@@ -177,6 +180,18 @@ impl Runtime {
 }
 
 impl RunRequest {
+    /// The request with the secrets in its texts redacted, as it is recorded. Names and keys are not redacted.
+    #[must_use]
+    pub fn redacted(mut self, redactor: &dyn TextRedactor) -> Self {
+        redact_text(&mut self.input, redactor);
+        let system = self.spec.as_mut().and_then(|spec| spec.system.as_mut());
+        for text in [self.system.as_mut(), self.prompt.as_mut(), system].into_iter().flatten() {
+            redact_text(text, redactor);
+        }
+        redact_messages(&mut self.history, redactor);
+        self
+    }
+
     /// Checks the fields of the request.
     fn check(&self) -> Result<(), RunError> {
         let invalid = |field, error: &str| Err(RunError::Invalid { field, error: error.into() });

@@ -156,7 +156,8 @@ impl InboxContext {
     async fn write_answer(&self, call: CallId, row: &RunRow, answer: &str) -> Option<Artifact> {
         let attempt = row.parent.map_or(1, |parent| parent.n + 1);
         let name = ArtifactName { session: self.session, call, attempt };
-        let artifacts = AttemptArtifacts::new(Arc::clone(&self.parts.executor.artifacts), name);
+        let artifacts = AttemptArtifacts::new(Arc::clone(&self.parts.executor.artifacts), name)
+            .with_redactor(&self.parts.redactor);
         match artifacts.write(Bytes::from(answer.to_owned())).await {
             Ok(artifact) => Some(artifact),
             Err(error) => {

@@ -10,8 +10,9 @@ use crate::{
     active_deadline::ActiveDeadline,
     model::{Failure, FailureClass, ModelAnswer, ModelRef, ModelStarted, RunSpec},
     policy::{CredentialRecovery, validate_usage},
-    port::{ArtifactError, ArtifactName, Artifacts, ModelProvider, ModelRequest},
+    port::{ArtifactError, ArtifactName, Artifacts, ModelProvider, ModelRequest, TextRedactor},
     provider::{AnswerReport, AttemptReport, Gate, GateAdmission, Lease, ProviderMsg},
+    redaction::{redact_answer, redact_failure},
     session::{
         stream_publisher::{FirstDeltaObserver, StreamPublisher},
         watchdog,
@@ -51,7 +52,8 @@ pub(super) async fn run(
     let begun_ms = parts.clock.monotonic_ms();
     let observer = FirstDeltaObserver::new(publisher, &admission, &*parts.clock);
     let limit = watchdog::call_limit(endpoint.longest_call(), request.deadlines.call_ms);
-    let answer = watchdog::run_model(endpoint.call(*request, &observer), limit, cancel).await;
+    let mut answer = watchdog::run_model(endpoint.call(*request, &observer), limit, cancel).await;
+    redact(&mut answer, publisher, &*parts.redactor);
     match &answer {
         Ok(_) => tracing::debug!("answered"),
         Err(failure) => tracing::warn!(%failure, "failed"),
@@ -82,6 +84,22 @@ pub(super) async fn run(
             drop(permit);
             Err((failure, FailoverOptions { links: link_availabilities(parts, &spec.chain), recovery }))
         }
+    }
+}
+
+/// Redacts the end of an attempt before it is reported or recorded, and before the calls of an answer are prepared: the
+/// recorded arguments are those that are executed.
+fn redact(
+    answer: &mut Result<ModelAnswer, Failure>,
+    publisher: &StreamPublisher,
+    redactor: &dyn TextRedactor,
+) {
+    match answer {
+        Ok(answer) => {
+            publisher.finish();
+            redact_answer(answer, redactor);
+        }
+        Err(failure) => redact_failure(failure, redactor),
     }
 }
 

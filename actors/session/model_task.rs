@@ -125,7 +125,7 @@ impl TaskSpawner {
         );
         let guard = LostGuard::new(self.session.clone(), id);
         let parts = Arc::clone(&self.parts);
-        let publisher = StreamPublisher::new(&self.parts.hub, self.id, id);
+        let publisher = StreamPublisher::new(&self.parts, self.id, id);
         let cancel = CancellationToken::new();
         let cancelled = cancel.clone();
         let task = async move {

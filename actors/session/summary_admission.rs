@@ -40,7 +40,7 @@ impl TaskSpawner {
     ) -> InFlightTask {
         let (urgency, mut updates) = watch::channel(urgency);
         let (parts, session, session_id) = (Arc::clone(&self.parts), self.session.clone(), self.id);
-        let publisher = StreamPublisher::new(&self.parts.hub, self.id, id);
+        let publisher = StreamPublisher::new(&self.parts, self.id, id);
         let on_panic = self.report_panic();
         let wait = self.tasks.spawn(async move {
             let _on_panic = on_panic;

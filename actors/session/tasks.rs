@@ -202,7 +202,7 @@ impl TaskSpawner {
         }
         let class = turn.tool_class(id.call).unwrap_or(ToolClass::Files);
         let (parts, session) = (Arc::clone(&self.parts), self.session.clone());
-        let publisher = StreamPublisher::new(&self.parts.hub, self.id, id);
+        let publisher = StreamPublisher::new(&self.parts, self.id, id);
         let panic_guard = self.report_panic();
         InFlightTask::Wait(self.tasks.spawn(async move {
             let _panic_guard = panic_guard;

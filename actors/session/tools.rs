@@ -9,9 +9,12 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use crate::{
-    hub::DeltaBody,
     model::{AttemptId, CallEnd, CallId, CallStatus, RunId, RunSpec, ToolClass},
-    port::{ArtifactName, AttachOutcome, AttemptArtifacts, Boot, Invocation, PreparedCall, ProgressReporter},
+    port::{
+        ArtifactName, AttachOutcome, AttemptArtifacts, Boot, Invocation, PreparedCall, ProgressReporter,
+        TextRedactor,
+    },
+    redaction::redact_end,
     session::{
         SessionInternalMsg,
         output::fit_for_view,
@@ -68,6 +71,7 @@ struct ToolCallTask {
     spec: Arc<RunSpec>,
     invocation: Invocation,
     executor: Arc<ToolExecutorHandle>,
+    redactor: Arc<dyn TextRedactor>,
     span: tracing::Span,
 }
 
@@ -151,7 +155,8 @@ impl TaskSpawner {
         let artifact_name = ArtifactName { session: self.id, call, attempt };
         let executor = Arc::clone(&self.parts.executor);
         let artifacts = AttemptArtifacts::new(Arc::clone(&executor.artifacts), artifact_name)
-            .with_hashes(turn.artifact_hashes());
+            .with_hashes(turn.artifact_hashes())
+            .with_redactor(&self.parts.redactor);
         let invocation = Invocation {
             call,
             attempt,
@@ -183,13 +188,14 @@ impl TaskSpawner {
             spec: Arc::clone(spec),
             invocation,
             executor,
+            redactor: Arc::clone(&self.parts.redactor),
             span,
         })
     }
 
     fn progress_reporter(&self, id: AttemptId) -> ProgressReporter {
-        let publisher = StreamPublisher::new(&self.parts.hub, self.id, id);
-        ProgressReporter::new(move |note| publisher.publish(|| DeltaBody::Progress(note.into())))
+        let publisher = StreamPublisher::new(&self.parts, self.id, id);
+        ProgressReporter::new(move |note| publisher.progress(note))
     }
 }
 
@@ -235,7 +241,9 @@ impl ToolCallTask {
         match outcome {
             // The tool does not know whether the call took effect.
             AttachOutcome::Ended(end) if end.status == CallStatus::InDoubt => Input::Lost(id),
-            AttachOutcome::Ended(end) => {
+            AttachOutcome::Ended(mut end) => {
+                // First, so that no cut leaves a part of a secret.
+                redact_end(&mut end, &*self.redactor);
                 let end = fit_for_view(end, &self.invocation.artifacts, &self.invocation.cancel).await;
                 tracing::debug!(status = ?end.status, "ended");
                 Input::ToolEnded { id, end }

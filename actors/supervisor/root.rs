@@ -116,6 +116,7 @@ impl Actor for Root {
             summaries,
             submissions,
             idle,
+            redactor,
             ..
         } = arguments.dependencies;
         let commit_monitor = Arc::new(CommitMonitor::new(Arc::clone(&clock), Arc::clone(&journal)));
@@ -134,6 +135,7 @@ impl Actor for Root {
             hub: Arc::default(),
             commit_monitor,
             clock,
+            redactor,
             handlers,
             admission: Arc::new(Semaphore::new(submissions)),
             boot,

@@ -6,7 +6,7 @@ use crate::{MemoryArtifacts, ScriptedProvider, VirtualClock};
 use hermod_actors::{
     Defaults, RuntimeDependencies,
     model::{BreakerPolicy, Limits, ModelRef, RunSpec},
-    port::{AllowAllCalls, Journal, Tool},
+    port::{AllowAllCalls, Journal, NoRedaction, Tool},
 };
 
 /// Runtime dependencies made of test doubles: one provider `test` with one model `model`, these tools, this journal.
@@ -31,6 +31,7 @@ pub fn world(
         idle: Duration::from_mins(1),
         space: None,
         artifacts: Arc::new(MemoryArtifacts::default()),
+        redactor: Arc::new(NoRedaction),
         defaults: Defaults::fixed(spec, "You are a test."),
     }
 }

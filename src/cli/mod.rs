@@ -45,7 +45,7 @@ use std::{process::ExitCode, time::Duration};
 
 use clap::{ArgAction, Args, Parser, Subcommand};
 
-use crate::{discovery::Variables, host::StoreClient, process::helper_main, secret};
+use crate::{discovery::Variables, host::StoreClient, process::helper_main, redaction, secret};
 // Most commands need these.
 use exit::{CliError, Exit};
 use output::{print, print_as, print_error, print_json, print_note, print_progress};
@@ -109,6 +109,7 @@ pub fn main() -> ExitCode {
     if let Some(ended) = helper_main() {
         return ended;
     }
+    output::print_panics();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return output::print_clap(&error).into(),
@@ -133,6 +134,7 @@ fn start(cli: Cli) -> Result<Exit, CliError> {
         ))
     })?;
     let variables = variables::read()?;
+    redaction::learn_variables(&variables);
     terminal::Charset::set_current(&variables);
     telemetry::start(cli.logs, cli.log_format, &variables)?;
     let runtime = threads::runtime().map_err(|error| {

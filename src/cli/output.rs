@@ -1,8 +1,10 @@
-//! Writes standard output and standard error, except for log lines: text, JSON, notes, progress, errors, and a status
-//! line that is overwritten in place. Either stream may be closed. Control sequences in texts of models and tools never
-//! reach a terminal: they are written as visible text.
+//! Writes standard output and standard error: text, JSON, notes, progress, errors, log lines, and a status line that is
+//! overwritten in place. Either stream may be closed. Control sequences in texts of models and tools never reach a
+//! terminal: they are written as visible text. Known secrets reach neither stream.
 
 use std::{
+    backtrace::{Backtrace, BacktraceStatus},
+    borrow::Cow,
     fmt::{Display, Write as _},
     io::{self, ErrorKind, Write},
     sync::atomic::{AtomicBool, Ordering},
@@ -21,6 +23,7 @@ use crate::{
     clock::{self, rfc3339},
     discovery::Variables,
     host::NoteSink,
+    redaction,
 };
 
 /// Writes `text` to standard output, adding a line break if it ends without one. A closed pipe is no error.
@@ -44,6 +47,7 @@ pub(crate) fn print_over(erasure: &str, text: &str) -> Result<StdoutState, CliEr
     if !text.ends_with('\n') {
         text.push('\n');
     }
+    let text = safe_for_terminal(&text);
     let mut stdout = io::stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
         Ok(()) => Ok(StdoutState::Open),
@@ -169,7 +173,71 @@ pub(crate) fn print_in_tone(tone: Tone, line: &str) {
 
 // One write per text, so that lines of other processes do not interleave.
 pub(super) fn write_stderr(text: &str) {
-    let _has_no_reader = io::stderr().write_all(text.as_bytes());
+    let _has_no_reader = io::stderr().write_all(safe_for_terminal(text).as_bytes());
+}
+
+/// Writes log lines to standard error, each in one write.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct LogLines;
+
+impl Write for LogLines {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        write_stderr(&String::from_utf8_lossy(line));
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Has panics written as errors, because their messages may quote texts from outside.
+pub(super) fn print_panics() {
+    std::panic::set_hook(Box::new(|panic| {
+        print_error(panic);
+        let backtrace = Backtrace::capture();
+        if backtrace.status() == BacktraceStatus::Captured {
+            print_error(backtrace);
+        }
+    }));
+}
+
+/// The last step before either stream: hides known secrets, and all control sequences but those that Hermod writes
+/// itself. Texts from outside have been sanitized before; this holds for those that were forgotten.
+fn safe_for_terminal(text: &str) -> Cow<'_, str> {
+    let steers = |c: char| (c.is_control() && c != '\n' && c != '\t') || is_bidi_control(c);
+    let text = redaction::of_process().redact(text);
+    if !text.contains(steers) {
+        return text;
+    }
+    let (mut safe, mut rest) = (String::with_capacity(text.len()), &*text);
+    while let Some(at) = rest.find(steers) {
+        let (before, from) = rest.split_at(at);
+        safe.push_str(before);
+        let own = own_sequence(from);
+        let length = if own == 0 { from.chars().next().map_or(0, char::len_utf8) } else { own };
+        let (sequence, after) = from.split_at(length);
+        safe.push_str(&if own == 0 { SanitizedText::strict(sequence) } else { sequence.into() });
+        rest = after;
+    }
+    Cow::Owned(safe + rest)
+}
+
+/// Controls that change the order in which the text around them is shown.
+const fn is_bidi_control(c: char) -> bool {
+    matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// Bytes of a control sequence at the start of `text` that Hermod writes: a return to the start of the line, colours, and
+/// the erasure of lines. None of them can do harm.
+fn own_sequence(text: &str) -> usize {
+    if text.starts_with("\r\x1b[") {
+        return 1;
+    }
+    let Some(parameters) = text.strip_prefix("\x1b[") else { return 0 };
+    let end = parameters.bytes().take(16).position(|byte| !(byte.is_ascii_digit() || byte == b';'));
+    let end = end.filter(|end| matches!(parameters.as_bytes()[*end], b'm' | b'A' | b'J' | b'K'));
+    end.map_or(0, |end| "\x1b[".len() + end + 1)
 }
 
 pub(super) fn unix_lines(text: &str) -> String {
@@ -260,6 +328,22 @@ mod tests {
             let is_unseen = is_filler || has_no_glyph;
             assert!(!is_unseen || SanitizedText::hides(c), "{c:?} {category:?}");
         }
+    }
+
+    #[test]
+    fn only_own_sequences_reach_a_terminal() {
+        let check = |text: &str, expect: &str| assert_eq!(safe_for_terminal(text), expect, "{text:?}");
+        check("plain\n\ttext 👩\u{200d}💻", "plain\n\ttext 👩\u{200d}💻");
+        check(
+            "\r\x1b[K\x1b[2mdim\x1b[0m\x1b[3A\x1b[J\x1b[1;31m",
+            "\r\x1b[K\x1b[2mdim\x1b[0m\x1b[3A\x1b[J\x1b[1;31m",
+        );
+        check("\x1b]0;title\x07", "␛]0;title␇");
+        check("\x1b[?1049h\x1b[2;3Hx\x1b[6n\x1bc", "␛[?1049h␛[2;3Hx␛[6n␛c");
+        check("\x1b[", "␛[");
+        check("over\rwritten", "over␍written");
+        check("\x1b[1111111111111111111111m", "␛[1111111111111111111111m");
+        check("\u{9b}2J\u{202e}\u{2066}\u{7f}\0", "<U+009B>2J<U+202E><U+2066>␡␀");
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::{
 use clap::ValueEnum;
 use tracing_subscriber::EnvFilter;
 
-use super::{CliError, Exit, terminal::Palette};
+use super::{CliError, Exit, output::LogLines, terminal::Palette};
 use crate::discovery::Variables;
 
 const VARIABLE: &str = "HERMOD_LOG";
@@ -42,7 +42,7 @@ pub(crate) fn start(verbose: u8, format: LogFormat, variables: &Variables) -> Re
         |error: String| CliError { exit: Exit::Config, text: format!("{VARIABLE}={filter}: {error}") };
     let parsed = EnvFilter::try_new(filter).map_err(|error| filter_error(error.to_string()))?;
     let ansi = io::stderr().is_terminal() && Palette::of(variables) == Palette::Coloured;
-    let logs = tracing_subscriber::fmt().with_env_filter(parsed).with_ansi(ansi).with_writer(io::stderr);
+    let logs = tracing_subscriber::fmt().with_env_filter(parsed).with_ansi(ansi).with_writer(|| LogLines);
     // A line that cannot be written is lost: standard error is also where that loss would be reported.
     let logs = logs.log_internal_errors(false);
     let init = match format {

@@ -10,6 +10,8 @@ use std::{
 use crate::{
     clock,
     files::{self, read_regular_text},
+    redaction,
+    secret::Secret,
 };
 
 /// The token's file, beside the socket.
@@ -32,6 +34,7 @@ impl ControlToken {
     /// Creates a new token in a file that only this user can read.
     pub(super) fn create(state: &Path) -> io::Result<Self> {
         let token = Self(random_half() + &random_half());
+        token.learn();
         let (path, part) = (Self::path(state), state.join("control.token.part"));
         // A left-over file could have other permissions than a new one.
         files::remove(&part)?;
@@ -42,7 +45,13 @@ impl ControlToken {
 
     /// Reads the token of the store's owner.
     pub(super) fn read(state: &Path) -> io::Result<Self> {
-        read_regular_text(&Self::path(state), MAX_BYTES).map(Self)
+        let token = read_regular_text(&Self::path(state), MAX_BYTES).map(Self)?;
+        token.learn();
+        Ok(token)
+    }
+
+    fn learn(&self) {
+        redaction::learn("control.token", &Secret::new(self.0.as_str()));
     }
 
     /// Path of the token's file.

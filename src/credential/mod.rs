@@ -13,7 +13,8 @@ pub use token_file::TokenFile;
 
 use crate::{
     provider::{Credential, KeyPlacement},
-    secret::{MissingSecret, Reference},
+    redaction,
+    secret::{MissingSecret, Reference, Secret},
 };
 
 /// The credential of a reference. A command is not run yet.
@@ -21,14 +22,29 @@ pub fn of_reference(
     reference: &Reference,
     variables: &BTreeMap<String, String>,
 ) -> Result<Credential, MissingSecret> {
+    let resolve = || learn_reference(reference, variables);
     Ok(match reference.expand_home(variables)? {
         Reference::Command(words) => {
             Credential::from_source(KeyCommand::new(words), None, KeyPlacement::ByWire)
         }
         file @ Reference::File(_) => {
-            let key = reference.resolve(variables)?;
-            Credential::from_source(KeyFile::new(file), Some(key), KeyPlacement::ByWire)
+            Credential::from_source(KeyFile::new(file), Some(resolve()?), KeyPlacement::ByWire)
         }
-        Reference::Variable(_) => Credential::fixed(reference.resolve(variables)?),
+        Reference::Variable(_) => Credential::fixed(resolve()?),
     })
+}
+
+/// Reads the secret of a reference, which this process redacts from now on under the name of its variable or file.
+pub(crate) fn learn_reference(
+    reference: &Reference,
+    variables: &BTreeMap<String, String>,
+) -> Result<Secret, MissingSecret> {
+    let secret = reference.resolve(variables)?;
+    let label = match reference {
+        Reference::Variable(name) => name.clone(),
+        Reference::File(path) => path.file_name().unwrap_or_default().to_string_lossy().into_owned(),
+        Reference::Command(_) => "command".to_owned(),
+    };
+    redaction::learn(&label, &secret);
+    Ok(secret)
 }

@@ -12,9 +12,10 @@ use serde::Deserialize;
 use serde_json::Value;
 use tokio::task::spawn_blocking;
 
-use super::token_file::TokenFile;
+use super::token_file::{LABEL, TokenFile};
 use crate::{
     provider::{FetchedKey, FormClient, FormResponse, KeyError, KeySource},
+    redaction,
     secret::{Secret, redact},
 };
 
@@ -74,9 +75,13 @@ impl Oauth {
         let configured = self.grant.refresh_token.clone();
         let loaded = self.on_disk(move |file| file.load(&configured), "the kept refresh token").await?;
         let token = self.unsaved().or(loaded).unwrap_or_else(|| self.grant.refresh_token.clone());
+        redaction::learn(LABEL, &token);
         let response = self.request_token(&token).await?;
+        redaction::learn(LABEL, &Secret::new(response.access_token.as_str()));
         if let Some(new) = response.refresh_token.filter(|new| !new.is_empty() && *new != token.reveal()) {
-            self.save_token(Secret::new(new), lock).await;
+            let new = Secret::new(new);
+            redaction::learn(LABEL, &new);
+            self.save_token(new, lock).await;
         }
         let expires_in = response.expires_in.as_ref().and_then(seconds);
         Ok(FetchedKey { key: Secret::new(response.access_token), expires_in })

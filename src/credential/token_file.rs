@@ -12,12 +12,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     files::{self, IoResult as _},
+    redaction,
     secret::Secret,
 };
 
 /// Attempts to take a lock that another process holds, with a pause after each.
 const MAX_TRIES: u32 = 500;
 const RETRY_DELAY: Duration = Duration::from_millis(50);
+/// The mark in place of a token.
+pub(super) const LABEL: &str = "oauth";
 /// Limit of a token file, in bytes.
 const MAX_FILE_BYTES: u64 = 64 * 1024;
 
@@ -69,6 +72,14 @@ impl TokenFile {
         let content: TokenFileContent =
             serde_json::from_str(&text).map_err(|_| io::Error::new(ErrorKind::InvalidData, damaged()))?;
         Ok((content.configured_hash == hash(configured)).then(|| Secret::new(content.refresh_token)))
+    }
+
+    /// This process redacts the stored token from now on. A file that cannot be read is reported when its token is used.
+    pub(crate) fn learn(&self) {
+        let text = files::read_regular_text(&self.path(".json"), MAX_FILE_BYTES).unwrap_or_default();
+        if let Ok(content) = serde_json::from_str::<TokenFileContent>(&text) {
+            redaction::learn(LABEL, &Secret::new(content.refresh_token));
+        }
     }
 
     /// Stores a token in place of the configured one. After a crash, the file has either the previous token or this

@@ -78,6 +78,9 @@ impl Endpoints {
         state: PathBuf,
         limits: ProviderDefaults,
     ) -> Self {
+        for provider in &discovered_providers {
+            provider.account.learn_stored_token(&provider.name, &state);
+        }
         Self {
             discovered_providers,
             state,

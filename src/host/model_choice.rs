@@ -14,7 +14,7 @@ use crate::{
     config::{Config, OLLAMA},
     discovery::{self, DiscoveredProvider, RequestedModel, Variables},
     files::read_regular,
-    ollama,
+    ollama, redaction,
     rehearsal::{MAX_SCRIPT_BYTES, Script},
 };
 
@@ -75,9 +75,14 @@ impl OllamaProbe {
     }
 }
 
-/// The available providers: the configured ones, and the local Ollama if `probe` asks for it.
+/// The available providers: the configured ones, and the local Ollama if `probe` asks for it. This process redacts their
+/// secrets from now on.
 pub async fn discover(config: &Config, variables: &Variables, probe: OllamaProbe) -> Vec<DiscoveredProvider> {
     let mut providers = discovery::discover(config, variables);
+    for provider in &providers {
+        redaction::learn_url(&provider.name, &provider.base_url);
+        provider.account.learn_secrets(variables);
+    }
     let probes_ollama = match probe {
         OllamaProbe::Requested => providers.iter().all(|provider| &*provider.name != OLLAMA),
         OllamaProbe::IfNoOther => providers.is_empty(),

@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     artifacts::FileArtifacts, config::Config, control::StoreReader, discovery::Variables,
-    prompt::skill_folders, tool::SKILL_VIEW,
+    prompt::skill_folders, redaction, tool::SKILL_VIEW,
 };
 
 /// The task of a new run.
@@ -147,6 +147,8 @@ pub async fn first_of_key(
         idempotency_key: Some(key.into()),
         ..RunRequest::new(task.text.clone())
     };
+    // The first run was recorded with its secrets redacted.
+    let request = request.redacted(redaction::of_process());
     let (session, accepted) =
         (reader.session(&row.session.to_string()).await?, reader.acceptance(&row).await?);
     let first = FirstTask { row: &row, session: &session, accepted: &accepted };

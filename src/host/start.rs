@@ -31,6 +31,7 @@ use crate::{
         sandbox::remove_temp_folders,
     },
     prompt::skill_folders,
+    redaction,
     rehearsal::RehearsalHandle,
     tool,
 };
@@ -181,6 +182,7 @@ pub(crate) async fn runtime(config: &Config, dependencies: HostDependencies) -> 
         idle: config.sessions.idle.0,
         space: Some(Arc::new(space)),
         artifacts: Arc::new(artifacts),
+        redactor: Arc::new(redaction::of_process().clone()),
         defaults,
     };
     Runtime::start(dependencies).await.map_err(StartError::Actors)

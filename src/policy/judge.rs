@@ -273,3 +273,137 @@ fn first_match<'a>(rules: &'a [Rule], text: &str) -> Option<&'a Rule> {
 fn shortened(text: &str) -> String {
     first_chars(text, MAX_SHOWN_CHARS).into_owned()
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::policy::PolicySettings;
+
+    fn rules(texts: &[&str]) -> Vec<Rule> {
+        texts.iter().map(|text| text.parse().expect("a rule")).collect()
+    }
+
+    fn policy(settings: PolicySettings) -> (tempfile::TempDir, Policy) {
+        let state = tempfile::tempdir().expect("a folder");
+        let policy = Policy::new(settings, state.path());
+        (state, policy)
+    }
+
+    fn settings(deny: &[&str], allow: &[&str], ask: &[&str], mode: PolicyMode) -> PolicySettings {
+        let read_only_tools = vec!["read_file".to_owned()];
+        let (deny, allow, ask) = (rules(deny), rules(allow), rules(ask));
+        PolicySettings { mode, deny, allow, ask, has_approver: true, read_only_tools }
+    }
+
+    #[test]
+    fn rules_decide_about_each_command_of_a_script() {
+        use JudgementAction::{Allow, Ask, Deny};
+        let deny = ["shell(*secret*)", "shell(sudo *)"];
+        let allow = ["shell(git push *)", "shell(> /etc/motd)", "shell(reboot)"];
+        let settings = settings(&deny, &allow, &["shell(make deploy)"], PolicyMode::Allow);
+        let (_state, policy) = policy(settings);
+        let check = |script: &str, action: JudgementAction, rule: Option<&str>, allow_rules: &[&str]| {
+            let found = policy.judge_command(script);
+            assert_eq!((found.action, found.rule.as_deref()), (action, rule), "{script}: {found:?}");
+            let texts: Vec<&str> = found.allow_rules.iter().map(|rule| &**rule).collect();
+            assert_eq!(texts, allow_rules, "{script}");
+        };
+        check("ls", Allow, None, &[]);
+        check("reboot", Deny, Some("hard-power"), &[]);
+        check("cat secret.txt", Deny, Some("shell(*secret*)"), &[]);
+        check("ls; nice sudo id", Deny, Some("shell(sudo *)"), &[]);
+        check("git push -f", Allow, None, &[]);
+        check("git push -f; rm -f a", Ask, Some("forced-delete"), &["shell(rm -f a)"]);
+        check("git push -f > /etc/motd", Allow, None, &[]);
+        check("git push -f > /etc/passwd", Ask, Some("system-file"), &["shell(> /etc/passwd)"]);
+        check("bash -c 'git push -f'", Allow, None, &[]);
+        check("make deploy", Ask, Some("shell(make deploy)"), &["shell(make deploy)"]);
+        check("rm -rf *.o b*", Ask, Some("recursive-delete"), &[r"shell(rm -rf \*.o b\*)"]);
+        check("rm -rf $X", Ask, Some("recursive-delete"), &[]);
+        check("rm -rf $(x); rm -f a", Ask, Some("recursive-delete"), &[]);
+        check("echo 'x", Ask, Some("unknown-script"), &[]);
+    }
+
+    #[test]
+    fn rules_decide_about_calls_of_other_tools() {
+        use JudgementAction::{Allow, Ask, Deny};
+        let deny = ["write_file(/etc/*)", "mcp_pay_*"];
+        let settings =
+            settings(&deny, &["write_file(src/*)", "write_file(.env)"], &["fetch(http:*)"], PolicyMode::Ask);
+        let (_state, policy) = policy(settings);
+        let check = |tool: &str, arguments: Value, action: JudgementAction, rule: Option<&str>| {
+            let call = ProposedCall { tool, arguments: &arguments, workspace: "/work" };
+            let found = policy.judge_call(&call);
+            assert_eq!((found.action, found.rule.as_deref()), (action, rule), "{tool} {arguments}");
+        };
+        check("write_file", json!({"path": "../etc/x"}), Deny, Some("write_file(/etc/*)"));
+        check("mcp_pay_now", json!({"x": 1}), Deny, Some("mcp_pay_*"));
+        check("write_file", json!({"path": "src/a"}), Allow, None);
+        check("write_file", json!({"path": "/work/src/a"}), Allow, None);
+        check("write_file", json!({"path": "src/../b"}), Ask, Some("policy.mode"));
+        check("write_file", json!({"path": ".env"}), Allow, None);
+        check("write_file", json!({"path": ".env.local"}), Ask, Some("credential-file"));
+        check("fetch", json!({"url": "http://x"}), Ask, Some("fetch(http:*)"));
+        check("read_file", json!({"path": "a"}), Allow, None);
+        check("other", json!([1]), Ask, Some("policy.mode"));
+        check("shell", json!({"command": 1}), Ask, Some("policy.mode"));
+    }
+
+    #[test]
+    fn the_mode_decides_about_what_no_rule_names() {
+        let check = |mode: PolicyMode, script: &str, expected: JudgementAction| {
+            let (_state, policy) = policy(settings(&[], &["shell(cargo *)"], &[], mode));
+            assert_eq!(policy.judge_command(script).action, expected, "{mode:?} {script}");
+        };
+        check(PolicyMode::Allow, "ls", JudgementAction::Allow);
+        check(PolicyMode::Ask, "ls", JudgementAction::Ask);
+        check(PolicyMode::Deny, "ls", JudgementAction::Deny);
+        check(PolicyMode::Deny, "X=1 timeout 5 cargo test 2>&1", JudgementAction::Allow);
+        check(PolicyMode::Deny, "cargo test > out", JudgementAction::Deny);
+        check(PolicyMode::Deny, "cargo test; ls", JudgementAction::Deny);
+        check(PolicyMode::Deny, "sh x.sh", JudgementAction::Deny);
+        check(PolicyMode::Deny, "sh -c 'cargo test'", JudgementAction::Allow);
+    }
+
+    #[test]
+    fn a_call_that_asks_has_a_question_and_is_denied_without_a_person() {
+        let arguments = json!({"command": "sudo make install; rm -f a"});
+        let call = ProposedCall { tool: SHELL_TOOL, arguments: &arguments, workspace: "/work" };
+        let (_state, with_person) = policy(settings(&[], &[], &[], PolicyMode::Allow));
+        let CallVerdict::Ask(need) = with_person.judge(&call) else { panic!("it asks") };
+        let names: Vec<&str> = need.rules.iter().map(|rule| &**rule).collect();
+        assert_eq!(names, ["forced-delete", "privilege"]);
+        let allow: Vec<Rule> = need.allow_rules.iter().map(|rule| rule.parse().expect("a rule")).collect();
+        assert!(need.question.contains("sudo make install; rm -f a"), "{}", need.question);
+        assert!(need.question.contains("the rights of another user"), "{}", need.question);
+        with_person.approved().add(&allow).expect("written");
+        assert_eq!(with_person.judge(&call), CallVerdict::Allow);
+        let (_state, without) = policy(PolicySettings::default());
+        let CallVerdict::Deny(refusal) = without.judge(&call) else { panic!("it is denied") };
+        assert_eq!(refusal.field.as_deref(), Some("command"));
+        assert!(refusal.error.contains("no person answers here"), "{}", refusal.error);
+        assert!(refusal.hint.contains("tell the user"), "{}", refusal.hint);
+    }
+
+    #[test]
+    fn hostile_arguments_of_any_tool_are_judged() {
+        let (_state, policy) = policy(settings(&["x(*a*a*a*a*b)"], &["y(*)"], &[], PolicyMode::Allow));
+        let long = "a".repeat(5 << 20);
+        let nested = (0..100).fold(json!(1), |inside, _| json!([inside]));
+        for (tool, arguments) in [
+            ("x", json!({"path": long})),
+            ("x", json!({"name": long})),
+            ("x", json!({"other": long})),
+            ("y", nested),
+            ("write_file", json!({"path": "../".repeat(1 << 20)})),
+            (SHELL_TOOL, json!({"command": long})),
+            (SHELL_TOOL, json!({})),
+            ("", Value::Null),
+        ] {
+            let call = ProposedCall { tool, arguments: &arguments, workspace: "/work" };
+            policy.judge(&call);
+        }
+    }
+}

@@ -14,13 +14,15 @@ use futures::{
 use hermod_actors::ActiveDeadline;
 use tokio::time::Instant;
 
-use crate::secret::Secret;
+use crate::{redaction, secret::Secret};
 
 /// A key is renewed this long before it expires.
 const RENEW_BEFORE_EXPIRY: Duration = Duration::from_mins(1);
 /// Pause after a failed renewal. Until its end a key near its expiry is used without another try.
 const RENEWAL_RETRY_DELAY: Duration = Duration::from_secs(10);
 
+/// The mark in place of a key that has no name of its own.
+const LABEL: &str = "credential";
 /// How long a call waits for a key fetch. Longer than the own limits of every key source.
 const FETCH_TIMEOUT: Duration = Duration::from_mins(2);
 
@@ -115,6 +117,8 @@ impl Credential {
     }
 
     fn new(fetch: Option<Box<dyn KeySource>>, known: Option<Secret>, placement: KeyPlacement) -> Self {
+        let secrets = fetch.iter().flat_map(|fetch| fetch.secrets()).chain(known.clone());
+        secrets.for_each(|secret| redaction::learn(LABEL, &secret));
         let held =
             known.map(|secret| HeldKey { key: NumberedKey { secret, number: 1 }, renewal_and_expiry: None });
         Self(Arc::new(CredentialInner {
@@ -232,6 +236,7 @@ impl CredentialState {
         let FetchedKey { key: secret, expires_in } = fetched.inspect_err(|_| {
             self.renewal_paused_until = Some(now + RENEWAL_RETRY_DELAY);
         })?;
+        redaction::learn(LABEL, &secret);
         self.renewal_paused_until = None;
         let before = self.held.as_ref().map(|held| &held.key);
         let number = match before {

@@ -14,6 +14,7 @@ mod library;
 mod manners;
 mod model_lists;
 mod models;
+mod policy;
 mod prompt;
 mod providers;
 mod run;

@@ -235,6 +235,84 @@ fn nothing_hides_wherever_it_comes_from() {
     assert!(world.ok(&["runs", "show", "last"]).contains(&format!("input{shown}")));
 }
 
+/// The terminal's bytes without the sequences that Hermod writes itself.
+fn without_own_sequences(raw: &str) -> String {
+    let (mut rest, mut foreign) = (raw, String::new());
+    while let Some(at) = rest.find('\x1b') {
+        foreign.push_str(&rest[..at]);
+        let sequence = &rest[at + 1..];
+        let end = sequence.find(|c: char| c.is_ascii_alphabetic()).filter(|_| sequence.starts_with('['));
+        let end = end.filter(|end| matches!(sequence.as_bytes()[*end], b'm' | b'A' | b'J' | b'K'));
+        rest = if let Some(end) = end {
+            &sequence[end + 1..]
+        } else {
+            foreign.push('\x1b');
+            sequence
+        };
+    }
+    foreign + rest
+}
+
+#[test]
+fn control_sequences_of_models_and_tools_reach_no_terminal() {
+    let world = World::new();
+    // A title, the clipboard, another screen, a request for the position, C1 codes, and a reversal.
+    let hostile =
+        "\x1b]0;title\x07\x1b]52;c;eA==\x1b\\\x1b[?1049h\x1b[6n\u{9b}5n\u{9d}0;x\u{9c}\u{202e}\u{8}\x0c";
+    let print = "printf 'tool\\033]0;title\\007\\033[?1049h\\302\\233'; printf 'why\\033[6n' >&2; exit 1";
+    let script = world.script(&json!([
+        {
+            "think": format!("thought{hostile}"),
+            "say": format!("model{hostile}"),
+            "call": [
+                { "tool": "shell", "arguments": { "command": print } },
+                { "tool": "read_file", "arguments": { "path": format!("no{hostile}") } },
+                { "tool": format!("unknown{hostile}"), "arguments": {} },
+                { "tool": "todo", "arguments": { "todos": [{ "content": format!("item{hostile}"), "status": "pending" }] } },
+            ],
+        },
+        slow(&format!("answer{hostile}")),
+    ]));
+    let input = format!("input{hostile}");
+    let run = ["run", "--verbose", "full", "--session", "s", &script, &input];
+    let commands: [&[&str]; 11] = [
+        &run,
+        &[&run[..], &["--json"]].concat(),
+        &["runs", "show", "last"],
+        &["runs", "show", "last", "--json"],
+        &["runs", "list"],
+        &["tree", "last"],
+        &["sessions", "list"],
+        &["sessions", "show", "s"],
+        &["journal", "last"],
+        &["runs", "show", hostile],
+        &["approvals", "list"],
+    ];
+    let logged: &[(&str, &str)] = &[("HERMOD_LOG", "trace")];
+    for (args, set) in commands.into_iter().flat_map(|args| [(args, &[][..]), (args, logged)]) {
+        let seen = see(&world, args, (set, 200, false));
+        let foreign = without_own_sequences(&seen.raw).replace("\r\n", "\n").replace('\r', "");
+        let found = foreign.find(|c: char| (c.is_control() && c != '\n' && c != '\t') || c == '\u{202e}');
+        assert_eq!(found.map(|at| foreign[at..].chars().take(40).collect::<String>()), None, "{args:?}");
+    }
+}
+
+#[test]
+fn a_secret_in_a_streamed_answer_is_redacted_before_it_is_whole() {
+    let world = World::new();
+    let secret = "dpl-7f3a91c2e84b4d06b5";
+    let mut answer = slow(&format!("it is {secret}, dpl-7f3a: {secret}"));
+    answer["think"] = json!(format!("so {secret}"));
+    let script = world.script(&json!([answer]));
+    let args = ["run", "--show-reasoning", &script, "hi"];
+    let seen = see(&world, &args, (&[("DEPLOY_TOKEN", secret)], 120, false));
+    let mark = "[redacted:DEPLOY_TOKEN]";
+    assert!(seen.has(&format!("[rehearsal] it is {mark}, dpl-7f3a: {mark}")), "{:#?}", seen.screen);
+    assert!(seen.has(&format!("> so {mark}")), "{:#?}", seen.screen);
+    // Neither whole nor as a beginning that the next frame replaced.
+    assert_eq!(seen.raw.matches("dpl-7f3a").count(), 1, "{:?}", seen.raw);
+}
+
 #[test]
 fn what_a_vendor_says_hides_nothing() {
     let world = World::new();

@@ -126,6 +126,7 @@ fn check_parked(world: &World, run: &str) {
         *asked,
         json!({
             "call": call, "run": run, "session": row["session"], "question": question,
+            "before_start": false, "wants_text": false, "rules": [], "allow_rules": [],
             "since": asked["since"], "expires_at": asked["expires_at"],
         })
     );

@@ -8,12 +8,14 @@ mod last;
 mod loops;
 #[path = "../common/own_process.rs"]
 mod own_process;
+mod policy;
 mod queued_behind_parked;
 mod resume;
 mod runner;
 #[path = "../common/running.rs"]
 mod running;
 mod sandbox;
+mod secrets;
 mod signals;
 mod stopped_process;
 mod tools;

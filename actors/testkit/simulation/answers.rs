@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{
-    context_pressure,
+    context_pressure, loops,
     plan::{ModelFault, PlannedStep, RunPlan, SimulationPlan},
     todo,
 };
@@ -56,7 +56,10 @@ pub(super) fn planned_answer(
 ) -> Option<Result<ModelAnswer, Failure>> {
     let whole = || {
         let name = run.map_or_else(|| "a message".to_owned(), |run| format!("run {}", run.n));
-        let calls = run.map_or_else(Vec::new, |run| calls((plan, run.n), at, step));
+        let calls = run.map_or_else(Vec::new, |run| match loops::is_loop(run, at) {
+            true => vec![loops::call(run, at)],
+            false => calls((plan, run.n), at, step),
+        });
         match calls.is_empty() {
             true => text_answer(&format!("{name} is done"), max_tokens),
             false => call_answer(calls, max_tokens),

@@ -77,6 +77,7 @@ fn task(dice: &mut SeededRng, n: usize, of: &RunPlan) -> RunPlan {
         raises: None,
         steps: (0..steps).map(|_| step(dice, true)).collect(),
         last: step(dice, false),
+        loops: false,
         ..of.clone()
     }
 }

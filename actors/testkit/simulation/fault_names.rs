@@ -1,10 +1,13 @@
 //! The names of all faults of plans, so that tests can show that each of them occurs.
 
-use super::plan::{CommitFault, ModelFault, PlannedEvent, PlannedTarget, ToolBehaviour};
+use super::{
+    loops::LOOP,
+    plan::{CommitFault, ModelFault, PlannedEvent, PlannedTarget, ToolBehaviour},
+};
 use crate::{ActorFault, JournalFault};
 
 /// The names of all faults that can occur in a plan.
-pub const FAULT_NAMES: [&str; 69] = [
+pub const FAULT_NAMES: [&str; 70] = [
     "crash before a commit",
     "crash after a commit",
     "slow commit",
@@ -66,6 +69,7 @@ pub const FAULT_NAMES: [&str; 69] = [
     "model: impossible usage",
     "model: too long a request",
     "model: no summary",
+    LOOP,
     "encoder: panics",
     "tool: fails",
     "tool: panics once",

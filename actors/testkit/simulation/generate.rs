@@ -3,6 +3,7 @@
 use super::{
     context_pressure::ContextPressure,
     delegations::{plan_delegations, subagent_event},
+    loops::plan_loops,
     plan::{
         CallPlan, CommitFault, Downtime, FaultTrigger, ModelFault, PlannedEvent, PlannedFault, PlannedStep,
         PlannedTarget, ProcessConfig, RunPlan, SimulationPlan, ToolBehaviour, ToolKind,
@@ -37,6 +38,7 @@ impl SimulationPlan {
             runs.iter_mut().for_each(|run| tasks.extend(plan_delegations(&mut dice, run)));
         }
         let context_pressure = ContextPressure::of(seed, &mut runs);
+        plan_loops(seed, &mut runs);
         let faults = dice.between(0, 6);
         let faults =
             (0..faults).zip(0..).map(|(_, n)| fault(&mut dice, n, (&runs, !tasks.is_empty()))).collect();
@@ -61,6 +63,7 @@ fn run(dice: &mut SeededRng, n: usize, sessions: u64) -> RunPlan {
         raises: dice.chance(50).then(|| (dice.pick(&[1, 1, 3]), limit_increase(dice))),
         steps: (0..steps).map(|_| step(dice, true)).collect(),
         last: step(dice, false),
+        loops: false,
     }
 }
 

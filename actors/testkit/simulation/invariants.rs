@@ -8,6 +8,7 @@ use futures::FutureExt;
 use super::{
     effect_invariants,
     external_world::{ExternalState, ExternalWorld, ServedModelCall},
+    loops,
     observations::is_force_fail,
     plan::SimulationPlan,
     policy, spending_invariants, subagents, todo,
@@ -50,6 +51,7 @@ const INVARIANTS: &[(&str, Invariant)] = &[
     ("a subagent is heard once", subagents::ended_once),
     ("inboxes are empty at last", subagents::inboxes_are_empty),
     ("a list is what its calls made of it", todo::list_is_current),
+    ("a loop ends", loops::loops_end),
 ];
 
 /// Checks all invariants against the store and the external world, and reports the violations.

@@ -21,7 +21,7 @@ use crate::{MemoryArtifacts, MemoryJournal, world};
 use hermod_actors::{
     Defaults, Runtime, RuntimeDependencies, RuntimeEnd, TODO,
     model::{BreakerPolicy, ModelRef, RunSpec},
-    port::{ModelProvider, Tool},
+    port::{ModelProvider, NoRedaction, Tool},
 };
 
 /// Upper bound of a life in virtual time: nothing that a run waits for takes longer, retries included.
@@ -189,6 +189,7 @@ impl ProcessLife<'_> {
             idle: Duration::from_millis(self.plan.process.idle_ms),
             space: None,
             artifacts: Arc::new(MemoryArtifacts::default()),
+            redactor: Arc::new(NoRedaction),
             defaults: Defaults::fixed(spec, "You are simulated."),
         }
     }

@@ -18,6 +18,8 @@ mod generate;
 mod invariants;
 mod journal;
 mod life;
+#[allow(clippy::wildcard_enum_match_arm)] // matches few of the record kinds
+mod loops;
 mod model;
 #[allow(clippy::wildcard_enum_match_arm)] // matches few of the record kinds
 mod observations;

@@ -11,6 +11,7 @@ use super::{
     answers::{planned_answer, position},
     context_pressure::answer_summary,
     external_world::{EndKind, ExternalWorld, ServedModelCall},
+    loops,
     plan::{ModelFault, PlannedStep, SimulationPlan, ToolKind},
     view_invariants,
 };
@@ -79,6 +80,8 @@ impl SimulatedProvider {
         let mishap = step.faults.get(nth).copied().filter(|_| !is_over);
         if let Some(mishap) = mishap {
             self.outside.record_fault(mishap.name());
+        } else if run.is_some_and(|run| loops::is_loop(run, at)) {
+            self.outside.record_fault(loops::LOOP);
         }
         tokio::time::sleep(Duration::from_millis(step.ms)).await;
         let answered = planned_answer((&self.plan, run), (at, step, mishap), request.max_tokens);

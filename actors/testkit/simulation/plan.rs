@@ -65,6 +65,8 @@ pub(super) struct RunPlan {
     pub(super) steps: Vec<PlannedStep>,
     /// The step that gives the answer: it has no calls.
     pub(super) last: PlannedStep,
+    /// Whether the model repeats a call for a while before it.
+    pub(super) loops: bool,
 }
 
 /// One step of a model: its faults, in order of the attempts, and the calls of the attempt that succeeds.
@@ -336,13 +338,14 @@ impl fmt::Display for SimulationPlan {
             let budget = limits.budget;
             writeln!(
                 f,
-                "run {n} in session {session} at {at_ms} ms, keyed: {keyed}, {in_doubt:?} for {} ms, {budget:?}, wall {:?}, timeout {:?}, encoder panics: {}, {:?}, more: {:?}",
+                "run {n} in session {session} at {at_ms} ms, keyed: {keyed}, {in_doubt:?} for {} ms, {budget:?}, wall {:?}, timeout {:?}, encoder panics: {}, {:?}, more: {:?}, loops: {}",
                 run.approval_timeout_ms,
                 limits.wall_ms,
                 limits.timeout_ms,
                 run.encoder_panics,
                 run.delegation,
-                run.raises
+                run.raises,
+                run.loops
             )?;
             for step in run.steps.iter().chain([&run.last]) {
                 writeln!(f, "    {} ms {:?} {:?} {:?}", step.ms, step.faults, step.calls, step.delegations)?;

@@ -112,6 +112,7 @@ mod tests {
             raises: None,
             steps: vec![look(); steps],
             last: PlannedStep { ms: 1, ..PlannedStep::default() },
+            loops: false,
         }
     }
 

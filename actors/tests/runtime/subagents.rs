@@ -71,6 +71,7 @@ async fn start_on(journal: Arc<dyn Journal>) -> Runtime {
     let mut world = world(journal, model(), tools());
     let spec: &mut RunSpec = &mut world.defaults.spec;
     spec.tools.insert(0, "delegate_task".into());
+    spec.loop_guard = false;
     spec.limits.budget = Amounts { children: Some(8), tokens: Some(1_000_000), ..Amounts::default() };
     spec.delegation = Some(Delegation {
         depth: 0,

@@ -55,6 +55,10 @@ pub(super) struct ScriptChecker {
     scope: (Rc<ParsedScript>, Vec<bool>),
     /// True if a substitution in the words of the command decodes a text.
     has_decoded: bool,
+    /// True if the command runs in the background.
+    is_background: bool,
+    /// True if the command has a here-document or here-string.
+    pub(super) has_document: bool,
     seen: HashSet<(String, Option<&'static str>)>,
     commands: Vec<JudgedCommand>,
 }
@@ -149,6 +153,8 @@ impl ScriptChecker {
     fn check_simple(&mut self, command: &SimpleCommand, is_body: bool) -> Result<(), HardRule> {
         let previous = std::mem::take(&mut self.printed);
         self.has_decoded = false;
+        self.is_background = command.is_background;
+        self.has_document = command.input.is_some();
         let words = self.expand(&command.words)?;
         if self.has_decoded && runs_text(&command.words) {
             self.flag(&canonical(&words), DECODED_SCRIPT)?;
@@ -187,14 +193,15 @@ impl ScriptChecker {
             self.judge_input(path)?;
         }
         if let Some(text) = &command.input {
-            return Ok(Feed::known(resolve(text, self)?));
+            let text = resolve(text, self)?;
+            return Ok(Feed::Known { text, is_decoded: self.has_decoded });
         }
         Ok(match inputs.last() {
             Some(path) => self.file(path).cloned().unwrap_or_default(),
             None if command.is_fed_by_group => Feed::Unknown { is_download: previous.is_download() },
-            None if command.is_piped => match previous {
+            None if command.is_piped => match &previous {
                 Feed::None => Feed::Unknown { is_download: false },
-                known => known,
+                Feed::Known { .. } | Feed::Unknown { .. } => previous,
             },
             None => Feed::None,
         })
@@ -315,12 +322,25 @@ impl ScriptChecker {
             return Ok(());
         }
         let danger = danger::of_written_path(path, self.folder.as_ref());
-        self.judge(&[">".into(), path.to_owned()], CommandPart::Output, danger).map(drop)
+        self.judge_file(">", path, CommandPart::Output, danger)
+    }
+
+    /// Adds the file of a redirection.
+    fn judge_file(
+        &mut self,
+        operator: &str,
+        path: &str,
+        part: CommandPart,
+        danger: Option<Danger>,
+    ) -> Result<(), HardRule> {
+        self.budget.spend_word(path.len())?;
+        let path = canonical(&[path.to_owned()]);
+        self.add(format!("{operator} {path}"), part, danger)
     }
 
     fn judge_input(&mut self, path: &str) -> Result<(), HardRule> {
         match danger::of_read_path(path, self.folder.as_ref()) {
-            Some(danger) => self.judge(&["<".into(), path.to_owned()], CommandPart::Other, Some(danger)),
+            Some(danger) => self.judge_file("<", path, CommandPart::Other, Some(danger)),
             None => Ok(()),
         }
     }
@@ -329,7 +349,13 @@ impl ScriptChecker {
     pub(super) fn danger_of(&self, words: &[String], input: &Feed) -> Option<Danger> {
         let (first, arguments) = words.split_first()?;
         let name = program(first);
-        danger::of_command(&Invocation { name, arguments, input, folder: self.folder.as_ref() })
+        danger::of_command(&Invocation {
+            name,
+            arguments,
+            input,
+            folder: self.folder.as_ref(),
+            is_background: self.is_background,
+        })
     }
 
     /// Pays for resolving paths: each copies the current folder.
@@ -345,7 +371,15 @@ impl ScriptChecker {
             let resolved = resolve(word, self)?;
             // The value of an assignment is not split.
             let is_same = assignment(word).is_some() || resolved == *word;
-            let parts = if is_same { vec![resolved.as_str()] } else { resolved.split_whitespace().collect() };
+            let parts = if is_same {
+                vec![resolved.as_str()]
+            } else {
+                {
+                    let separators = self.variables.get("IFS").map_or("", String::as_str);
+                    let is_separator = |c: char| c.is_whitespace() || separators.contains(c);
+                    resolved.split(is_separator).filter(|part| !part.is_empty()).collect()
+                }
+            };
             for part in parts {
                 expand_braces(part, &mut self.budget, &mut expanded)?;
             }

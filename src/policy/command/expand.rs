@@ -94,7 +94,7 @@ fn parameter(inside: &str, values: &mut impl Values, depth: usize) -> Result<Str
     let kind =
         operator.strip_prefix(':').filter(|rest| rest.starts_with(['-', '=', '+', '?'])).unwrap_or(operator);
     match (kind.chars().next(), known) {
-        (None, Some(value)) => Ok(value),
+        (None | Some('['), Some(value)) => Ok(value),
         (Some('-' | '=' | '?'), Some(value)) if !value.is_empty() => Ok(value),
         (None | Some('?'), _) => unknown(),
         (Some('-' | '='), _) if PATHS.contains(&name) => unknown(),
@@ -111,7 +111,6 @@ fn parameter(inside: &str, values: &mut impl Values, depth: usize) -> Result<Str
         }
         (Some('^'), Some(value)) => Ok(value.to_uppercase()),
         (Some(','), Some(value)) => Ok(value.to_lowercase()),
-        (Some('['), Some(value)) => Ok(value),
         (Some('/'), Some(value)) => Ok(replaced(&value, &operator[1..]).unwrap_or(REFERENCE.into())),
         (Some(_), _) => Ok(REFERENCE.into()),
     }

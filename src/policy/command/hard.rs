@@ -61,6 +61,7 @@ pub(super) fn command_denial(command: &CheckedCommand) -> Option<HardRule> {
         "mke2fs" | "mkdosfs" | "mkntfs" | "mkswap" | "newfs" | "mkfs" | "shred" | "blkdiscard"
         | "badblocks" | "tee" | "truncate" | "fallocate" | "cp" | "install" => write_to_disk(command),
         "wipefs" | "sgdisk" => erase_signatures(command),
+        "nvme" | "cryptsetup" | "hdparm" | "parted" | "diskutil" => erase_disk(command),
         "dd" | "dcfldd" => copy_blocks(command),
         "shutdown" | "reboot" | "halt" | "poweroff" => power(command),
         "init" | "telinit" => runlevel(command),
@@ -226,6 +227,32 @@ fn erase_signatures(command: &CheckedCommand) -> Option<HardRule> {
         _ => command.has_option("Zzo", "zap-all") || command.has_option("", "clear"),
     };
     (erases && command.any_is_disk(&command.operands())).then_some(FORMATS)
+}
+
+/// Tools with verbs, of which some erase a disk.
+fn erase_disk(command: &CheckedCommand) -> Option<HardRule> {
+    const ERASING: &[&str] = &[
+        "format",
+        "sanitize",
+        "luksFormat",
+        "luksErase",
+        "erase",
+        "reencrypt",
+        "mklabel",
+        "mktable",
+        "--security-erase",
+        "--security-erase-enhanced",
+        "--trim-sector-ranges",
+        "eraseDisk",
+        "eraseVolume",
+        "zeroDisk",
+        "secureErase",
+        "partitionDisk",
+    ];
+    let erases = command.arguments.iter().any(|word| ERASING.contains(&word.as_str()));
+    let operands = command.operands();
+    let is_mac_disk = command.name == "diskutil" && operands.iter().any(|word| word.starts_with("disk"));
+    (erases && (is_mac_disk || command.any_is_disk(&operands))).then_some(FORMATS)
 }
 
 fn copy_blocks(command: &CheckedCommand) -> Option<HardRule> {

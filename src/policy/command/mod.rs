@@ -10,9 +10,12 @@ mod escape;
 mod expand;
 mod feed;
 mod hard;
+mod lexer;
 mod run;
 mod script;
 mod target;
+#[cfg(test)]
+mod tests;
 mod text;
 mod unwrap;
 

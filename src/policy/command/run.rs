@@ -4,7 +4,7 @@
 use super::{
     CommandPart, HardRule,
     checker::{MAX_DEPTH, ScriptChecker},
-    danger::{self, DECODED_SCRIPT, DOWNLOADED_SCRIPT, MADE_EXECUTABLE, UNKNOWN_SCRIPT},
+    danger::{self, DECODED_SCRIPT, DOWNLOADED_SCRIPT, MADE_EXECUTABLE, SCRIPT_FROM_INPUT, UNKNOWN_SCRIPT},
     feed::{DOWNLOADERS, Feed, output_of},
     hard::{CheckedCommand, TOO_DEEP_COMMANDS, command_denial, executed_bytes, executed_commands},
     script::{REFERENCE, is_keyword},
@@ -35,15 +35,14 @@ impl ScriptChecker {
                 words = rest;
                 continue;
             }
-            match unwrap(words) {
-                UnwrappedCommand::Inner(inner) => {
-                    self.judge_wrapper(words, &input)?;
-                    // Rules name some wrappers themselves.
-                    self.deny_hard(words)?;
-                    words = inner;
-                }
-                unwrapped => return self.check_unwrapped(words, unwrapped, input),
-            }
+            let unwrapped = unwrap(words);
+            let UnwrappedCommand::Inner(inner) = unwrapped else {
+                return self.check_unwrapped(words, unwrapped, input);
+            };
+            self.judge_wrapper(words, &input)?;
+            // Rules name some wrappers themselves.
+            self.deny_hard(words)?;
+            words = inner;
         }
     }
 
@@ -61,11 +60,14 @@ impl ScriptChecker {
                 self.check_argument_script(&script)
             }
             UnwrappedCommand::InputScript => {
-                self.judge_wrapper(words, &input)?;
+                self.judge_shell(words, &input)?;
+                if self.has_document {
+                    self.judge(words, CommandPart::Wrapper, Some(SCRIPT_FROM_INPUT))?;
+                }
                 self.check_input_script(words, input)
             }
             UnwrappedCommand::ScriptFile(path) => {
-                self.judge_wrapper(words, &input)?;
+                self.judge_shell(words, &input)?;
                 let text = self.file(path).cloned().unwrap_or_default();
                 self.check_input_script(words, text)
             }
@@ -87,6 +89,12 @@ impl ScriptChecker {
     fn judge_wrapper(&mut self, words: &[String], input: &Feed) -> Result<(), HardRule> {
         let danger = self.danger_of(words, input);
         self.judge(words, CommandPart::Wrapper, danger)
+    }
+
+    /// A shell that reads its script runs more than what is judged here, so it counts as a command of its own.
+    fn judge_shell(&mut self, words: &[String], input: &Feed) -> Result<(), HardRule> {
+        let danger = self.danger_of(words, input);
+        self.judge(words, CommandPart::Command, danger)
     }
 
     fn deny_hard(&mut self, words: &[String]) -> Result<(), HardRule> {
@@ -240,11 +248,14 @@ impl ScriptChecker {
         match self.file(path) {
             Some(feed) if feed.is_download() => Some(DOWNLOADED_SCRIPT),
             Some(Feed::Unknown { .. }) if is_interpreter && path.contains(REFERENCE) => Some(UNKNOWN_SCRIPT),
-            _ => self
-                .executables
-                .contains(first.strip_prefix("./").unwrap_or(first))
-                .then_some(MADE_EXECUTABLE),
+            _ => self.is_made_executable(first).then_some(MADE_EXECUTABLE),
         }
+    }
+
+    fn is_made_executable(&self, path: &str) -> bool {
+        let name = path.strip_prefix("./").unwrap_or(path);
+        let is_wild = |other: &String| other.contains(['*', '?']);
+        self.executables.contains(name) || (path.contains('/') && self.executables.iter().any(is_wild))
     }
 
     /// Remembers the files that a command downloads or makes executable.
@@ -252,9 +263,9 @@ impl ScriptChecker {
         let paths = arguments.iter().filter(|word| !word.starts_with('-'));
         match name {
             "chmod" => {
-                let mut paths =
-                    paths.skip_while(|word| !word.contains('x') && !word.contains(['7', '5', '1']));
-                if paths.next().is_some() {
+                let mut paths = paths;
+                let is_executable = |mode: &String| mode.contains(['x', '7', '5', '1']);
+                if paths.next().is_some_and(is_executable) {
                     paths.for_each(|path| self.make_executable(path));
                 }
             }

@@ -41,9 +41,18 @@ pub(super) fn is_unknown_name(name: &str) -> bool {
 pub(super) fn hides_text(text: &str) -> bool {
     text.chars().any(|c| match c {
         '\n' | '\t' | '\r' => false,
-        '\u{200b}' | '\u{2060}'..='\u{2064}' | '\u{feff}' | '\u{ad}' | '\u{e0000}'..='\u{e007f}' => true,
-        '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{180e}' | '\u{3164}' => true,
-        '\u{ff21}'..='\u{ff3a}' | '\u{ff41}'..='\u{ff5a}' | '\u{ff0f}' => true,
+        '\u{200b}'
+        | '\u{2060}'..='\u{2064}'
+        | '\u{feff}'
+        | '\u{ad}'
+        | '\u{e0000}'..='\u{e007f}'
+        | '\u{202a}'..='\u{202e}'
+        | '\u{2066}'..='\u{2069}'
+        | '\u{180e}'
+        | '\u{3164}'
+        | '\u{ff21}'..='\u{ff3a}'
+        | '\u{ff41}'..='\u{ff5a}'
+        | '\u{ff0f}' => true,
         c => c.is_control(),
     })
 }

@@ -260,7 +260,7 @@ fn shell(rest: &[String]) -> UnwrappedCommand<'_> {
             "-s" => return UnwrappedCommand::InputScript,
             "--command" => has_c = true,
             "-o" | "+o" | "-O" | "+O" | "--rcfile" | "--init-file" => {
-                words = words.get(1..).unwrap_or_default()
+                words = words.get(1..).unwrap_or_default();
             }
             word if word.starts_with("--") => {}
             word => has_c |= word.contains('c'),

@@ -3,6 +3,7 @@
 use hermod_actors::model::FailureClass;
 
 use super::{
+    rules::is_prose,
     vocabulary as v,
     words::{Sentence, before, sentences},
 };
@@ -23,22 +24,48 @@ struct Excess {
 /// The class of a text with a limit and a larger size, or with an output that is said to be too large.
 pub(super) fn class_of_counts(text: &str) -> Option<FailureClass> {
     let all = sentences(text);
-    let all = before(&all, v::STRUCTURE);
-    let says = |terms: &[&str]| all.iter().any(|sentence| sentence.has(terms));
-    if [v::RATE, v::PERIOD, v::MEDIA, v::MONEY, v::REMARK].iter().any(|terms| says(terms)) {
+    if is_prose(text, &all) {
         return None;
     }
-    let is_output = says(v::OUTPUT) && !says(v::COUNTED_INPUT);
-    if is_output {
+    let all = before(&all, v::STRUCTURE);
+    let says = |terms: &[&str]| all.iter().any(|sentence| sentence.has(terms));
+    if [v::RATE, v::THROTTLED, v::PERIOD, v::MEDIA, v::MONEY].iter().any(|terms| says(terms)) {
+        return None;
+    }
+    if says(v::TOO_SMALL) {
+        return None;
+    }
+    if all.iter().any(exceeds_as_output) {
+        // Beside an input, only the remaining room is the limit.
+        let limit = if says(v::COUNTED_INPUT) { remaining_in(&all) } else { output_limit_in(&all) };
+        return Some(FailureClass::OutputCap { limit });
+    }
+    if says(v::OUTPUT) && !says(v::COUNTED_INPUT) {
         let too_large = all.iter().any(|sentence| sentence.near(v::OUTPUT, v::EXCEEDS_OUTPUT, 6, false));
-        return (too_large && !says(v::TOO_SMALL))
-            .then(|| FailureClass::OutputCap { limit: output_limit_in(&all) });
+        return too_large.then(|| FailureClass::OutputCap { limit: output_limit_in(&all) });
     }
     let Excess { limit, is_tokens } = excess_in(&all)?;
     let is_input = says(v::COUNTED_INPUT) || says(v::COUNTED_TOKENS);
     let is_text = says(&["string"]) && limit >= MIN_STRING_LIMIT;
     let limit = is_tokens.then_some(limit);
     (is_input || is_text).then_some(FailureClass::ContextTooLong { limit })
+}
+
+/// True if the output is what a sentence says to be too large, whatever it compares it with.
+fn exceeds_as_output(sentence: &Sentence<'_>) -> bool {
+    sentence.near(v::CLAUSE_BEGIN, v::OUTPUT, 3, true)
+        && sentence.near(v::OUTPUT, v::EXCEEDS_LIMIT, 3, true)
+        && !sentence.near(v::INPUT_NOUN, v::OUTPUT, 3, true)
+}
+
+/// The tokens that remain for the output, if the text tells them.
+fn remaining_in(all: &[Sentence<'_>]) -> Option<u64> {
+    all.iter().find_map(|sentence| {
+        let words = sentence.words();
+        let at =
+            words.iter().position(|word| word.starts_with("available") || word.starts_with("remaining"))?;
+        numbers(&words[at..]).next().map(|(_, number)| number)
+    })
 }
 
 /// The first limit that a size in the text exceeds.
@@ -139,11 +166,19 @@ mod tests {
         cap("The requested max output tokens 100000 is greater than the model limit 64000", Some(64_000));
         cap("Invalid max_tokens: 50000, must be in range [1, 16384]", Some(16_384));
         cap("`max_completion_tokens` is too large", None);
+        cap("max_tokens exceeds the remaining context window", None);
+        cap(
+            "max_tokens: 32000 > context_window: 200000 - input_tokens: 190000, available_tokens: 10000",
+            Some(10_000),
+        );
+        cap("The number of completion tokens exceeds the model's context length", None);
     }
 
     #[test]
     fn other_counts_are_none_of_a_text() {
         for message in [
+            "The input and max_tokens exceed the context window",
+            "Could not finish because max_tokens or the output limit was reached",
             "Rate limit reached on tokens per min: Limit 30000, Used 29000, Requested 2000",
             "request reached organization TPD rate limit, current: 1506556, limit: 1500000",
             "The image has 9000 pixels, the maximum is 8000",

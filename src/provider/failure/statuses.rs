@@ -1,6 +1,9 @@
 //! An HTTP status inside a text, as a client or a gateway reports it.
 
-use super::words::{Sentence, sentences};
+use super::{
+    rules::is_prose,
+    words::{Sentence, sentences},
+};
 
 /// Words that name a status before it.
 const NAMES: &[&str] = &[
@@ -15,7 +18,7 @@ const NAMES: &[&str] = &[
     "状态码",
     "错误码",
 ];
-/// Verbs of a response, and the words between them and a status.
+/// Verbs of a response.
 const VERBS: &[&str] = &[
     "got",
     "received",
@@ -26,9 +29,6 @@ const VERBS: &[&str] = &[
     "replied",
     "answered",
     "failed",
-    "with",
-    "a",
-    "an",
     "返回",
 ];
 /// Words after a status that is the object of such a verb.
@@ -37,7 +37,11 @@ const AFTER: &[&str] = &[",", "from", "error", "response", "status", "http", "by
 /// The status in a text that `strip_quotes` has prepared: `request failed with status code 429`, `got a 402 from the
 /// API`, `503 Service Unavailable`, but not `402 items found`.
 pub(super) fn status_in(text: &str) -> Option<u16> {
-    sentences(text).iter().find_map(|sentence| {
+    let sentences = sentences(text);
+    if is_prose(text, &sentences) {
+        return None;
+    }
+    sentences.iter().find_map(|sentence| {
         let words = sentence.words();
         (1..words.len()).find_map(|at| status_at(sentence, at))
     })
@@ -47,10 +51,15 @@ fn status_at(sentence: &Sentence<'_>, at: usize) -> Option<u16> {
     let words = sentence.words();
     let word = words[at];
     let status: u16 = (word.len() == 3).then(|| word.parse().ok()).flatten()?;
-    let before = words[..at].iter().rev().copied();
-    let named =
-        before.clone().find(|word| !matches!(*word, "," | "=")).is_some_and(|word| NAMES.contains(&word));
-    let answered = before.take(2).any(|word| VERBS.contains(&word)) && AFTER.contains(&words[at + 1]);
+    let mut before =
+        words[..at].iter().rev().copied().filter(|word| !matches!(*word, "," | "=" | "with" | "a" | "an"));
+    let (last, earlier) = (before.next(), before.next());
+    // Doors and parcels have codes too.
+    let named = match last {
+        Some("code") => earlier.is_none_or(|word| NAMES.contains(&word)),
+        last => last.is_some_and(|word| NAMES.contains(&word)),
+    };
+    let answered = last.is_some_and(|word| VERBS.contains(&word)) && AFTER.contains(&words[at + 1]);
     let explained = reason(status)
         .split(' ')
         .zip(words[at + 1..].iter().map(Some).chain([None; 3]))
@@ -104,6 +113,9 @@ mod tests {
             "it returned 402 rows",
             "see section 402 of the handbook",
             "status 4022, code 99, error 4xx",
+            "the area code 402 is Omaha",
+            "there is a 402 from here to town",
+            "we discussed the error 402 in the meeting",
             "402",
             "",
         ] {

@@ -13,9 +13,15 @@ pub(super) fn strip_quotes(message: &str) -> String {
     let chars: Vec<char> = line.chars().take(MAX_READ_CHARS).collect();
     let mut out = String::with_capacity(chars.len());
     let mut at = 0;
+    // Each kind of quote is searched in vain once, so that a text of quotes takes no longer than others.
+    let mut unclosed = Vec::new();
     while at < chars.len() {
-        let end = is_opening_quote(&chars, at).then(|| find_closing_quote(&chars, at)).flatten();
+        let opens = is_opening_quote(&chars, at) && !unclosed.contains(&chars[at]);
+        let end = opens.then(|| find_closing_quote(&chars, at)).flatten();
         let Some(end) = end else {
+            if opens {
+                unclosed.push(chars[at]);
+            }
             out.push(chars[at]);
             at += 1;
             continue;

@@ -3,6 +3,9 @@
 /// Marks the begin and the end of a clause in a sentence.
 const CLAUSE: &str = ",";
 
+/// The maximum number of words examined: a message begins with its main statement, and prose is no message.
+const MAX_WORDS: usize = 120;
+
 /// The words of one sentence. It begins and ends with the mark of a clause.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Sentence<'a> {
@@ -16,13 +19,14 @@ type Span = (usize, usize);
 pub(super) fn sentences(text: &str) -> Vec<Sentence<'_>> {
     let mut all = Vec::new();
     let mut words = vec![CLAUSE];
+    let mut count = 0;
     for chunk in text.split_whitespace() {
         // The words of an address say nothing.
         let (chunk, is_address) =
             chunk.split_once("://").map_or((chunk, false), |(before, _)| (before, true));
         let is_name = is_name(chunk);
         let mut rest = chunk;
-        while !rest.is_empty() {
+        while !rest.is_empty() && count < MAX_WORDS {
             let (word, after) = first_word(rest, is_name);
             rest = after;
             let ends_sentence = ends_sentence(word, rest.is_empty());
@@ -32,6 +36,7 @@ pub(super) fn sentences(text: &str) -> Vec<Sentence<'_>> {
                 }
             } else if is_word(word) {
                 words.push(word);
+                count += 1;
             }
             if ends_sentence && words.len() > 1 {
                 all.push(Sentence { words: std::mem::replace(&mut words, vec![CLAUSE]) });

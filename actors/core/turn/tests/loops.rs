@@ -81,9 +81,9 @@ fn make_step(driver: &mut Driver, calls: &[ScriptedCall<'_>], ends: impl Iterato
     driver.permit_all();
     for at in ends {
         let call = tool(1, wanted.call.iteration, u32::try_from(at).unwrap() + 1);
-        let attempts = driver.turn.due(driver.now).into_iter().filter_map(|due| match due {
-            DueAction::RunTool(id) if id.call == call => Some(id),
-            _ => None,
+        let attempts = driver.turn.due(driver.now).into_iter().filter_map(|due| {
+            let DueAction::RunTool(id) = due else { return None };
+            (id.call == call).then_some(id)
         });
         for id in attempts.collect::<Vec<_>>() {
             driver.feed(&Input::ToolEnded { id, end: calls[at].end() });
@@ -92,9 +92,9 @@ fn make_step(driver: &mut Driver, calls: &[ScriptedCall<'_>], ends: impl Iterato
 }
 
 fn ends(driver: &Driver) -> impl Iterator<Item = &CallEnded> {
-    driver.records.iter().filter_map(|record| match &record.body {
-        Body::CallEnded(ended) => Some(ended),
-        _ => None,
+    driver.records.iter().filter_map(|record| {
+        let Body::CallEnded(ended) = &record.body else { return None };
+        Some(ended)
     })
 }
 

@@ -82,7 +82,7 @@ pub(super) const RULES: &[DangerRule] = &[
     DangerRule {
         name: "crontab",
         programs: &["crontab", "at", "batch", "systemd-run"],
-        matches: |c| c.name != "crontab" || !(c.has(&["-l"]) && !c.has(&["-r"])),
+        matches: |c| c.name != "crontab" || !c.has(&["-l"]) || c.has(&["-r"]),
         why: "plans commands for later",
     },
 ];
@@ -94,7 +94,7 @@ fn is_windows_recursive(command: &Invocation<'_>) -> bool {
 /// A wildcard for everything, a path out of the input, or an unknown one.
 fn is_wide(path: &str) -> bool {
     let name = path.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
-    matches!(name, "*" | ".*" | "*.*" | "." | "..") || path.contains('\u{fffc}')
+    matches!(name, "*" | ".*" | "*.*" | "." | "..") || path.contains('\u{fffc}') || path.contains("{}")
 }
 
 fn find_deletes(command: &Invocation<'_>) -> bool {

@@ -83,6 +83,26 @@ pub(super) const RULES: &[DangerRule] = &[
         why: "runs code of PowerShell that stands in the command",
     },
     DangerRule {
+        name: "powershell",
+        programs: &[
+            "iex",
+            "Invoke-Expression",
+            "Remove-Item",
+            "ri",
+            "Stop-Process",
+            "spps",
+            "Start-Process",
+            "Set-ExecutionPolicy",
+            "Stop-Service",
+            "Stop-Computer",
+            "Restart-Computer",
+            "Format-Volume",
+            "Clear-Content",
+        ],
+        matches: |_| true,
+        why: "runs code of PowerShell, or deletes or stops something with it",
+    },
+    DangerRule {
         name: "windows-command",
         programs: &["cmd"],
         matches: |c| {
@@ -334,9 +354,10 @@ fn awk_runs(script: &str) -> bool {
 
 /// The danger of a script that is SQL itself.
 pub(in crate::policy::command) fn bare_sql(script: &str) -> Option<Danger> {
-    let first = script.trim_start().split_whitespace().next().unwrap_or_default().to_ascii_uppercase();
-    let is_sql =
-        matches!(first.as_str(), "DROP" | "DELETE" | "TRUNCATE" | "ALTER" | "UPDATE" | "GRANT" | "REVOKE");
+    let first = script.split_whitespace().next().unwrap_or_default().to_ascii_uppercase();
+    let second = script.split_whitespace().nth(1).unwrap_or_default();
+    let is_sql = !second.starts_with('-')
+        && matches!(first.as_str(), "DROP" | "DELETE" | "TRUNCATE" | "ALTER" | "UPDATE" | "GRANT" | "REVOKE");
     (is_sql && destroys_data(script)).then_some(BARE_SQL)
 }
 
@@ -354,8 +375,8 @@ fn destroys_data(text: &str) -> bool {
                 "DROP",
                 "TABLE" | "DATABASE" | "SCHEMA" | "VIEW" | "INDEX" | "COLUMN" | "USER" | "ROLE" | "FUNCTION"
                 | "TRIGGER" | "SEQUENCE" | "KEYSPACE" | "OWNED" | "TYPE" | "EXTENSION" | "MATERIALIZED",
-            ] => true,
-            ["TRUNCATE", _] => true,
+            ]
+            | ["TRUNCATE", _] => true,
             ["DELETE", "FROM"] => !has_condition,
             ["UPDATE", _] => words.contains(&"SET") && !has_condition,
             ["GRANT", _] => words.contains(&"TO"),

@@ -9,6 +9,8 @@ pub(in crate::policy::command) struct Invocation<'a> {
     pub(in crate::policy::command) name: &'a str,
     pub(in crate::policy::command) arguments: &'a [String],
     pub(in crate::policy::command) input: &'a Feed,
+    /// True if it runs in the background.
+    pub(in crate::policy::command) is_background: bool,
     /// The folder in which it runs, if it is known.
     pub(in crate::policy::command) folder: Option<&'a PathTarget>,
 }
@@ -17,6 +19,15 @@ impl<'a> Invocation<'a> {
     /// The arguments as texts.
     pub(super) fn words(&self) -> impl DoubleEndedIterator<Item = &'a str> + Clone + use<'a> {
         self.arguments.iter().map(String::as_str)
+    }
+
+    /// True for `PROGRAM --help` and `PROGRAM VERB --help`.
+    pub(super) fn asks_for_help(&self) -> bool {
+        match self.arguments {
+            [help] => help == "--help",
+            [verb, help] => !verb.starts_with('-') && help == "--help",
+            _ => false,
+        }
     }
 
     /// True if an argument is one of these.

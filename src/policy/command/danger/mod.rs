@@ -46,10 +46,13 @@ pub(super) const DOWNLOADED_SCRIPT: Danger =
     Danger { name: "downloaded-script", why: "runs a program straight from the network" };
 pub(super) const MADE_EXECUTABLE: Danger =
     Danger { name: "made-executable", why: "makes a file executable and runs it at once" };
+pub(super) const SCRIPT_FROM_INPUT: Danger =
+    Danger { name: "script-from-input", why: "hands a script to a shell through its input" };
 const BARE_SQL: Danger = Danger { name: "sql", why: "deletes or overwrites data of a database" };
 
 /// The dangers that no table has.
-const OTHERS: &[Danger] = &[UNKNOWN_SCRIPT, HIDDEN, DECODED_SCRIPT, DOWNLOADED_SCRIPT, MADE_EXECUTABLE];
+const OTHERS: &[Danger] =
+    &[UNKNOWN_SCRIPT, HIDDEN, DECODED_SCRIPT, DOWNLOADED_SCRIPT, MADE_EXECUTABLE, SCRIPT_FROM_INPUT];
 
 /// Every danger.
 pub(super) fn all() -> impl Iterator<Item = Danger> {
@@ -61,6 +64,9 @@ pub(super) fn all() -> impl Iterator<Item = Danger> {
 
 /// The first danger of a command.
 pub(super) fn of_command(command: &Invocation<'_>) -> Option<Danger> {
+    if command.asks_for_help() {
+        return None;
+    }
     let is_match = |rule: &&DangerRule| {
         (rule.programs.is_empty() || rule.programs.contains(&command.name)) && (rule.matches)(command)
     };

@@ -41,7 +41,7 @@ pub(super) const RULES: &[DangerRule] = &[
         name: "package-uninstall",
         programs: NODE,
         matches: |c| {
-            c.verb(VALUES).is_some_and(|verb| {
+            removed_by(c).is_some_and(|verb| {
                 matches!(verb, "uninstall" | "un" | "unlink" | "remove" | "rm" | "r" | "prune")
             })
         },
@@ -146,15 +146,13 @@ pub(super) const RULES: &[DangerRule] = &[
             let words: Vec<&str> = container_words(c);
             match words[..] {
                 ["down", ..] => c.has_option("v", "volumes") || c.has(&["--rmi"]),
-                ["rm" | "rmi" | "kill" | "prune", ..] => true,
-                [
+                ["rm" | "rmi" | "kill" | "prune" | "stop" | "restart" | "pause" | "push", ..]
+                | [
                     "system" | "volume" | "image" | "container" | "network" | "builder" | "buildx" | "swarm"
                     | "stack" | "service" | "secret" | "context" | "machine" | "pod",
                     "prune" | "rm" | "remove" | "leave" | "kill",
                     ..,
                 ] => true,
-                ["stop" | "restart" | "pause", ..] => true,
-                ["push", ..] => true,
                 _ => false,
             }
         },
@@ -290,6 +288,17 @@ pub(super) const RULES: &[DangerRule] = &[
         why: "changes or deletes something in a cloud, or reads credentials of it",
     },
 ];
+
+/// The verb of a package manager, also after `global` and `workspace NAME`.
+fn removed_by<'a>(command: &Invocation<'a>) -> Option<&'a str> {
+    let words = command.after_options(VALUES);
+    let skipped = match words.first().map(String::as_str) {
+        Some("global") => 1,
+        Some("workspace") => 2,
+        _ => 0,
+    };
+    words.get(skipped).map(String::as_str)
+}
 
 /// The operands of a container program, without `compose`.
 fn container_words<'a>(command: &Invocation<'a>) -> Vec<&'a str> {

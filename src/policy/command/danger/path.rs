@@ -12,11 +12,12 @@ const AGENT_FILE: Danger =
     Danger { name: "agent-state", why: "changes the configuration or the state of an agent itself" };
 const HISTORY_FILE: Danger =
     Danger { name: "history", why: "tampers with the history of commands or with logs" };
+const NETWORK_DEVICE: Danger = Danger { name: "network-device", why: "connects a shell with the network" };
 const SECRET_READ: Danger = Danger { name: "secret-read", why: "reads a file with secrets" };
 
 /// All of them.
 pub(super) const ALL: &[Danger] =
-    &[SYSTEM_FILE, LOGIN_FILE, CREDENTIAL_FILE, AGENT_FILE, HISTORY_FILE, SECRET_READ];
+    &[SYSTEM_FILE, LOGIN_FILE, CREDENTIAL_FILE, AGENT_FILE, HISTORY_FILE, NETWORK_DEVICE, SECRET_READ];
 
 /// Names of files that a shell, a session or a service manager runs, or that give access.
 const LOGIN_NAMES: &[&str] = &[
@@ -52,13 +53,13 @@ const LOGIN_NAMES: &[&str] = &[
 const LOGIN_FOLDERS: &[&str] = &[
     ".ssh",
     ".gnupg",
-    "autostart",
+    ".config/autostart",
     "LaunchAgents",
     "LaunchDaemons",
     "crontabs",
     "cron.d",
-    "systemd",
-    "conf.d/fish",
+    "systemd/user",
+    "systemd/system",
 ];
 const CREDENTIAL_NAMES: &[&str] = &[
     ".netrc",
@@ -79,7 +80,7 @@ const CREDENTIAL_NAMES: &[&str] = &[
     ".vault-token",
 ];
 const CREDENTIAL_FOLDERS: &[&str] =
-    &[".aws", ".kube", ".docker", ".azure", "gcloud", ".gcloud", ".config/gh"];
+    &[".aws", ".kube", ".docker", ".azure", ".config/gcloud", ".gcloud", ".config/gh"];
 const AGENT_FOLDERS: &[&str] = &[".hermod", ".hermes", ".openclaw", ".claude", ".codex"];
 const AGENT_NAMES: &[&str] = &["hermod.toml", "control.token", "approved-rules.json", "openclaw.json"];
 const HISTORY_NAMES: &[&str] = &[
@@ -145,7 +146,6 @@ const SYSTEM_FOLDERS: &[&str] = &[
     "/proc",
     "/root",
     "/opt",
-    "/var/lib",
     "/var/spool",
     "/var/run",
     "/run",
@@ -203,19 +203,23 @@ pub(super) fn written(path: &str, folder: Option<&PathTarget>) -> Option<Danger>
     let place = Place::of(path, folder);
     let is_in = |folders: &[&str]| folders.iter().any(|folder| place.is_below(folder));
     let is_named = |names: &[&str]| names.contains(&place.name());
+    if ["/dev/tcp/", "/dev/udp/"].iter().any(|device| place.path.starts_with(device)) {
+        return Some(NETWORK_DEVICE);
+    }
     if is_named(HISTORY_NAMES) {
         return Some(HISTORY_FILE);
     }
     if is_in(AGENT_FOLDERS) || is_named(AGENT_NAMES) {
         return Some(AGENT_FILE);
     }
-    if is_named(LOGIN_NAMES) || is_in(LOGIN_FOLDERS) || place.path.contains("/.git/hooks/") {
+    if is_named(LOGIN_NAMES) || is_in(LOGIN_FOLDERS) || place.is_below(".git/hooks") {
         return Some(LOGIN_FILE);
     }
     let is_system = |start: &&&str| {
         place.path.strip_prefix(**start).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     };
-    let is_dev_file = place.path.starts_with("/usr/local/src/") || place.path.starts_with("/run/user/");
+    let is_dev_file = ["/usr/local/src/", "/usr/src/"].iter().any(|start| place.path.starts_with(start))
+        || place.path.starts_with("/run/user/");
     if SYSTEM_FOLDERS.iter().any(|start| is_system(&start)) && !is_dev_file && !is_environment(place.name()) {
         return Some(SYSTEM_FILE);
     }
@@ -248,6 +252,12 @@ pub(super) fn read(path: &str, folder: Option<&PathTarget>) -> Option<Danger> {
 /// The first danger of the files that a command writes or reads.
 pub(super) fn of_command(command: &Invocation<'_>) -> Option<Danger> {
     let danger = written_files(command).into_iter().find_map(|path| written(path, command.folder));
+    // A file that is moved away is missing where it was.
+    let moved = command.operands().filter(|_| command.name == "mv");
+    let danger = danger.or_else(|| {
+        let mut dangers = moved.filter_map(|path| written(path, command.folder));
+        dangers.find(|danger| *danger != CREDENTIAL_FILE)
+    });
     if danger.is_some() || NAME_READERS.contains(&command.name) {
         return danger;
     }
@@ -267,17 +277,17 @@ fn written_files<'a>(command: &Invocation<'a>) -> Vec<&'a str> {
     let target = || command.value(&["-t", "--target-directory"]).or_else(|| operands().next_back());
     match command.name {
         "tee" | "truncate" | "touch" | "rm" | "unlink" | "shred" | "rmdir" | "mkdir" | "sponge"
-        | "fallocate" => operands().collect(),
-        "mv" => operands().chain(target()).collect(),
+        | "fallocate" | "vi" | "vim" | "nvim" | "nano" | "ed" | "ex" | "emacs" | "patch" => {
+            operands().collect()
+        }
+        "mv" => target().into_iter().collect(),
         "cp" | "install" | "ln" | "rsync" | "scp" | "link" if operands().count() > 1 => {
             target().into_iter().collect()
         }
         "chmod" | "chown" | "chgrp" | "setfacl" | "chattr" => operands().skip(1).collect(),
-        "sed" | "gsed" if command.words().any(is_in_place) => operands().collect(),
-        "perl" | "ruby" if command.words().any(is_in_place) => operands().collect(),
+        "sed" | "gsed" | "perl" | "ruby" if command.words().any(is_in_place) => operands().collect(),
         "awk" | "gawk" if command.has(&["inplace"]) => operands().collect(),
         "dd" => command.words().filter_map(|word| word.strip_prefix("of=")).collect(),
-        "vi" | "vim" | "nvim" | "nano" | "ed" | "ex" | "emacs" | "patch" => operands().collect(),
         "sort" => command.value(&["-o", "--output"]).into_iter().collect(),
         "tar" if command.has_option("x", "extract") => {
             command.value(&["-C", "--directory"]).into_iter().collect()
@@ -301,12 +311,15 @@ fn is_in_place(word: &str) -> bool {
 /// `.env`, `.env.local`, `prod.env`; no template of it.
 fn is_environment(name: &str) -> bool {
     let is_template = || name.rsplit(['.', '-', '_']).next().is_some_and(|end| TEMPLATES.contains(&end));
-    let is_file = name == ".env" || name.starts_with(".env.") || (name.ends_with(".env") && name.len() > 4);
+    let is_file = name == ".env"
+        || name.starts_with(".env.")
+        || name.rsplit_once('.').is_some_and(|(stem, end)| !stem.is_empty() && end == "env");
     is_file && !is_template()
 }
 
 fn is_public(name: &str) -> bool {
-    name.ends_with(".pub") || matches!(name, "known_hosts" | "config" | ".ssh")
+    name.rsplit_once('.').is_some_and(|(_, end)| end == "pub")
+        || matches!(name, "known_hosts" | "config" | ".ssh")
 }
 
 /// A path without `.` and `..`, from the root, from `~`, or from the workspace.
@@ -319,10 +332,10 @@ impl Place {
         let path = path.replace('\\', "/");
         let path = match PathTarget::of(&path, folder) {
             Some(target) => target.to_string(),
-            None => PathTarget::of(&format!("/{path}"), None)
-                .map(|target| target.to_string())
-                .unwrap_or_default()[1..]
-                .to_owned(),
+            None => {
+                let absolute = PathTarget::of(&format!("/{path}"), None).map(|target| target.to_string());
+                absolute.unwrap_or_default().trim_start_matches('/').to_owned()
+            }
         };
         Self { path }
     }

@@ -28,10 +28,19 @@ pub(super) const RULES: &[DangerRule] = &[
         programs: &[],
         matches: |c| {
             let is_python = c.name.starts_with("python") || matches!(c.name, "uv" | "py" | "node");
+            let mut after = c.words().skip_while(|word| !is_agent_module(word)).skip(1);
             is_python
-                && c.words().any(is_agent_module)
-                && c.has(&["gateway", "update", "approvals", "daemon"])
+                && match after.next() {
+                    Some("gateway") => changes_gateway(after.next(), c.is_background),
+                    verb => matches!(verb, Some("update" | "approvals" | "daemon" | "uninstall")),
+                }
         },
+        why: "starts, stops, updates or answers for an agent itself",
+    },
+    DangerRule {
+        name: "agent-control",
+        programs: &["nohup", "setsid", "screen", "tmux", "systemd-run", "daemonize"],
+        matches: |c| c.has(&["gateway"]) && c.has(&["run", "start", "restart"]),
         why: "starts, stops, updates or answers for an agent itself",
     },
     DangerRule {
@@ -149,8 +158,7 @@ fn controls_agent(command: &Invocation<'_>) -> bool {
     let words: Vec<&str> = command.operands().take(3).collect();
     let reads = |word: &str| matches!(word, "status" | "list" | "show" | "logs" | "check" | "help" | "path");
     match words[..] {
-        ["gateway", verb, ..] => !reads(verb),
-        ["gateway"] => !command.has(&["--help", "-h"]),
+        ["gateway", verb, ..] => changes_gateway(Some(verb), command.is_background),
         ["approvals" | "approval", verb, ..] => !reads(verb),
         [
             "policy" | "config" | "secrets" | "auth" | "pairing" | "plugins" | "hooks" | "skills" | "cron"
@@ -181,9 +189,19 @@ fn controls_agent(command: &Invocation<'_>) -> bool {
             "update" | "uninstall" | "upgrade" | "stop" | "restart" | "reset" | "gc" | "doctor" | "setup"
             | "login" | "logout" | "daemon" | "node",
             ..,
-        ] => !(words[0] == "doctor" && !command.has(&["--fix", "--repair"])),
+        ] => words[0] != "doctor" || command.has(&["--fix", "--repair"]),
         ["store", "repair" | "restore" | "vacuum", ..] | ["backup", "restore", ..] => true,
         _ => command.has(&["--yolo", "--dangerously-skip-permissions"]),
+    }
+}
+
+/// True unless it shows something, or runs in the foreground, where it ends with the command.
+fn changes_gateway(verb: Option<&str>, is_background: bool) -> bool {
+    match verb {
+        Some("run") | None => is_background,
+        Some(verb) => {
+            !matches!(verb, "status" | "list" | "show" | "logs" | "help" | "--help" | "-h" | "probe")
+        }
     }
 }
 

@@ -131,7 +131,7 @@ pub(super) const RULES: &[DangerRule] = &[
         matches: |c| match c.name {
             "killall" => !c.has(&["-l", "--list", "-V", "--version", "-0"]),
             "fuser" => c.has_option("k", "kill"),
-            "pkill" => !c.has(&["-0", "-V", "--version", "-l"]),
+            "pkill" => ends_many(c),
             _ => true,
         },
         why: "ends processes by name, of which there may be several",
@@ -208,13 +208,10 @@ pub(super) const RULES: &[DangerRule] = &[
                 "info",
                 "apfs",
             ]) && !c.has(&["destroy"]);
-            !(reads
-                || (c.operands().count() == 0
-                    && matches!(
-                        c.name,
-                        "mount" | "losetup" | "mdadm" | "zpool" | "zfs" | "swapon" | "wipefs"
-                    )))
-                && !(matches!(c.name, "wipefs") && !c.has_option("ao", "all"))
+            let lists = c.operands().count() == 0
+                && matches!(c.name, "mount" | "losetup" | "mdadm" | "zpool" | "zfs" | "swapon" | "wipefs");
+            let shows = c.name == "wipefs" && !c.has_option("ao", "all");
+            !(reads || lists || shows)
         },
         why: "changes disks, partitions or file systems",
     },
@@ -341,10 +338,11 @@ pub(super) const RULES: &[DangerRule] = &[
             "faillock",
             "ssh-copy-id",
         ],
-        matches: |c| {
-            !(c.name == "passwd" && c.has(&["-S", "--status"]))
-                && !(c.name == "dscl" && c.has(&["-read", "-list"]))
-                && !(c.name == "chage" && c.has(&["-l"]))
+        matches: |c| !match c.name {
+            "passwd" => c.has(&["-S", "--status"]),
+            "dscl" => c.has(&["-read", "-list"]),
+            "chage" => c.has(&["-l"]),
+            _ => false,
         },
         why: "changes users, groups or passwords",
     },
@@ -427,13 +425,50 @@ pub(super) const RULES: &[DangerRule] = &[
     },
 ];
 
+/// A `pkill` that kills without mercy, by user, or by a pattern that fits anything.
+fn ends_many(command: &Invocation<'_>) -> bool {
+    let is_kill = |word: &str| {
+        matches!(word, "-9" | "-KILL" | "-SIGKILL" | "9" | "KILL" | "SIGKILL")
+            || word.starts_with("--signal=")
+    };
+    let is_wide = |pattern: &str| {
+        let letters = pattern.chars().filter(|c| c.is_alphanumeric()).count();
+        letters < 4
+            || pattern.contains(['*', '|', '\u{fffc}', '$', '?', '['])
+            || BROAD_NAMES.contains(&pattern)
+    };
+    let selects = command.begins(&[
+        "-u",
+        "-U",
+        "-g",
+        "-G",
+        "-P",
+        "-s",
+        "-t",
+        "-v",
+        "--inverse",
+        "--uid",
+        "--euid",
+        "--parent",
+    ]);
+    command.words().any(is_kill) || selects || command.operands().next().is_none_or(is_wide)
+}
+
+/// Names that many processes have.
+const BROAD_NAMES: &[&str] = &[
+    "python", "python3", "node", "java", "bash", "sshd", "ruby", "perl", "systemd", "docker", "init", "tmux",
+    "screen", "zsh", "Xorg",
+];
+
 /// A command of another user that changes nothing is harmless; a password from the input is not.
 fn raises_rights(command: &Invocation<'_>) -> bool {
-    let from_input = command.has_option("SA", "stdin") || command.begins(&["--askpass"]);
     let words = skip_values(
         command.arguments,
         &["-u", "-g", "-h", "-p", "-C", "-U", "-D", "-R", "--user", "--group"],
     );
+    let options = &command.arguments[..command.arguments.len() - words.len()];
+    let options = Invocation { arguments: options, ..*command };
+    let from_input = options.has_option("SA", "stdin") || options.begins(&["--askpass"]);
     let only_talks = words.is_empty()
         && command.words().all(|word| {
             matches!(word, "-l" | "-v" | "-k" | "-K" | "-n" | "-V" | "--list" | "--version" | "--help")

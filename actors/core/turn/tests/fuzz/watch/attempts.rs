@@ -5,15 +5,21 @@ use std::sync::Arc;
 use super::{ONE_CALL, State, Watch};
 use crate::{
     model::{
-        Amounts, Attempt, AttemptId, CallEnded, CallId, CallLost, CallStarted, Dimension, ModelAnswered,
-        ModelFailed, ModelLate, ModelStarted, RetryReason,
+        Amounts, Attempt, AttemptId, CallAdmitted, CallEnded, CallId, CallLost, CallStarted, Dimension,
+        ModelAnswered, ModelFailed, ModelLate, ModelStarted, RetryReason,
     },
     policy::{Billing, billing},
     turn::{Input, Turn, tests::fuzz::hold},
 };
 
 impl Watch {
+    pub(super) fn call_admitted(&mut self, admitted: &CallAdmitted) -> Result<(), String> {
+        self.loops.admitted(admitted);
+        self.calls.admitted(admitted)
+    }
+
     pub(super) fn call_ended(&mut self, ended: &CallEnded) -> Result<(), String> {
+        self.repeated(ended)?;
         if self.calls.ended(ended)? {
             let is_unmade = self.fresh.contains(&AttemptId { call: ended.call, attempt: ended.attempt });
             let run = self.running(ended.call.run)?;

@@ -6,7 +6,7 @@ use super::{State, Watch};
 use crate::{
     model::{
         AssistantMessage, CallAdmitted, CallEnded, CallId, CallStatus, ChildEnded, Hash, Outcome, Repetition,
-        RepetitionPattern, RunEnded, RunId,
+        RepetitionPattern, RunEnded,
     },
     turn::tests::fuzz::hold,
 };
@@ -166,13 +166,6 @@ impl Watch {
 
     pub(super) fn helped(&mut self, ended: &ChildEnded) {
         if self.loops.open.iter().all(|call| call.id != ended.call) {
-            self.loops.reset();
-        }
-    }
-
-    pub(super) fn steered(&mut self, run: RunId) {
-        let is_current = |of: &super::Run| of.id == run && of.state != State::Queued;
-        if self.runs.iter().any(is_current) {
             self.loops.reset();
         }
     }

@@ -109,25 +109,11 @@ impl Watch {
                 self.running(waiting.call.run)?;
             }
             Body::ModelLate(late) => self.late(late)?,
-            Body::CallAdmitted(admitted) => {
-                self.loops.admitted(admitted);
-                self.calls.admitted(admitted)?;
-            }
+            Body::CallAdmitted(admitted) => self.call_admitted(admitted)?,
             Body::CallStarted(started) => self.call_started(started)?,
-            Body::CallEnded(ended) => {
-                self.repeated(ended)?;
-                self.call_ended(ended)?;
-            }
+            Body::CallEnded(ended) => self.call_ended(ended)?,
             Body::CallLost(lost) => self.lost(lost)?,
-            Body::MessageSteered(message) => {
-                let state = self.run(message.run)?.state;
-                hold!(
-                    matches!(state, State::Queued | State::Running),
-                    "{message:?} to a run that is {state:?}"
-                );
-                self.steered(message.run);
-                self.shown.said(message)?;
-            }
+            Body::MessageSteered(message) => self.steered(message)?,
             Body::ApprovalRequested(request) => {
                 let run = self.running(request.call.run)?;
                 hold!(run.state == State::Running, "{request:?} while its run is being stopped");

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use super::{Run, State, Watch};
 use crate::{
     model::{
-        BudgetRaised, FinishReason, Message, Outcome, OutcomeCause, OutcomeDetail, RunEnded, RunExhausted,
-        RunId, RunReopened, RunSpec, RunStopping, Usage,
+        BudgetRaised, FinishReason, Message, MessageSteered, Outcome, OutcomeCause, OutcomeDetail, RunEnded,
+        RunExhausted, RunId, RunReopened, RunSpec, RunStopping, Usage,
     },
     turn::{
         Turn,
@@ -99,6 +99,15 @@ impl Watch {
             self.runs.iter_mut().for_each(|run| run.reopenable = false);
         }
         Ok(())
+    }
+
+    pub(super) fn steered(&mut self, message: &MessageSteered) -> Result<(), String> {
+        let state = self.run(message.run)?.state;
+        hold!(matches!(state, State::Queued | State::Running), "{message:?} to a run that is {state:?}");
+        if state == State::Running {
+            self.loops.reset();
+        }
+        self.shown.said(message)
     }
 
     pub(super) fn raised(&mut self, raised: &BudgetRaised) -> Result<(), String> {
