@@ -21,9 +21,11 @@ pub fn sandbox_rules(config: &Config, state: &Path) -> Option<SandboxRules> {
     };
     let bytes = |size: u64| (size > 0).then_some(size);
     let hidden = hide.0.iter().cloned().chain([state.to_owned()]).chain(credential_files(config));
+    // Skills have scripts that commands run.
+    let skills = config.skills.paths.0.iter().cloned().chain([state.join("skills")]);
     Some(SandboxRules {
         mode,
-        read: read.0.clone(),
+        read: read.0.iter().cloned().chain(skills).collect(),
         write: write.0.clone(),
         hide: hidden.collect(),
         network: *network == NetworkName::On,
@@ -62,6 +64,7 @@ mod tests {
         let rules = sandbox_rules(&config, Path::new("/state")).expect("it is on by default");
         assert_eq!((rules.mode, rules.network, rules.unix_sockets), (SandboxMode::Workspace, false, false));
         assert_eq!(rules.hide, [Path::new("/state")]);
+        assert_eq!(rules.read, [Path::new("/state/skills")]);
         assert_eq!(rules.limits.cpu_seconds, Some(6 * 3600));
 
         let load = |name: &str, value: &str| {

@@ -83,8 +83,7 @@ pub(super) fn grant_files<E>(
     let system = places::SYSTEM.iter().map(PathBuf::from);
     let tools = home.into_iter().flat_map(places::tools);
     let programs = env::split_paths(&path).filter(is_specific);
-    let read = system.chain(tools).chain(programs).chain(spec.rules.read.iter().cloned());
-    let write = spec.rules.write.iter().cloned();
+    let read = system.chain(tools).chain(programs);
     let devices = places::DEVICES.iter().map(PathBuf::from);
 
     let mut hidden = HiddenPaths::new(spec, home);
@@ -95,12 +94,15 @@ pub(super) fn grant_files<E>(
     if !granter.grant(&spec.workspace, workspace)? {
         return Err(GrantError::Path(spec.workspace.clone()));
     }
-    for (path, access) in read
-        .map(|path| (path, FileAccess::Read))
-        .chain(write.map(|path| (path, FileAccess::Write)))
-        .chain(devices.map(|path| (path, FileAccess::Device)))
+    for (path, access) in
+        read.map(|path| (path, FileAccess::Read)).chain(devices.map(|path| (path, FileAccess::Device)))
     {
         granter.grant(&path, access)?;
+    }
+    for (paths, access) in [(&spec.rules.read, FileAccess::Read), (&spec.rules.write, FileAccess::Write)] {
+        for path in paths {
+            granter.grant_inside_hidden(path, access)?;
+        }
     }
     match &spec.temp {
         Some(temp) => match open_at(CWD, temp.as_os_str(), OFlags::DIRECTORY) {
@@ -142,19 +144,33 @@ impl<E, F: FnMut(Grant) -> Result<(), E>> Granter<F> {
         (self.add_rule)(grant).map_err(GrantError::Rule)
     }
 
-    /// Grants a path, or what it leads to. False if it is missing or out of reach.
+    /// Grants a path, or what it leads to. False if it is missing.
     fn grant(&mut self, path: &Path, access: FileAccess) -> Result<bool, GrantError<E>> {
         let Ok(path) = path.canonicalize() else { return Ok(false) };
-        let Ok(file) = open_at(CWD, path.as_os_str(), OFlags::empty()) else { return Ok(false) };
-        self.grant_file(&path, file, access)?;
+        if !self.hidden.covers(&path) {
+            self.grant_real(&path, access)?;
+        }
         Ok(true)
+    }
+
+    /// Grants a path that the operator names, also below a hidden one: what is more specific counts.
+    fn grant_inside_hidden(&mut self, path: &Path, access: FileAccess) -> Result<(), GrantError<E>> {
+        path.canonicalize().map_or(Ok(()), |path| self.grant_real(&path, access))
+    }
+
+    fn grant_real(&mut self, path: &Path, access: FileAccess) -> Result<(), GrantError<E>> {
+        match open_at(CWD, path.as_os_str(), OFlags::empty()) {
+            Ok(file) => self.grant_file(path, file, access),
+            // Missing or out of reach for this user, so for the sandbox as well.
+            Err(_) => Ok(()),
+        }
     }
 
     /// The recursion ends at a hidden path, so it is as deep as the longest of them.
     fn grant_file(&mut self, path: &Path, file: OwnedFd, access: FileAccess) -> Result<(), GrantError<E>> {
         // Nothing is granted through a symlink: its target counts by its own path.
         let kind = fstat(&file).map_or(FileType::Symlink, |stat| FileType::from_raw_mode(stat.st_mode));
-        if kind == FileType::Symlink || self.hidden.covers(path) {
+        if kind == FileType::Symlink || self.hidden.0.contains(path) {
             return Ok(());
         }
         let is_folder = kind == FileType::Directory;
@@ -258,8 +274,10 @@ mod tests {
             spec.rules.hide = vec![root.join("other/b/secret")];
         };
         check(&root, false, hide, &others);
-        let hidden = |spec: &mut SandboxSpec| spec.rules.write = vec![root.join("work/state/tmp")];
+        let hidden = |spec: &mut SandboxSpec| spec.rules.write = vec![root.join("work/state")];
         check(&root, false, hidden, &all);
+        let specific = |spec: &mut SandboxSpec| spec.rules.write = vec![root.join("work/state/tmp")];
+        check(&root, false, specific, &with_temp);
     }
 
     #[test]

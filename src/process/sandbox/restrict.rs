@@ -4,7 +4,7 @@ use std::{io, path::PathBuf};
 
 use landlock::{
     ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, LandlockStatus, PathBeneath,
-    Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetError, Scope,
+    Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetError, RulesetStatus, Scope,
 };
 use rustix::thread::{CapabilitySet, remove_capability_from_bounding_set, set_no_new_privs};
 use serde::Serialize;
@@ -112,9 +112,12 @@ fn restrict_files(spec: &SandboxSpec, is_covered: bool) -> Result<i32, SandboxEr
         GrantError::Path(path) => SandboxError::Path(path),
         GrantError::Rule(error) => error.into(),
     })?;
-    Ok(match ruleset.restrict_self()?.landlock {
-        LandlockStatus::Available { effective_abi, .. } => effective_abi as i32,
-        LandlockStatus::NotEnabled | LandlockStatus::NotImplemented => 0,
+    let status = ruleset.restrict_self()?;
+    Ok(match status.landlock {
+        LandlockStatus::Available { effective_abi, .. } if status.ruleset != RulesetStatus::NotEnforced => {
+            effective_abi as i32
+        }
+        LandlockStatus::Available { .. } | LandlockStatus::NotEnabled | LandlockStatus::NotImplemented => 0,
     })
 }
 
@@ -129,9 +132,7 @@ fn rights(access: FileAccess, is_folder: bool) -> BitFlags<AccessFs> {
                 | AccessFs::Truncate
                 | AccessFs::IoctlDev
         }
-        FileAccess::Write => {
-            AccessFs::from_all(NEWEST) & !BitFlags::from(AccessFs::MakeBlock | AccessFs::MakeChar)
-        }
+        FileAccess::Write => AccessFs::from_all(NEWEST) & !(AccessFs::MakeBlock | AccessFs::MakeChar),
     };
     if is_folder { rights } else { rights & AccessFs::from_file(NEWEST) }
 }

@@ -2,7 +2,7 @@
 
 use std::{sync::mpsc, thread};
 
-use rustix::process::{Pid, Signal, kill_process_group};
+use rustix::process::{Pid, Signal, getppid, kill_process_group, test_kill_process};
 use tokio::{
     process::{Child, Command},
     runtime::Handle,
@@ -74,12 +74,19 @@ fn start(mut command: Command, spec: &SandboxSpec) -> Result<(Child, SandboxStat
 /// Waits for the request, or for the end of its sender, and kills the sandbox.
 fn end_on_request(requests: &mpsc::Receiver<oneshot::Sender<()>>, status: SandboxStatus) {
     let request = requests.recv();
-    if status.has_scopes() {
-        // To every process that this thread may signal: with scopes in force, those of its sandbox and no other. One
+    if is_confined(status) {
+        // To every process that this thread may signal: those of its sandbox and no other. One
         // call reaches them all: a process that is about to be killed cannot start another one.
         let (Ok(()) | Err(_)) = kill_process_group(Pid::INIT, Signal::KILL);
     }
     if let Ok(done) = request {
-        let (Ok(()) | Err(_)) = done.send(());
+        // The requester may be gone.
+        let (Ok(()) | Err(())) = done.send(());
     }
+}
+
+/// True if this thread can signal nothing outside of its sandbox: not even the parent of this process, which is of the
+/// same user.
+fn is_confined(status: SandboxStatus) -> bool {
+    status.has_scopes() && getppid().is_none_or(|parent| test_kill_process(parent).is_err())
 }

@@ -90,6 +90,17 @@ async fn credentials_inside_of_a_granted_folder_are_not_read() {
 }
 
 #[tokio::test]
+async fn a_path_inside_of_a_hidden_folder_can_be_granted() {
+    let mut cell = Cell::new();
+    fs::create_dir(cell.at("state/skills")).unwrap();
+    fs::write(cell.at("state/skills/script"), "echo skilled").unwrap();
+    cell.rules.read.push(cell.at("state/skills"));
+    assert_eq!(cell.allows("sh $1/state/skills/script").await, "skilled\n");
+    cell.refuses("echo x > $1/state/skills/script").await;
+    cell.refuses("cat $1/state/control.token").await;
+}
+
+#[tokio::test]
 async fn a_read_only_sandbox_writes_only_temporary_files() {
     let mut cell = Cell::new();
     cell.rules.mode = hermod::process::sandbox::SandboxMode::ReadOnly;

@@ -139,7 +139,9 @@ impl Cell {
         let runner = self.start(program, script).await;
         match timeout(SOON, runner.wait(&self.cancel)).await.expect("it ends soon") {
             RunnerOutcome::Ended(exit) => ended(exit.end.expect("it starts")),
-            other => panic!("{script}: {other:?}"),
+            other @ (RunnerOutcome::NeverBegun(_) | RunnerOutcome::Unknown | RunnerOutcome::Killed) => {
+                panic!("{script}: {other:?}")
+            }
         }
     }
 
