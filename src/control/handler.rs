@@ -5,7 +5,7 @@ use std::{pin::pin, sync::Arc, time::Duration};
 
 use hermod_actors::{
     HealthProbe, Runtime,
-    model::{RunRow, RunState, Seq, SessionId},
+    model::{PersonAnswer, RunRow, RunState, Seq, SessionId},
 };
 use tokio::{
     sync::mpsc,
@@ -25,7 +25,10 @@ use super::{
 };
 use crate::{
     policy::ApprovedRules,
-    view::{BudgetView, NodeView, RunDetailView, RunSummaryView, RunView, SessionDetailView, SessionView},
+    view::{
+        ApprovalView, BudgetView, NodeView, RunDetailView, RunSummaryView, RunView, SessionDetailView,
+        SessionView,
+    },
 };
 
 /// Interval of heartbeat lines during a long request.
@@ -123,17 +126,10 @@ impl RequestHandler {
                 return self.execute(|runtime| commands::raise(runtime, run, by)).await;
             }
             ControlRequest::ApprovalsDecide { call, verdict, scope } => {
-                let approval = reader.find_approval(&call).await?;
-                let answer = decision(&approval, verdict, scope)?;
-                if let Some(approved) = &self.approved {
-                    add_rules(approved, &approval, &answer).await?;
-                }
-                return self.execute(|runtime| commands::decide(runtime, approval.call, answer)).await;
+                return self.answer_approval(&call, |approval| decision(approval, verdict, scope)).await;
             }
             ControlRequest::ApprovalsAnswer { call, text } => {
-                let approval = reader.find_approval(&call).await?;
-                let answer = text_answer(&approval, text)?;
-                return self.execute(|runtime| commands::decide(runtime, approval.call, answer)).await;
+                return self.answer_approval(&call, |approval| text_answer(approval, text)).await;
             }
             ControlRequest::ProvidersStatus {} => return self.execute(commands::providers).await,
             ControlRequest::SummariesStatus {} => return self.execute(commands::summaries).await,
@@ -292,6 +288,20 @@ impl RequestHandler {
             return Ok(Some(ControlResponse::Stopped(Vec::new())));
         }
         self.execute(|runtime| commands::stop_runs(runtime, rows)).await
+    }
+
+    /// Answers the pending approval that `call` names, once the rules of an approval for always are durable.
+    async fn answer_approval(
+        &self,
+        call: &str,
+        answer: impl FnOnce(&ApprovalView) -> Result<PersonAnswer, RequestError>,
+    ) -> Result<Option<ControlResponse>, RequestError> {
+        let approval = self.reader.find_approval(call).await?;
+        let answer = answer(&approval)?;
+        if let Some(approved) = &self.approved {
+            add_rules(approved, &approval, &answer).await?;
+        }
+        self.execute(|runtime| commands::decide(runtime, approval.call, answer)).await
     }
 
     /// Executes a command once the runtime is attached; `None` if the runtime has ended.

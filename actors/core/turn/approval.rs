@@ -78,7 +78,7 @@ impl DecisionBuilder {
                 }
                 // Another version has admitted the call.
                 None => {
-                    self.end_call(call.attempt(0), CallEnd::not_started("ask again with other arguments"))
+                    self.end_call(call.attempt(0), CallEnd::not_started("ask again with other arguments"));
                 }
             }
         }
