@@ -142,11 +142,13 @@ fn hostile_scripts_are_analysed_within_bounds() {
         ("functions", "a(){ b;};".repeat(14_000)),
         (
             "calls",
-            (0..30).map(|n| format!("f{n}(){{ f{0} a; f{0} b; }};", n + 1)).collect::<String>() + "f0 a",
+            (0..30).map(|n| format!("f{n}(){{ f{0} a; f{0} b; }};", n + 1)).collect::<Vec<_>>().concat()
+                + "f0 a",
         ),
         (
             "aliases",
-            (0..4_000).map(|n| format!("alias a{n}=\"a{0} a{0}\";", n + 1)).collect::<String>() + "a0",
+            (0..4_000).map(|n| format!("alias a{n}=\"a{0} a{0}\";", n + 1)).collect::<Vec<_>>().concat()
+                + "a0",
         ),
         ("groups", "{ ".repeat(60_000)),
         ("subshells", "(".repeat(60_000) + &")".repeat(60_000)),
@@ -156,7 +158,7 @@ fn hostile_scripts_are_analysed_within_bounds() {
         ("redirections", ">a".repeat(60_000)),
         ("commands of find", "find . -exec ".repeat(9_000)),
         ("paths", format!("cat {}", "../".repeat(40_000))),
-        ("different substitutions", (0..18_000).map(|n| format!("$(a{n})")).collect()),
+        ("different substitutions", (0..18_000).map(|n| format!("$(a{n})")).collect::<Vec<_>>().concat()),
     ];
     for (name, script) in others {
         analysed(name, script);
