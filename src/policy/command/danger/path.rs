@@ -347,12 +347,11 @@ struct Place {
 impl Place {
     fn of(path: &str, folder: Option<&PathTarget>) -> Self {
         let path = path.replace('\\', "/");
-        let path = match PathTarget::of(&path, folder) {
-            Some(target) => target.to_string(),
-            None => {
-                let absolute = PathTarget::of(&format!("/{path}"), None).map(|target| target.to_string());
-                absolute.unwrap_or_default().trim_start_matches('/').to_owned()
-            }
+        let path = if let Some(target) = PathTarget::of(&path, folder) {
+            target.to_string()
+        } else {
+            let absolute = PathTarget::of(&format!("/{path}"), None).map(|target| target.to_string());
+            absolute.unwrap_or_default().trim_start_matches('/').to_owned()
         };
         Self { path }
     }
