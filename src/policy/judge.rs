@@ -315,7 +315,7 @@ mod tests {
         check("cat secret.txt", Deny, Some("shell(*secret*)"), &[]);
         check("ls; nice sudo id", Deny, Some("shell(sudo *)"), &[]);
         check("git push -f", Allow, None, &[]);
-        check("git push -f; rm -f a", Ask, Some("forced-delete"), &["shell(rm -f a)"]);
+        check("git push -f; rm -f /a", Ask, Some("forced-delete"), &["shell(rm -f /a)"]);
         check("git push -f > /etc/motd", Allow, None, &[]);
         check("git push -f > /etc/passwd", Ask, Some("system-file"), &["shell(> /etc/passwd)"]);
         check("bash -c 'git push -f'", Allow, None, &[]);
@@ -369,14 +369,14 @@ mod tests {
 
     #[test]
     fn a_call_that_asks_has_a_question_and_is_denied_without_a_person() {
-        let arguments = json!({"command": "sudo make install; rm -f a"});
+        let arguments = json!({"command": "sudo make install; rm -f /a"});
         let call = ProposedCall { tool: SHELL_TOOL, arguments: &arguments, workspace: "/work" };
         let (_state, with_person) = policy(settings(&[], &[], &[], PolicyMode::Allow));
         let CallVerdict::Ask(need) = with_person.judge(&call) else { panic!("it asks") };
         let names: Vec<&str> = need.rules.iter().map(|rule| &**rule).collect();
         assert_eq!(names, ["forced-delete", "privilege"]);
         let allow: Vec<Rule> = need.allow_rules.iter().map(|rule| rule.parse().expect("a rule")).collect();
-        assert!(need.question.contains("sudo make install; rm -f a"), "{}", need.question);
+        assert!(need.question.contains("sudo make install; rm -f /a"), "{}", need.question);
         assert!(need.question.contains("the rights of another user"), "{}", need.question);
         with_person.approved().add(&allow).expect("written");
         assert_eq!(with_person.judge(&call), CallVerdict::Allow);

@@ -162,7 +162,7 @@ async fn calls_keep_their_tools_when_the_tools_are_exchanged() {
     let tools: Vec<Arc<dyn Tool>> =
         vec![Arc::<ScriptedTool>::clone(&second), Arc::<ScriptedTool>::clone(&kept)];
     assert_eq!(runtime.exchange_tools(tools), Ok(2));
-    assert_eq!(runtime.tools(), ["delegate_task", "kept", "todo", "work"]);
+    assert_eq!(runtime.tools(), ["clarify", "delegate_task", "kept", "todo", "work"]);
     sleep(CALL / 2).await;
     assert_eq!((closed(), status(&runtime).await.generation), ([0, 0, 0, 1], 2));
     inject(&runtime, ActorKind::ToolExecutor, ActorFault::Kill).await;
@@ -214,7 +214,7 @@ async fn invalid_tools_are_refused_as_a_whole() {
         let Err(RunError::Invalid { field: "tools", error: reason }) = refused else { panic!("{refused:?}") };
         assert!(reason.contains(error), "{reason}");
     }
-    assert_eq!((runtime.tools().len(), status(&runtime).await.generation), (3, 1));
+    assert_eq!((runtime.tools().len(), status(&runtime).await.generation), (4, 1));
     assert_eq!((tool.closed(), runtime.chat("read").await), (0, Ok("content".to_owned())));
     let world = world(Arc::new(MemoryJournal::new()), model(), vec![named("a b", object())]);
     let error = Runtime::start(world).await.expect_err("its tools are invalid").to_string();

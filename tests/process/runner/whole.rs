@@ -70,7 +70,11 @@ fn a_command_that_removes_the_spool_is_run_once_and_its_end_is_told() {
         let command = format!("rm -rf '{}'; echo once >> ran; {wait}", spool.display());
         let call = json!({ "tool": "shell", "arguments": { "command": command } });
         let script = world.script(&json!([{ "call": [call] }, { "say": "done" }]));
-        let mut running = world.running(&["run", &script, "go"]);
+        // Neither the policy nor the sandbox lets a command do so as they are shipped.
+        let mut unguarded = world.hermod(&["run", &script, "go"]);
+        unguarded.env("HERMOD_POLICY__ALLOW", "shell(rm -rf *)").env("HERMOD_SANDBOX__MODE", "off");
+        unguarded.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut running = Running::new(unguarded.spawn().unwrap());
         until("the command runs", || {
             fs::read_to_string(world.work().join("ran")).is_ok_and(|ran| ran.ends_with('\n'))
         });

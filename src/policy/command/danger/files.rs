@@ -12,7 +12,10 @@ pub(super) const RULES: &[DangerRule] = &[
     DangerRule {
         name: "forced-delete",
         programs: &["rm", "srm", "del", "erase"],
-        matches: |c| c.has_option("f", "force") || c.has(&["/f", "/F", "/q", "/Q"]),
+        matches: |c| {
+            let is_forced = c.has_option("f", "force") || c.has(&["/f", "/F", "/q", "/Q"]);
+            is_forced && (c.has_option("rR", "recursive") || !c.operands().all(is_named_file))
+        },
         why: "deletes files without asking",
     },
     DangerRule {
@@ -92,6 +95,14 @@ fn is_windows_recursive(command: &Invocation<'_>) -> bool {
 }
 
 /// A wildcard for everything, a path out of the input, or an unknown one.
+/// Whether the path names one thing below the current folder.
+fn is_named_file(path: &str) -> bool {
+    let is_plain = |c: char| c.is_alphanumeric() || "._-/+@ ".contains(c);
+    !path.starts_with(['/', '~', '-'])
+        && path.chars().all(is_plain)
+        && path.split('/').all(|name| name != ".." && name != "." && !name.is_empty())
+}
+
 fn is_wide(path: &str) -> bool {
     let name = path.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
     matches!(name, "*" | ".*" | "*.*" | "." | "..") || path.contains('\u{fffc}') || path.contains("{}")
