@@ -71,17 +71,17 @@ mod tests {
     #[test]
     fn the_main_argument_of_a_call_is_what_rules_match() {
         let check = |arguments: Value, resolved: &[&str], all: &[&str]| {
-            let call = ProposedCall { tool: "any", arguments: &arguments, workspace: "/work/a" };
+            let call = ProposedCall { tool: "any", arguments: &arguments, workspace: "/workspace/a" };
             let argument = main_argument(&call);
             assert_eq!(argument.resolved, resolved, "{arguments}");
             assert_eq!(argument.all, all, "{arguments}");
         };
-        check(json!({"path": "src/../b"}), &["/work/a/b", "b"], &["/work/a/b", "b", "src/../b"]);
+        check(json!({"path": "src/../b"}), &["/workspace/a/b", "b"], &["/workspace/a/b", "b", "src/../b"]);
         check(json!({"path": "../../etc/x"}), &["/etc/x"], &["/etc/x", "../../etc/x"]);
         check(
-            json!({"content": "x", "path": "/work/a/c"}),
-            &["/work/a/c", "c"],
-            &["/work/a/c", "c", "/work/a/c"],
+            json!({"content": "x", "path": "/workspace/a/c"}),
+            &["/workspace/a/c", "c"],
+            &["/workspace/a/c", "c", "/workspace/a/c"],
         );
         check(json!({"url": "https://e.org"}), &["https://e.org"], &["https://e.org", "https://e.org"]);
         check(json!({"path": 1, "name": "n"}), &["n"], &["n", "n"]);

@@ -334,14 +334,14 @@ mod tests {
             settings(&deny, &["write_file(src/*)", "write_file(.env)"], &["fetch(http:*)"], PolicyMode::Ask);
         let (_state, policy) = policy(settings);
         let check = |tool: &str, arguments: Value, action: JudgementAction, rule: Option<&str>| {
-            let call = ProposedCall { tool, arguments: &arguments, workspace: "/work" };
+            let call = ProposedCall { tool, arguments: &arguments, workspace: "/workspace" };
             let found = policy.judge_call(&call);
             assert_eq!((found.action, found.rule.as_deref()), (action, rule), "{tool} {arguments}");
         };
         check("write_file", json!({"path": "../etc/x"}), Deny, Some("write_file(/etc/*)"));
         check("mcp_pay_now", json!({"x": 1}), Deny, Some("mcp_pay_*"));
         check("write_file", json!({"path": "src/a"}), Allow, None);
-        check("write_file", json!({"path": "/work/src/a"}), Allow, None);
+        check("write_file", json!({"path": "/workspace/src/a"}), Allow, None);
         check("write_file", json!({"path": "src/../b"}), Ask, Some("policy.mode"));
         check("write_file", json!({"path": ".env"}), Allow, None);
         check("write_file", json!({"path": ".env.local"}), Ask, Some("credential-file"));
@@ -370,7 +370,7 @@ mod tests {
     #[test]
     fn a_call_that_asks_has_a_question_and_is_denied_without_a_person() {
         let arguments = json!({"command": "sudo make install; rm -f /a"});
-        let call = ProposedCall { tool: SHELL_TOOL, arguments: &arguments, workspace: "/work" };
+        let call = ProposedCall { tool: SHELL_TOOL, arguments: &arguments, workspace: "/workspace" };
         let (_state, with_person) = policy(settings(&[], &[], &[], PolicyMode::Allow));
         let CallVerdict::Ask(need) = with_person.judge(&call) else { panic!("it asks") };
         let names: Vec<&str> = need.rules.iter().map(|rule| &**rule).collect();
@@ -402,7 +402,7 @@ mod tests {
             (SHELL_TOOL, json!({})),
             ("", Value::Null),
         ] {
-            let call = ProposedCall { tool, arguments: &arguments, workspace: "/work" };
+            let call = ProposedCall { tool, arguments: &arguments, workspace: "/workspace" };
             policy.judge(&call);
         }
     }

@@ -60,8 +60,8 @@ fn the_verdict_on_a_command_names_the_rule_and_the_part() {
     let found = world.check("cd x && git  push -'f'", "deny", Some("git-force-push"));
     assert_eq!(found["reduced_to"], "git push -f");
     assert!(found["why"].as_str().unwrap().contains("no person answers"), "{found}");
-    let found = world.json(&["check", "--json", "-"], "echo hi\nrm -f x\n");
-    assert_eq!((&found["rule"], &found["reduced_to"]), (&json!("forced-delete"), &json!("rm -f x")));
+    let found = world.json(&["check", "--json", "-"], "echo hi\nrm -f /x\n");
+    assert_eq!((&found["rule"], &found["reduced_to"]), (&json!("forced-delete"), &json!("rm -f /x")));
     let text = world.run(&["check", "reboot"], "");
     let text = String::from_utf8(text.stdout).unwrap();
     assert!(text.starts_with("deny: it stops or restarts the machine\nrule: hard-power\n"), "{text}");
@@ -78,21 +78,21 @@ fn the_rules_of_the_configuration_are_applied_in_their_order() {
     let world = PolicyWorld::new(config);
     world.check("git push -f origin x", "allow", None);
     world.check("git push -f origin main", "deny", Some("shell(git push * main)"));
-    world.check("git push -f origin x; rm -f y", "ask", Some("forced-delete"));
+    world.check("git push -f origin x; rm -f /y", "ask", Some("forced-delete"));
     world.check("cargo publish --dry-run", "ask", Some("shell(cargo publish*)"));
     world.check("reboot", "deny", Some("hard-power"));
-    let approved = r#"{"allow": ["shell(rm -f y)"]}"#;
+    let approved = r#"{"allow": ["shell(rm -f /y)"]}"#;
     fs::write(world.0.path().join("state/approved-rules.json"), approved).unwrap();
-    world.check("git push -f origin x; rm -f y", "allow", None);
+    world.check("git push -f origin x; rm -f /y", "allow", None);
     let rules = world.json(&["list", "--json"], "");
     let rules = rules.as_array().unwrap();
     let place = |rule: &str| rules.iter().position(|row| row["rule"] == rule).unwrap();
-    let order = ["hard-wipe", "shell(git push * main)", "shell(git push *)", "shell(rm -f y)"];
+    let order = ["hard-wipe", "shell(git push * main)", "shell(git push *)", "shell(rm -f /y)"];
     let order = order.into_iter().chain(["shell(cargo publish*)", "unknown-script", "policy.mode"]);
     let places: Vec<_> = order.map(place).collect();
     assert!(places.is_sorted(), "{places:?}");
     assert_eq!(rules[place("hard-wipe")]["origin"], "built in");
-    assert_eq!(rules[place("shell(rm -f y)")]["origin"], "approved-rules.json");
+    assert_eq!(rules[place("shell(rm -f /y)")]["origin"], "approved-rules.json");
     assert!(rules[place("shell(git push *)")]["origin"].as_str().unwrap().contains("hermod.toml"));
 }
 
@@ -117,7 +117,7 @@ fn wrong_usage_and_wrong_rules_are_named() {
 fn damaged_approved_rules_count_for_nothing_and_are_named() {
     let world = PolicyWorld::new("");
     fs::write(world.0.path().join("state/approved-rules.json"), "{\"allow\": [\"shell\"").unwrap();
-    world.check("rm -f y", "deny", Some("forced-delete"));
+    world.check("rm -f /y", "deny", Some("forced-delete"));
     let output = world.run(&["list"], "");
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(74), "{text}");

@@ -36,7 +36,7 @@ pub(super) enum FileAccess {
 
 /// One rule of the sandbox.
 #[derive(Debug)]
-pub(super) struct Grant {
+pub(super) struct PathGrant {
     pub(super) file: OwnedFd,
     pub(super) is_folder: bool,
     pub(super) access: FileAccess,
@@ -70,7 +70,7 @@ pub(super) fn hidden_in_workspace(spec: &SandboxSpec) -> Vec<PathBuf> {
 pub(super) fn grant_files<E>(
     spec: &SandboxSpec,
     is_covered: bool,
-    add_rule: impl FnMut(Grant) -> Result<(), E>,
+    add_rule: impl FnMut(PathGrant) -> Result<(), E>,
 ) -> Result<(), GrantError<E>> {
     let (home, path) = (home(), env::var_os("PATH").unwrap_or_default());
     let home = home.as_deref();
@@ -106,7 +106,7 @@ pub(super) fn grant_files<E>(
     }
     match &spec.temp {
         Some(temp) => match open_at(CWD, temp.as_os_str(), OFlags::DIRECTORY) {
-            Ok(file) => granter.add(Grant { file, is_folder: true, access: FileAccess::Write }),
+            Ok(file) => granter.add(PathGrant { file, is_folder: true, access: FileAccess::Write }),
             Err(_) => Err(GrantError::Path(temp.clone())),
         },
         None => Ok(()),
@@ -139,8 +139,8 @@ struct Granter<F> {
     add_rule: F,
 }
 
-impl<E, F: FnMut(Grant) -> Result<(), E>> Granter<F> {
-    fn add(&mut self, grant: Grant) -> Result<(), GrantError<E>> {
+impl<E, F: FnMut(PathGrant) -> Result<(), E>> Granter<F> {
+    fn add(&mut self, grant: PathGrant) -> Result<(), GrantError<E>> {
         (self.add_rule)(grant).map_err(GrantError::Rule)
     }
 
@@ -175,7 +175,7 @@ impl<E, F: FnMut(Grant) -> Result<(), E>> Granter<F> {
         }
         let is_folder = kind == FileType::Directory;
         if !is_folder || !self.hidden.is_above_one(path) {
-            return self.add(Grant { file, is_folder, access });
+            return self.add(PathGrant { file, is_folder, access });
         }
         // What cannot be listed cannot be granted.
         for name in names(&file).unwrap_or_default() {
@@ -185,7 +185,7 @@ impl<E, F: FnMut(Grant) -> Result<(), E>> Granter<F> {
                 self.grant_file(&path.join(name), entry, access)?;
             }
         }
-        self.add(Grant { file, is_folder, access: FileAccess::List })
+        self.add(PathGrant { file, is_folder, access: FileAccess::List })
     }
 }
 
@@ -236,7 +236,7 @@ mod tests {
         };
         change(&mut spec);
         let mut rules = Vec::new();
-        let add_rule = |grant: Grant| -> Result<(), Infallible> {
+        let add_rule = |grant: PathGrant| -> Result<(), Infallible> {
             let path = fs::read_link(format!("/proc/self/fd/{}", grant.file.as_raw_fd())).unwrap();
             if let Ok(path) = path.strip_prefix(root) {
                 assert_eq!(grant.is_folder, root.join(path).is_dir());

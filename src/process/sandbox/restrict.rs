@@ -10,7 +10,7 @@ use rustix::thread::{CapabilitySet, remove_capability_from_bounding_set, set_no_
 use serde::Serialize;
 
 use super::{
-    files::{FileAccess, Grant, GrantError, grant_files},
+    files::{FileAccess, GrantError, PathGrant, grant_files},
     mounts::cover_hidden_paths,
     spec::{SandboxMode, SandboxSpec},
     syscalls,
@@ -105,7 +105,7 @@ fn restrict_files(spec: &SandboxSpec, is_covered: bool) -> Result<i32, SandboxEr
         ruleset = ruleset.handle_access(AccessNet::from_all(ABI::V4))?;
     }
     let mut ruleset = ruleset.scope(Scope::AbstractUnixSocket | Scope::Signal)?.create()?;
-    let add_rule = |Grant { file, is_folder, access }| {
+    let add_rule = |PathGrant { file, is_folder, access }| {
         (&mut ruleset).add_rule(PathBeneath::new(file, rights(access, is_folder) & handled)).map(drop)
     };
     grant_files(spec, is_covered, add_rule).map_err(|error| match error {
