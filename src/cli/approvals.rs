@@ -125,6 +125,7 @@ fn format_approval(approval: &ApprovalView, now: Timestamp) -> String {
         [] => String::new(),
         rules => format!("\n  `--run` and `--always` allow {}", rules.join(", ")),
     };
+    let question = question.replace('\n', "\n  ");
     format!("{call}\n  {question}{rules}\n  asked {since}; {expiry}")
 }
 

@@ -6,7 +6,7 @@ use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
 use sha2::{Digest as _, Sha256};
 
 /// The first bytes of a SHA-256, or all 32; two hexadecimal digits for each byte in text.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Digest<const BYTES: usize>([u8; BYTES]);
 
 /// The first 16 bytes of the SHA-256 of parts; see [`Hasher`].

@@ -2,7 +2,7 @@
 //! left of its limits. Folds records and decides nothing. Also a run that has not started ([`QueuedRun`]). More methods
 //! of `ActiveRun` are in the files of their concern, such as `grace_call.rs`.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::sync::Arc;
 
 use crate::{
     model::{
@@ -13,6 +13,7 @@ use crate::{
     mutants::{Mutant, mutant_enabled},
     turn::{
         answer_recovery::AnswerRecovery,
+        approval::PersonDecisions,
         compaction_state::{CompactionState, PrefixSummary},
         input::DueAction,
         loop_guard::{LoopGuard, settled_calls},
@@ -57,8 +58,7 @@ pub(super) struct ActiveRun {
     /// The start of the part that no request has shown yet, after a run was reopened. Compaction keeps that part.
     pub(super) unseen_from: Option<HistoryPosition>,
     pub(super) compaction: CompactionState,
-    /// The rules that a person has approved for this run.
-    pub(super) approved_rules: BTreeSet<Arc<str>>,
+    pub(super) decisions: PersonDecisions,
     pub(super) state: LoopState,
 }
 
@@ -92,7 +92,7 @@ impl ActiveRun {
             planned_end: None,
             unseen_from: None,
             compaction: CompactionState::of_new_run(unused_summary),
-            approved_rules: BTreeSet::new(),
+            decisions: PersonDecisions::default(),
             state: LoopState::CallingModel(ModelCallState::new(0)),
         };
         run.state = LoopState::CallingModel(run.next_call());

@@ -2,12 +2,12 @@
 //! in doubt asks through `in_doubt.rs`. A run that only waits for a person is parked: it holds no permit, and its clocks
 //! stand still.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use crate::{
     model::{
         ApprovalAnswered, ApprovalDecision, ApprovalNeed, ApprovalRequested, ApprovalScope, Body, CallEnd,
-        CallId, CallStatus, DecisionSource, PersonAnswer, RetryReason,
+        CallId, CallStatus, DecisionSource, Hash, PersonAnswer, RetryReason,
     },
     mutants::{Mutant, mutant_enabled},
     policy::{
@@ -21,27 +21,54 @@ use crate::{
     },
 };
 
+/// What a person has decided for the rest of a run.
+#[derive(Debug, Clone, Default)]
+pub(super) struct PersonDecisions {
+    /// The rules of approvals that go beyond their call.
+    approved_rules: BTreeSet<Arc<str>>,
+    /// The tools and arguments of denied calls.
+    denied: BTreeSet<(Arc<str>, Hash)>,
+}
+
 impl ActiveRun {
     /// Whether a person has approved such calls for this run.
-    pub(super) fn has_approved(&self, allow_rules: &[Arc<str>]) -> bool {
-        !allow_rules.is_empty() && allow_rules.iter().all(|rule| self.approved_rules.contains(rule))
+    fn has_approved(&self, allow_rules: &[Arc<str>]) -> bool {
+        let approved = &self.decisions.approved_rules;
+        !allow_rules.is_empty() && allow_rules.iter().all(|rule| approved.contains(rule))
+    }
+
+    /// Whether a person has denied an equal call of this run.
+    fn has_denied(&self, call: &ActiveToolCall) -> bool {
+        call.arguments.is_some_and(|hash| self.decisions.denied.contains(&(Arc::clone(&call.tool), hash)))
     }
 
     /// Folds an answer to a request of this run. Called before the calls of the answer fold it.
     pub(super) fn on_approval_answered(&mut self, answered: &ApprovalAnswered) {
-        if answered.decision == ApprovalDecision::Deny || answered.scope == ApprovalScope::Once {
-            return;
+        let Some(call) = self.tool_calls().iter().find(|call| call.id == answered.call) else { return };
+        let ToolCallState::Parked(parked) = &call.state else { return };
+        match (answered.decision, answered.by) {
+            (ApprovalDecision::Allow, _) if answered.scope == ApprovalScope::Once => {}
+            (ApprovalDecision::Allow, _) => {
+                let rules = parked.request.allow_rules.clone();
+                self.decisions.approved_rules.extend(rules);
+            }
+            (ApprovalDecision::Deny, DecisionSource::Person) if parked.started_at.is_none() => {
+                let denied = call.arguments.map(|hash| (Arc::clone(&call.tool), hash));
+                self.decisions.denied.extend(denied);
+            }
+            (ApprovalDecision::Deny, DecisionSource::Person | DecisionSource::Expiry) => {}
         }
-        let parked = self.parked_tool_calls().into_iter().find(|parked| parked.request.call == answered.call);
-        let rules = parked.map(|parked| parked.request.allow_rules.clone()).unwrap_or_default();
-        self.approved_rules.extend(rules);
     }
 }
 
 impl DecisionBuilder {
-    /// Parks an admitted call until a person has approved it, unless such calls are approved for the run.
+    /// Parks an admitted call until a person has approved it, unless such calls are approved for the run. A call that a
+    /// person has denied before in this run is not asked about again.
     pub(super) fn request_approval(&mut self, call: CallId, need: &ApprovalNeed) {
         let Some(run) = self.run() else { return };
+        if self.call(call).is_some_and(|call| run.has_denied(call)) {
+            return self.end_call(call.attempt(0), denied_end(Some(DecisionSource::Person), "", false));
+        }
         if run.has_approved(&need.allow_rules) || mutant_enabled(Mutant::StartUnapproved) {
             return;
         }

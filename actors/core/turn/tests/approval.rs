@@ -126,6 +126,18 @@ fn an_approval_for_the_run_covers_its_rules_and_no_others() {
 }
 
 #[test]
+fn a_denied_call_is_not_asked_about_again_in_its_run() {
+    let mut driver = asked(vec![asking(1, "a")]);
+    driver.feed(&deny(FIRST));
+    assert_eq!(driver.crash(), ["session.revived"]);
+    driver.lease(model(1, 2), 1);
+    let records = driver.answer_planned("", FinishReason::ToolCalls, vec![asking(1, "a"), asking(2, "a")]);
+    assert_eq!(records.iter().filter(|kind| **kind == "approval.requested").count(), 1, "{records:?}");
+    let [open] = &driver.turn.open_approvals()[..] else { panic!("one question") };
+    assert_eq!(open.request.call, tool(1, 2, 2), "the equal call has ended");
+}
+
+#[test]
 fn equal_calls_are_one_question() {
     let mut driver = asked(vec![asking(1, "a"), asking(1, "a")]);
     assert_eq!(driver.turn.open_approvals().len(), 1);
