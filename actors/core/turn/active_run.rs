@@ -13,11 +13,11 @@ use crate::{
     mutants::{Mutant, mutant_enabled},
     turn::{
         answer_recovery::AnswerRecovery,
-        approval::PersonDecisions,
         compaction_state::{CompactionState, PrefixSummary},
         input::DueAction,
         loop_guard::{LoopGuard, settled_calls},
         model_call::{AttemptFailure, ModelCallState, RetryPause},
+        person_decisions::PersonDecisions,
         run_budget::RunBudget,
         run_clock::RunClock,
         subagents::Subagents,
@@ -110,10 +110,12 @@ impl ActiveRun {
         self.budget.apply(body, ended.as_deref());
         let links = self.spec.compaction.as_deref().map_or(0, |policy| policy.chain.len());
         self.compaction.apply(body, links, now);
-        if let Body::ApprovalAnswered(answered) = body {
-            self.on_approval_answered(answered);
-        }
         if let LoopState::RunningTools(step) = &mut self.state {
+            if let Body::ApprovalAnswered(answered) = body
+                && let Some(call) = step.calls.iter().find(|call| call.id == answered.call)
+            {
+                self.decisions.apply(answered, call);
+            }
             step.apply(body, now);
         }
         match body {

@@ -2,12 +2,12 @@
 //! in doubt asks through `in_doubt.rs`. A run that only waits for a person is parked: it holds no permit, and its clocks
 //! stand still.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::sync::Arc;
 
 use crate::{
     model::{
         ApprovalAnswered, ApprovalDecision, ApprovalNeed, ApprovalRequested, ApprovalScope, Body, CallEnd,
-        CallId, CallStatus, DecisionSource, Hash, PersonAnswer, RetryReason,
+        CallId, CallStatus, DecisionSource, PersonAnswer, RetryReason,
     },
     mutants::{Mutant, mutant_enabled},
     policy::{
@@ -21,55 +21,15 @@ use crate::{
     },
 };
 
-/// What a person has decided for the rest of a run.
-#[derive(Debug, Clone, Default)]
-pub(super) struct PersonDecisions {
-    /// The rules of approvals that go beyond their call.
-    approved_rules: BTreeSet<Arc<str>>,
-    /// The tools and arguments of denied calls.
-    denied: BTreeSet<(Arc<str>, Hash)>,
-}
-
-impl ActiveRun {
-    /// Whether a person has approved such calls for this run.
-    fn has_approved(&self, allow_rules: &[Arc<str>]) -> bool {
-        let approved = &self.decisions.approved_rules;
-        !allow_rules.is_empty() && allow_rules.iter().all(|rule| approved.contains(rule))
-    }
-
-    /// Whether a person has denied an equal call of this run.
-    fn has_denied(&self, call: &ActiveToolCall) -> bool {
-        call.arguments.is_some_and(|hash| self.decisions.denied.contains(&(Arc::clone(&call.tool), hash)))
-    }
-
-    /// Folds an answer to a request of this run. Called before the calls of the answer fold it.
-    pub(super) fn on_approval_answered(&mut self, answered: &ApprovalAnswered) {
-        let Some(call) = self.tool_calls().iter().find(|call| call.id == answered.call) else { return };
-        let ToolCallState::Parked(parked) = &call.state else { return };
-        match (answered.decision, answered.by) {
-            (ApprovalDecision::Allow, _) if answered.scope == ApprovalScope::Once => {}
-            (ApprovalDecision::Allow, _) => {
-                let rules = parked.request.allow_rules.clone();
-                self.decisions.approved_rules.extend(rules);
-            }
-            (ApprovalDecision::Deny, DecisionSource::Person) if parked.started_at.is_none() => {
-                let denied = call.arguments.map(|hash| (Arc::clone(&call.tool), hash));
-                self.decisions.denied.extend(denied);
-            }
-            (ApprovalDecision::Deny, DecisionSource::Person | DecisionSource::Expiry) => {}
-        }
-    }
-}
-
 impl DecisionBuilder {
     /// Parks an admitted call until a person has approved it, unless such calls are approved for the run. A call that a
     /// person has denied before in this run is not asked about again.
     pub(super) fn request_approval(&mut self, call: CallId, need: &ApprovalNeed) {
         let Some(run) = self.run() else { return };
-        if self.call(call).is_some_and(|call| run.has_denied(call)) {
+        if self.call(call).is_some_and(|call| run.decisions.has_denied(call)) {
             return self.end_call(call.attempt(0), denied_end(Some(DecisionSource::Person), "", false));
         }
-        if run.has_approved(&need.allow_rules) || mutant_enabled(Mutant::StartUnapproved) {
+        if run.decisions.has_approved(&need.allow_rules) || mutant_enabled(Mutant::StartUnapproved) {
             return;
         }
         let expires_at = self.now.at.plus_ms(run.spec.in_doubt.approval_timeout_ms);
@@ -150,7 +110,8 @@ impl DecisionBuilder {
     fn allow_covered(&mut self, scope: ApprovalScope) {
         for other in self.run().map(ActiveRun::parked_tool_calls).unwrap_or_default() {
             let is_open = other.request.expires_at > self.now.at;
-            if is_open && self.run().is_some_and(|run| run.has_approved(&other.request.allow_rules)) {
+            if is_open && self.run().is_some_and(|run| run.decisions.has_approved(&other.request.allow_rules))
+            {
                 self.allow(&other, scope);
             }
         }

@@ -27,6 +27,7 @@ mod loop_guard;
 mod model_call;
 mod model_failure;
 mod model_observations;
+mod person_decisions;
 mod queries;
 mod recovery;
 mod reopen;
