@@ -5,6 +5,7 @@ use serde_json::Value;
 use crate::world::World;
 
 #[test]
+#[cfg_attr(no_sandbox, ignore = "the sandbox needs Linux 6.12: see README.md, Two commands")]
 fn the_sandbox_is_tried() {
     let world = World::new();
     let report: Value = serde_json::from_str(&world.ok(&["doctor", "sandbox", "--json"])).unwrap();
@@ -23,6 +24,7 @@ fn the_sandbox_is_tried() {
 }
 
 #[test]
+#[cfg_attr(no_sandbox, ignore = "the sandbox needs Linux 6.12: see README.md, Two commands")]
 fn a_sandbox_that_is_off_is_said() {
     let world = World::new();
     let output = world.hermod(&["doctor", "sandbox"]).env("HERMOD_SANDBOX__MODE", "off").output().unwrap();

@@ -24,6 +24,7 @@ fn has_ended(pid: Pid) -> bool {
 }
 
 #[tokio::test]
+#[cfg_attr(no_sandbox, ignore = "the sandbox needs Linux 6.12: see README.md, Two commands")]
 async fn a_process_that_left_its_session_ends_with_its_command() {
     let cell = Cell::new();
     cell.allows(ESCAPE).await;
@@ -34,6 +35,7 @@ async fn a_process_that_left_its_session_ends_with_its_command() {
 }
 
 #[tokio::test]
+#[cfg_attr(no_sandbox, ignore = "the sandbox needs Linux 6.12: see README.md, Two commands")]
 async fn a_process_that_left_its_session_ends_with_a_stop() {
     let cell = Cell::new();
     let script = format!("{ESCAPE}; sleep 1000");
@@ -49,6 +51,7 @@ async fn a_process_that_left_its_session_ends_with_a_stop() {
 }
 
 #[tokio::test]
+#[cfg_attr(no_sandbox, ignore = "the sandbox needs Linux 6.12: see README.md, Two commands")]
 async fn a_process_that_left_its_session_ends_with_a_dropped_command() {
     let cell = Cell::new();
     let script = format!("{ESCAPE}; sleep 1000");
@@ -65,6 +68,7 @@ async fn a_process_that_left_its_session_ends_with_a_dropped_command() {
 }
 
 #[tokio::test]
+#[cfg_attr(no_sandbox, ignore = "the sandbox needs Linux 6.12: see README.md, Two commands")]
 async fn without_a_sandbox_a_runner_ends_what_left_its_session() {
     let mut cell = Cell::new();
     cell.is_on = false;
@@ -74,6 +78,7 @@ async fn without_a_sandbox_a_runner_ends_what_left_its_session() {
 
 /// The owner finds the process by its environment.
 #[tokio::test]
+#[cfg_attr(no_sandbox, ignore = "the sandbox needs Linux 6.12: see README.md, Two commands")]
 async fn what_left_the_session_of_a_killed_runner_is_ended() {
     let cell = Cell::new();
     let runner = cell.start(HERMOD.as_ref(), &format!("{ESCAPE}; sleep 1000")).await;
@@ -87,6 +92,7 @@ async fn what_left_the_session_of_a_killed_runner_is_ended() {
 }
 
 #[tokio::test]
+#[cfg_attr(no_sandbox, ignore = "the sandbox needs Linux 6.12: see README.md, Two commands")]
 async fn limits_hold() {
     let mut cell = Cell::new();
     cell.rules.limits.file_size = Some(1 << 20);

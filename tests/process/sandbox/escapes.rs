@@ -5,6 +5,7 @@ use std::{fs, net::TcpListener, os::unix::net::UnixListener};
 use super::{Cell, exists, python};
 
 #[tokio::test]
+#[cfg_attr(no_sandbox, ignore = "the sandbox needs Linux 6.12: see README.md, Two commands")]
 async fn the_workspace_and_the_temporary_folder_are_writable() {
     let cell = Cell::new();
     let printed = cell
@@ -18,6 +19,7 @@ async fn the_workspace_and_the_temporary_folder_are_writable() {
 }
 
 #[tokio::test]
+#[cfg_attr(no_sandbox, ignore = "the sandbox needs Linux 6.12: see README.md, Two commands")]
 async fn nothing_outside_is_written() {
     let cell = Cell::new();
     std::os::unix::fs::symlink(cell.at("outside"), cell.at("work/link")).unwrap();
@@ -46,6 +48,7 @@ async fn nothing_outside_is_written() {
 }
 
 #[tokio::test]
+#[cfg_attr(no_sandbox, ignore = "the sandbox needs Linux 6.12: see README.md, Two commands")]
 async fn state_and_credentials_are_not_read() {
     let cell = Cell::new();
     let shadow = if exists("/etc/shadow".as_ref()) { "cat /etc/shadow" } else { "false" };
@@ -71,6 +74,7 @@ async fn state_and_credentials_are_not_read() {
 }
 
 #[tokio::test]
+#[cfg_attr(no_sandbox, ignore = "the sandbox needs Linux 6.12: see README.md, Two commands")]
 async fn credentials_inside_of_a_granted_folder_are_not_read() {
     let mut cell = Cell::new();
     fs::create_dir_all(cell.at("outside/deep/er")).unwrap();
@@ -90,6 +94,7 @@ async fn credentials_inside_of_a_granted_folder_are_not_read() {
 }
 
 #[tokio::test]
+#[cfg_attr(no_sandbox, ignore = "the sandbox needs Linux 6.12: see README.md, Two commands")]
 async fn a_path_inside_of_a_hidden_folder_can_be_granted() {
     let mut cell = Cell::new();
     fs::create_dir(cell.at("state/skills")).unwrap();
@@ -101,6 +106,7 @@ async fn a_path_inside_of_a_hidden_folder_can_be_granted() {
 }
 
 #[tokio::test]
+#[cfg_attr(no_sandbox, ignore = "the sandbox needs Linux 6.12: see README.md, Two commands")]
 async fn a_read_only_sandbox_writes_only_temporary_files() {
     let mut cell = Cell::new();
     cell.rules.mode = hermod::process::sandbox::SandboxMode::ReadOnly;
@@ -110,6 +116,7 @@ async fn a_read_only_sandbox_writes_only_temporary_files() {
 }
 
 #[tokio::test]
+#[cfg_attr(no_sandbox, ignore = "the sandbox needs Linux 6.12: see README.md, Two commands")]
 async fn the_network_is_out_of_reach_unless_it_is_on() {
     let mut cell = Cell::new();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -133,6 +140,7 @@ async fn the_network_is_out_of_reach_unless_it_is_on() {
 }
 
 #[tokio::test]
+#[cfg_attr(no_sandbox, ignore = "the sandbox needs Linux 6.12: see README.md, Two commands")]
 async fn sockets_of_others_are_out_of_reach() {
     use std::os::linux::net::SocketAddrExt;
     let mut cell = Cell::new();
@@ -146,6 +154,7 @@ async fn sockets_of_others_are_out_of_reach() {
 }
 
 #[tokio::test]
+#[cfg_attr(no_sandbox, ignore = "the sandbox needs Linux 6.12: see README.md, Two commands")]
 async fn other_processes_are_out_of_reach() {
     let cell = Cell::new();
     let call = |number: i64, arguments: &str| {
@@ -205,6 +214,7 @@ const WORKS: &str = "cd $1 && echo new > new && mkdir folder && ls state && rmdi
 
 /// A workspace that contains the state directory, as the home folder does.
 #[tokio::test]
+#[cfg_attr(no_sandbox, ignore = "the sandbox needs Linux 6.12: see README.md, Two commands")]
 async fn a_state_directory_inside_of_the_workspace_is_hidden() {
     let mut cell = Cell::new();
     cell.workspace = String::new();
@@ -232,6 +242,7 @@ async fn a_state_directory_inside_of_the_workspace_is_hidden() {
 }
 
 #[tokio::test]
+#[cfg_attr(no_sandbox, ignore = "the sandbox needs Linux 6.12: see README.md, Two commands")]
 async fn an_ordinary_user_is_kept_inside_as_well() {
     let mut cell = Cell::new();
     let check = async |cell: &Cell, script: &str, expected: Option<&str>| {
@@ -258,6 +269,7 @@ async fn an_ordinary_user_is_kept_inside_as_well() {
 }
 
 #[tokio::test]
+#[cfg_attr(no_sandbox, ignore = "the sandbox needs Linux 6.12: see README.md, Two commands")]
 async fn an_ordinary_user_cannot_start_processes_without_end() {
     let mut cell = Cell::new();
     cell.rules.limits.processes = Some(20);

@@ -18,6 +18,7 @@ fn journal(world: &World, commands: &[&str], set: &[(&str, &str)]) -> String {
 }
 
 #[test]
+#[cfg_attr(no_sandbox, ignore = "the sandbox needs Linux 6.12: see README.md, Two commands")]
 fn commands_of_a_run_are_kept_inside() {
     let world = World::new();
     let journal = journal(
@@ -40,6 +41,7 @@ fn commands_of_a_run_are_kept_inside() {
 }
 
 #[test]
+#[cfg_attr(no_sandbox, ignore = "the sandbox needs Linux 6.12: see README.md, Two commands")]
 fn a_sandbox_that_is_off_keeps_nothing_inside() {
     let world = World::new();
     journal(&world, &["echo x > ../outside"], &[("HERMOD_SANDBOX__MODE", "off")]);

@@ -5,6 +5,7 @@ use std::fs;
 use super::Cell;
 
 #[tokio::test]
+#[cfg_attr(no_sandbox, ignore = "the sandbox needs Linux 6.12: see README.md, Two commands")]
 async fn git_clones_and_commits() {
     let cell = Cell::new();
     cell.allows(
@@ -16,6 +17,7 @@ async fn git_clones_and_commits() {
 }
 
 #[tokio::test]
+#[cfg_attr(no_sandbox, ignore = "the sandbox needs Linux 6.12: see README.md, Two commands")]
 async fn python_makes_an_environment_and_runs_processes() {
     let cell = Cell::new();
     cell.allows("python3 -m venv --without-pip env && env/bin/python -c 'import json, ssl, sqlite3, tempfile; print(tempfile.mkdtemp())'")
@@ -27,6 +29,7 @@ async fn python_makes_an_environment_and_runs_processes() {
 }
 
 #[tokio::test]
+#[cfg_attr(no_sandbox, ignore = "the sandbox needs Linux 6.12: see README.md, Two commands")]
 async fn npm_installs_from_a_local_folder() {
     let cell = Cell::new();
     fs::create_dir(cell.at("work/dep")).unwrap();
@@ -41,6 +44,7 @@ async fn npm_installs_from_a_local_folder() {
 }
 
 #[tokio::test]
+#[cfg_attr(no_sandbox, ignore = "the sandbox needs Linux 6.12: see README.md, Two commands")]
 async fn cargo_builds_a_crate() {
     let cell = Cell::new();
     fs::create_dir(cell.at("work/src")).unwrap();
