@@ -43,8 +43,9 @@ impl StreamedText {
         self.sent(&delta)
     }
 
-    fn finish(&mut self) -> Option<(u64, Arc<str>)> {
-        let rest = self.redacted.as_mut()?.finish();
+    /// What is held back. The next delta begins another part, so that parts of a text keep their place between others.
+    fn end_part(&mut self) -> Option<(u64, Arc<str>)> {
+        let rest = self.redacted.take()?.finish();
         self.sent(&rest)
     }
 
@@ -72,13 +73,23 @@ impl StreamPublisher {
 impl StreamPublisher {
     /// Sends the rest of the texts: the answer is complete.
     pub(super) fn finish(&self) {
-        self.publish_reasoning(lock(&self.reasoning).finish());
-        self.publish_text(lock(&self.text).finish());
+        self.end_reasoning();
+        self.end_text();
     }
 
     /// Sends the progress of a tool call.
     pub(super) fn progress(&self, note: &str) {
         self.publish(|| DeltaBody::Progress(self.redacted(note)));
+    }
+
+    fn end_text(&self) {
+        let rest = lock(&self.text).end_part();
+        self.publish_text(rest);
+    }
+
+    fn end_reasoning(&self) {
+        let rest = lock(&self.reasoning).end_part();
+        self.publish_reasoning(rest);
     }
 
     fn publish_text(&self, delta: Option<(u64, Arc<str>)>) {
@@ -100,16 +111,20 @@ impl StreamPublisher {
 
 impl DeltaSink for StreamPublisher {
     fn text(&self, delta: &str) {
+        self.end_reasoning();
         let delta = lock(&self.text).push(delta, &*self.redactor);
         self.publish_text(delta);
     }
 
     fn reasoning(&self, delta: &str) {
+        self.end_text();
         let delta = lock(&self.reasoning).push(delta, &*self.redactor);
         self.publish_reasoning(delta);
     }
 
     fn tool_call(&self, n: u32, tool: &str, arguments: &str) {
+        self.end_reasoning();
+        self.end_text();
         self.publish(|| DeltaBody::ToolCall {
             n,
             tool: self.redacted(tool),
@@ -167,5 +182,47 @@ impl DeltaSink for FirstDeltaObserver<'_> {
 
     fn limits(&self, info: RateInfo) {
         self.admission.on_rate_info(info, self.clock.at());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Holds back the last byte of a stream.
+    #[derive(Debug, Default)]
+    struct HoldOne(Vec<u8>);
+
+    impl TextRedactor for HoldOne {
+        fn redacted(&self, _: &str) -> Option<String> {
+            None
+        }
+
+        fn stream(&self) -> Box<dyn RedactedStream> {
+            Box::new(Self::default())
+        }
+    }
+
+    impl RedactedStream for HoldOne {
+        fn push(&mut self, bytes: Bytes) -> Bytes {
+            self.0.extend_from_slice(&bytes);
+            let held = self.0.split_off(self.0.len().saturating_sub(1));
+            std::mem::replace(&mut self.0, held).into()
+        }
+
+        fn finish(&mut self) -> Bytes {
+            std::mem::take(&mut self.0).into()
+        }
+    }
+
+    #[test]
+    fn what_is_held_back_keeps_its_place() {
+        let mut text = StreamedText::default();
+        let sent = |delta: Option<(u64, Arc<str>)>| delta.map(|(at, delta)| (at, delta.to_string()));
+        assert_eq!(sent(text.push("abc", &HoldOne::default())), Some((0, "ab".into())));
+        assert_eq!(sent(text.end_part()), Some((2, "c".into())));
+        assert_eq!(sent(text.end_part()), None);
+        assert_eq!(sent(text.push("de", &HoldOne::default())), Some((3, "d".into())));
+        assert_eq!(sent(text.end_part()), Some((4, "e".into())));
     }
 }
