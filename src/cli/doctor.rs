@@ -91,6 +91,7 @@ fn network(config: &Config) -> &'static str {
 fn describe(protection: Protection) -> &'static str {
     match protection {
         Protection::WriteOutside => "write outside of the workspace",
+        Protection::ChangeModeOutside => "change modes of files outside of the workspace",
         Protection::ReadHidden => "read the state directory",
         Protection::ReadProcess => "read the variables of other processes",
         Protection::Signal => "signal other processes",

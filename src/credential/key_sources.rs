@@ -75,6 +75,7 @@ impl KeyCommand {
             arguments: arguments.to_vec(),
             folder: PathBuf::from("/"),
             environment: Environment::Own,
+            variables: Vec::new(),
             sandbox: None,
             timeout: self.limit,
         };

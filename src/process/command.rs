@@ -19,7 +19,7 @@ use super::{
     Capture, Tee,
     group::ProcessGroup,
     pipes::OutputPipes,
-    sandbox::{SandboxSpec, SandboxThread},
+    sandbox::{PreparedSandbox, SandboxSpec, SandboxThread},
 };
 
 /// The names of variables that a command inherits, beside those that begin with `LC_`.
@@ -45,6 +45,9 @@ pub struct Command {
     /// The variables that the command gets. They are not stored: a runner has the clean environment itself.
     #[serde(skip)]
     pub environment: Environment,
+    /// Further variables. They are not stored either: they may be secret.
+    #[serde(skip)]
+    pub variables: Vec<(OsString, OsString)>,
     /// What its processes may do; without it all that this user may.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<SandboxSpec>,
@@ -119,8 +122,18 @@ pub async fn run(
     tee: Option<Tee>,
     cancel: &CancellationToken,
 ) -> io::Result<CommandResult> {
+    run_prepared(command, None, tee, cancel).await
+}
+
+/// As [`run`], with the command's sandbox if that was prepared.
+pub(super) async fn run_prepared(
+    command: Command,
+    prepared: Option<PreparedSandbox>,
+    tee: Option<Tee>,
+    cancel: &CancellationToken,
+) -> io::Result<CommandResult> {
     let timeout = command.timeout;
-    let (mut child, sandbox) = spawn(command).await?;
+    let (mut child, sandbox) = spawn(command, prepared).await?;
     let mut pipes = OutputPipes::of(&mut child, tee);
     let group = ProcessGroup::led_by(child)?;
     let cause = watch(&group, &mut pipes, timeout, cancel).await?;
@@ -137,12 +150,16 @@ pub async fn run(
     Ok(CommandResult { cause, exit_code, signal, stdout, stderr })
 }
 
-async fn spawn(command: Command) -> io::Result<(Child, Option<SandboxThread>)> {
+async fn spawn(
+    command: Command,
+    prepared: Option<PreparedSandbox>,
+) -> io::Result<(Child, Option<SandboxThread>)> {
     let mut builder = tokio::process::Command::new(command.program);
     if command.environment == Environment::Clean {
         builder.env_clear().envs(inherited());
     }
     builder
+        .envs(command.variables)
         .args(command.arguments)
         .current_dir(command.folder)
         .stdin(Stdio::null())
@@ -151,7 +168,7 @@ async fn spawn(command: Command) -> io::Result<(Child, Option<SandboxThread>)> {
         .process_group(0);
     let Some(sandbox) = command.sandbox else { return Ok((builder.spawn()?, None)) };
     builder.envs(sandbox.variables());
-    let (child, thread) = SandboxThread::spawn(builder, sandbox).await.map_err(io::Error::other)?;
+    let (child, thread) = SandboxThread::spawn(builder, sandbox, prepared).await.map_err(io::Error::other)?;
     Ok((child, Some(thread)))
 }
 

@@ -9,6 +9,7 @@ use rustix::{
 };
 use tokio::time::sleep;
 
+use super::proc_stat::ProcessStat;
 use crate::files::off_thread;
 
 /// Most scans for children. A child that is killed leaves its own children, for the next scan. A command that never
@@ -34,8 +35,8 @@ pub(super) async fn end() -> io::Result<()> {
     Ok(())
 }
 
-/// Reaps what has exited. False if no child is left.
-fn reap() -> io::Result<bool> {
+/// Reaps all children that have exited. False if no child is left.
+pub(super) fn reap() -> io::Result<bool> {
     loop {
         match waitid(WaitId::All, WaitIdOptions::EXITED | WaitIdOptions::NOHANG) {
             Ok(Some(_)) | Err(Errno::INTR) => {}
@@ -51,36 +52,11 @@ fn kill_children() -> io::Result<()> {
     for entry in fs::read_dir("/proc")? {
         let pid = entry?.file_name().to_str().and_then(|pid| pid.parse().ok()).and_then(Pid::from_raw);
         // The pid of a child is not reused before this process has reaped it.
-        if let Some(pid) = pid.filter(|pid| parent(*pid) == Some(own)) {
+        if let Some(pid) =
+            pid.filter(|pid| ProcessStat::of(*pid).is_some_and(|stat| stat.parent == Some(own)))
+        {
             let (Ok(()) | Err(_)) = kill_process(pid, Signal::KILL);
         }
     }
     Ok(())
-}
-
-fn parent(pid: Pid) -> Option<Pid> {
-    parse_parent(&fs::read(format!("/proc/{}/stat", pid.as_raw_pid())).ok()?)
-}
-
-/// The parent in `/proc/PID/stat` (proc_pid_stat(5)).
-fn parse_parent(stat: &[u8]) -> Option<Pid> {
-    // The program's name, in parentheses, may contain any byte.
-    let after = stat.get(memchr::memrchr(b')', stat)? + 2..)?;
-    let parent = after.split(|byte| *byte == b' ').nth(1)?;
-    Pid::from_raw(std::str::from_utf8(parent).ok()?.parse().ok()?)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_parent_is_read_as_the_kernel_tells_it() {
-        let read = |text: &[u8]| parse_parent(text).map(Pid::as_raw_pid);
-        assert_eq!(read(b"12 (sh) S 7 12 12 34816"), Some(7));
-        assert_eq!(read(b"12 (a) R 1 7 (\xff) Z 3 12 9 0 -1"), Some(3));
-        assert_eq!(read(b"12 (sh) S 0 12"), None);
-        assert_eq!(read(b"12 (sh"), None);
-        assert!(parent(getpid()).is_some());
-    }
 }

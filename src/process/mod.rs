@@ -13,11 +13,13 @@ mod group;
 mod helper;
 mod pidfd;
 mod pipes;
+mod proc_stat;
 pub mod runner;
 pub mod sandbox;
 mod tee;
 
 pub use capture::{Capture, HEAD_BYTES, TAIL_BYTES, TruncatedOutput, without_cut_end, without_cut_start};
+use command::run_prepared;
 pub use command::{Command, CommandResult, Environment, ExitCause, TERM_GRACE, inherited, run};
 pub use helper::helper_main;
 pub use tee::{OutputChunk, Tee};

@@ -1,4 +1,4 @@
-//! Pidfds: handles of processes that stay valid when a pid is reused.
+//! Pidfds: handles of processes that stay valid when a pid is reused. Also descriptors in the async runtime.
 
 use std::{io, os::fd::OwnedFd};
 
@@ -14,12 +14,17 @@ pub(super) fn open(process: Pid) -> io::Result<OwnedFd> {
 }
 
 /// Readable once the process has exited. Waiting on it does not reap.
+pub(super) fn watch(process: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
+    register(process, Interest::READABLE)
+}
+
+/// Registers a descriptor with the async runtime.
 #[expect(
     deprecated,
     reason = "sound for an `OwnedFd`, which stays open; the successor is an unsafe function"
 )]
-pub(super) fn watch(process: OwnedFd) -> io::Result<AsyncFd<OwnedFd>> {
-    AsyncFd::with_interest(process, Interest::READABLE)
+pub(super) fn register(file: OwnedFd, interest: Interest) -> io::Result<AsyncFd<OwnedFd>> {
+    AsyncFd::with_interest(file, interest)
 }
 
 /// The pid of a child that has not been reaped.

@@ -102,7 +102,9 @@ impl TypedTool for Shell {
         let arguments = vec!["-c".into(), command];
         let environment = Environment::Clean;
         let sandbox = sandbox(&context);
-        let command = Command { program: SHELL.into(), arguments, folder, environment, sandbox, timeout };
+        let variables = Vec::new();
+        let command =
+            Command { program: SHELL.into(), arguments, folder, environment, variables, sandbox, timeout };
         if context.cancel.is_cancelled() {
             return never_started_end();
         }

@@ -12,10 +12,10 @@ use std::{
 };
 
 use hermod_actors::model::{Attempt, CallId};
-use rustix::{io::Errno, process::Pid};
+use rustix::io::Errno;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use super::ledger::CommandLedger;
+use super::{identity::RunnerIdentity, ledger::CommandLedger};
 use crate::{
     files::{self, IoResult as _},
     process::Command,
@@ -60,8 +60,8 @@ impl SpoolName {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", tag = "by")]
 pub(super) enum Claim {
-    /// A runner with its pid, 0 if that cannot be read. It leads a POSIX session of the same number.
-    Runner { pid: i32 },
+    /// A runner.
+    Runner(RunnerIdentity),
     /// An owner that revoked the attempt: the runner will not begin.
     #[serde(rename = "reviver")]
     Revoked,
@@ -191,7 +191,7 @@ impl SpoolFolder {
     /// the folder is being removed.
     pub(super) fn claim(&self, claim: Claim) -> io::Result<bool> {
         let part = match claim {
-            Claim::Runner { .. } => "started.runner",
+            Claim::Runner(_) => "started.runner",
             Claim::Revoked => "started.reviver",
         };
         let (part, target) = (self.file(part), self.file(STARTED_FILE));
@@ -215,13 +215,13 @@ impl SpoolFolder {
     pub(super) fn read_claim(&self) -> io::Result<Option<Claim>> {
         let Some(bytes) = present(files::read_own(&self.file(STARTED_FILE)))? else { return Ok(None) };
         // Of another version, or torn by a power loss: the command may have begun.
-        Ok(Some(parse(&bytes).unwrap_or(Claim::Runner { pid: 0 })))
+        Ok(Some(parse(&bytes).unwrap_or(Claim::Runner(RunnerIdentity::UNKNOWN))))
     }
 
-    /// The runner's pid, by the ledger or else by `started`; `None` if it is not known.
-    pub(super) fn runner(&self, name: SpoolName) -> io::Result<Option<Pid>> {
+    /// The runner, by the ledger or else by `started`; `None` if neither names one.
+    pub(super) fn runner(&self, name: SpoolName) -> io::Result<Option<RunnerIdentity>> {
         let claimed = match self.read_claim()? {
-            Some(Claim::Runner { pid }) => Pid::from_raw(pid),
+            Some(Claim::Runner(runner)) => Some(runner),
             None | Some(Claim::Revoked) => None,
         };
         Ok(self.ledger().mark(name)?.runner().or(claimed))
@@ -272,14 +272,12 @@ fn parse<T: DeserializeOwned>(bytes: &[u8]) -> io::Result<T> {
 
 #[cfg(test)]
 mod tests {
-    use hermod_actors::model::RunId;
-    use rustix::process::getpid;
-
     use super::*;
     use crate::process::Environment;
+    use hermod_actors::model::RunId;
 
     fn runner() -> Claim {
-        Claim::Runner { pid: getpid().as_raw_pid() }
+        Claim::Runner(RunnerIdentity::own().unwrap())
     }
 
     fn folder() -> (tempfile::TempDir, SpoolFolder) {
@@ -364,7 +362,7 @@ mod tests {
         let (_spool, folder) = folder();
         for text in ["", "{", r#"{"version":2,"by":"reviver"}"#, r#"{"version":1,"by":"runner","pid":0}"#] {
             fs::write(folder.file(STARTED_FILE), text).unwrap();
-            assert_eq!(folder.read_claim().unwrap(), Some(Claim::Runner { pid: 0 }), "{text}");
+            assert_eq!(folder.read_claim().unwrap(), Some(Claim::Runner(RunnerIdentity::UNKNOWN)), "{text}");
         }
     }
 
@@ -376,6 +374,7 @@ mod tests {
             arguments: vec!["-c".into(), "echo \"ä\"\n".into()],
             folder: "/tmp".into(),
             environment: Environment::Own,
+            variables: Vec::new(),
             sandbox: None,
             timeout: std::time::Duration::from_millis(1_234),
         };

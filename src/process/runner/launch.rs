@@ -4,7 +4,6 @@
 use std::{
     io,
     path::{Path, PathBuf},
-    process::Stdio,
     sync::Arc,
     time::Duration,
 };
@@ -12,21 +11,23 @@ use std::{
 use futures::{StreamExt, TryStreamExt, future::BoxFuture, stream};
 use hermod_actors::{model::RunId, port::Boot};
 use rustix::process::Pid;
-use tokio::{process, sync::watch, time::sleep};
+use tokio::{sync::watch, time::sleep};
 use tokio_util::sync::CancellationToken;
 
 use super::{
     exit::ExitRecord,
-    files::{Claim, SpoolFolder, SpoolName, VARIABLE, is_removal},
+    files::{Claim, SpoolFolder, SpoolName, is_removal},
+    fork_server::ForkRequest,
+    forked::ForkClient,
+    identity::RunnerIdentity,
     ledger::{CommandLedger, LedgerMark},
     live_runner::{LiveRunner, RunnerOutcome, outcome_of_dead_runner, unknown_outcome},
-    orphans, output,
-    runner_process::ARGUMENT,
+    output,
 };
 use crate::{
     disk_space::is_full,
     files::{entries, off_thread, remove_tree},
-    process::{Command, inherited},
+    process::Command,
 };
 
 const SPOOL_FOLDER: &str = "spool";
@@ -38,7 +39,7 @@ const DISK_FULL_RETRY_DELAY: Duration = Duration::from_millis(500);
 /// Starts commands that outlive this process, and attaches to them later.
 #[derive(Debug, Clone)]
 pub struct Runner {
-    program: Arc<Path>,
+    fork_client: Arc<ForkClient>,
     spool: Arc<Path>,
     /// Each removal under way holds a receiver. `wait_cleared` waits until none is left.
     clearings: Arc<watch::Sender<()>>,
@@ -46,7 +47,7 @@ pub struct Runner {
 
 impl PartialEq for Runner {
     fn eq(&self, other: &Self) -> bool {
-        (&self.program, &self.spool) == (&other.program, &other.spool)
+        self.spool == other.spool && self.fork_client.is_like(&other.fork_client)
     }
 }
 
@@ -70,12 +71,14 @@ struct SpoolLeftovers {
 }
 
 impl Runner {
-    /// Runners are processes of `program`, a `hermod` binary; their spool is in the state directory `state`.
+    /// Runners are forked by a process of `program`, a `hermod` binary, which the first command starts and which ends with
+    /// the last clone of this. The spool is in the state directory `state`.
     pub fn new(program: impl Into<PathBuf>, state: &Path) -> Self {
         let (clearings, _) = watch::channel(());
+        let spool: Arc<Path> = state.join(SPOOL_FOLDER).into();
         Self {
-            program: program.into().into(),
-            spool: state.join(SPOOL_FOLDER).into(),
+            fork_client: Arc::new(ForkClient::new(program.into().into(), Arc::clone(&spool))),
+            spool,
             clearings: Arc::new(clearings),
         }
     }
@@ -96,8 +99,9 @@ impl Runner {
             }
             created => created?,
         }
-        let child = spawn(&self.program, &folder, name)?;
-        Ok(LiveRunner::of_child(folder, name, child))
+        let request = ForkRequest { folder: folder.path().to_owned(), variables: command.variables };
+        let runner = self.fork_client.request(&request).await?;
+        Ok(LiveRunner::of_forked(folder, name, runner))
     }
 
     /// Attaches to an attempt of an earlier process, or makes sure that it never begins. It waits for disk space: a
@@ -121,9 +125,10 @@ impl Runner {
     pub fn running_commands(&self) -> io::Result<Vec<(SpoolName, Option<i32>)>> {
         let mut under_way = Vec::new();
         for (folder, name) in self.attempts(|_| false)?.attempts {
-            let pid = folder.runner(name)?;
-            if folder.has_live_runner()? || pid.is_some_and(|pid| orphans::is_runner(pid, folder.path())) {
-                under_way.push((name, pid.map(Pid::as_raw_pid)));
+            let runner = folder.runner(name)?;
+            let is_living = |runner: RunnerIdentity| runner.living(folder.path(), name, false).is_some();
+            if folder.has_live_runner()? || runner.is_some_and(is_living) {
+                under_way.push((name, runner.and_then(RunnerIdentity::pid).map(Pid::as_raw_pid)));
             }
         }
         Ok(under_way)
@@ -200,10 +205,11 @@ impl Runner {
     /// folder.
     fn attempts(&self, is_open: impl Fn(RunId) -> bool) -> io::Result<SpoolLeftovers> {
         let mut leftovers = self.leftovers(&is_open)?;
-        for (name, pid) in CommandLedger::of_spool(&self.spool).started_attempts() {
+        for (name, runner) in CommandLedger::of_spool(&self.spool).started_attempts() {
             let folder = self.folder(name);
             let is_listed = || leftovers.attempts.iter().any(|(_, listed)| *listed == name);
-            if !is_open(name.call.run) && orphans::is_runner(pid, folder.path()) && !is_listed() {
+            let is_living = || runner.living(folder.path(), name, false).is_some();
+            if !is_open(name.call.run) && is_living() && !is_listed() {
                 leftovers.attempts.push((folder, name));
             }
         }
@@ -229,21 +235,6 @@ impl Runner {
     fn folder(&self, name: SpoolName) -> SpoolFolder {
         SpoolFolder::new(self.spool.join(name.to_string()))
     }
-}
-
-/// Starts the runner. It gets only variables that a command may see, since any command can read its environment.
-fn spawn(program: &Path, folder: &SpoolFolder, name: SpoolName) -> io::Result<process::Child> {
-    process::Command::new(program)
-        .arg(ARGUMENT)
-        .arg(folder.path())
-        .env_clear()
-        .envs(inherited())
-        .env(VARIABLE, name.to_string())
-        .current_dir("/")
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()
 }
 
 /// Attaches on the same boot.
@@ -285,7 +276,7 @@ async fn attach_other_boot(folder: SpoolFolder) -> io::Result<AttachedRunner> {
 async fn clear_attempt(folder: SpoolFolder, name: SpoolName) -> io::Result<()> {
     let spool_folder = folder.clone();
     let may_live = move || {
-        let is_alive = |runner| orphans::is_runner(runner, spool_folder.path());
+        let is_alive = |runner: RunnerIdentity| runner.living(spool_folder.path(), name, false).is_some();
         Ok(spool_folder.path().try_exists()?
             || spool_folder.ledger().mark(name)?.runner().is_some_and(is_alive))
     };

@@ -15,13 +15,14 @@ use std::{
 };
 
 use hermod_actors::model::RunId;
-use rustix::process::Pid;
 
-use super::files::SpoolName;
+use super::{files::SpoolName, identity::RunnerIdentity};
 use crate::files::{IoResult as _, lock_within, make, make_folder, open_regular, open_regular_with, remove};
 
 pub(super) const FILE: &str = "begun";
-const MAGIC: &str = "hermod-begun 1 ";
+const MAGIC: &str = "hermod-begun 2 ";
+/// The first line of earlier versions. They cannot read the entries of this one, and must not take them for none.
+const EARLIER_MAGIC: &str = "hermod-begun 1 ";
 /// Limit of the first line.
 const MAX_HEAD_BYTES: u64 = 64;
 /// Size from which entries of runs that are not open are removed.
@@ -41,16 +42,16 @@ static REPLACEMENT_LOCK: Mutex<()> = Mutex::new(());
 pub(super) enum LedgerMark {
     /// The command was not begun.
     NotBegun,
-    /// The command was begun by the runner with this pid.
-    Begun(Pid),
+    /// The command was begun by this runner.
+    Begun(RunnerIdentity),
     /// Nothing is proven: the ledger is missing, damaged or younger than the run.
     Unknown,
 }
 
 impl LedgerMark {
-    pub(super) const fn runner(self) -> Option<Pid> {
+    pub(super) const fn runner(self) -> Option<RunnerIdentity> {
         match self {
-            Self::Begun(pid) => Some(pid),
+            Self::Begun(runner) => Some(runner),
             Self::NotBegun | Self::Unknown => None,
         }
     }
@@ -65,7 +66,7 @@ pub(super) struct CommandLedger(PathBuf);
 struct LedgerEntries {
     /// Time when the ledger was made, in milliseconds of the wall clock.
     since_ms: u64,
-    begun: Vec<(SpoolName, Pid)>,
+    begun: Vec<(SpoolName, RunnerIdentity)>,
 }
 
 impl CommandLedger {
@@ -76,13 +77,15 @@ impl CommandLedger {
 
     /// Makes the ledger unless it exists. A damaged one is replaced, and proves facts only about later runs.
     pub(super) fn ensure(&self) -> io::Result<()> {
-        if self.has_head()? {
+        if self.head()?.is_some_and(|head| head.starts_with(MAGIC)) {
             return Ok(());
         }
         let _lock = lock_replacement();
         // Another thread may have made it, and a runner may have written into it.
-        if self.has_head()? {
-            return Ok(());
+        match self.head()? {
+            Some(head) if head.starts_with(MAGIC) => return Ok(()),
+            Some(_) => return self.replace(|_| true),
+            None => {}
         }
         let state = self.0.parent().ok_or(io::ErrorKind::InvalidInput)?;
         make_folder(state)?;
@@ -93,10 +96,10 @@ impl CommandLedger {
     }
 
     /// Records that a command is about to run. `NotFound` without a ledger.
-    pub(super) fn record_start(&self, attempt: &str, runner: Pid) -> io::Result<()> {
+    pub(super) fn record_start(&self, attempt: &str, runner: RunnerIdentity) -> io::Result<()> {
         let mut file = self.open_locked()?;
         // Starts with a newline, so that it has its own line after a truncated one.
-        file.write_all(format!("\n{attempt} {}\n", runner.as_raw_pid()).as_bytes())
+        file.write_all(format!("\n{attempt} {}\n", runner.format()).as_bytes())
     }
 
     /// The ledger's statement about an attempt.
@@ -111,7 +114,7 @@ impl CommandLedger {
     }
 
     /// All begun attempts that the ledger still has.
-    pub(super) fn started_attempts(&self) -> Vec<(SpoolName, Pid)> {
+    pub(super) fn started_attempts(&self) -> Vec<(SpoolName, RunnerIdentity)> {
         self.read().ok().flatten().unwrap_or_default().begun
     }
 
@@ -121,24 +124,31 @@ impl CommandLedger {
             return Ok(());
         }
         let _lock = lock_replacement();
+        self.replace(is_open)
+    }
+
+    /// Replaces the file by one of this version with the entries of some runs. The caller holds the replacement lock.
+    fn replace(&self, is_kept: impl Fn(RunId) -> bool) -> io::Result<()> {
         let _locked = self.open_locked()?;
         let Some(LedgerEntries { since_ms, begun }) = self.read()? else { return Ok(()) };
         let (file, part) = self.create_part()?;
         let mut file = BufWriter::new(file);
         writeln!(file, "{MAGIC}{since_ms}")?;
-        for (name, runner) in begun.iter().filter(|(name, _)| is_open(name.call.run)) {
-            writeln!(file, "{name} {}", runner.as_raw_pid())?;
+        for (name, runner) in begun.iter().filter(|(name, _)| is_kept(name.call.run)) {
+            writeln!(file, "{name} {}", runner.format())?;
         }
         file.flush()?;
         fs::rename(part, &self.0)
     }
 
-    fn has_head(&self) -> io::Result<bool> {
+    /// The first line; `None` without a valid one.
+    fn head(&self) -> io::Result<Option<String>> {
         let mut head = Vec::new();
-        let Some(file) = open_regular(&self.0).if_exists()? else { return Ok(false) };
+        let Some(file) = open_regular(&self.0).if_exists()? else { return Ok(None) };
         file.take(MAX_HEAD_BYTES).read_to_end(&mut head)?;
         let head = String::from_utf8_lossy(&head);
-        Ok(head.split_once('\n').is_some_and(|(head, _)| since_ms(head).is_some()))
+        let line = head.split_once('\n').map(|(line, _)| line.to_owned());
+        Ok(line.filter(|line| since_ms(line).is_some()))
     }
 
     /// Reads the entries; `None` if the ledger is damaged.
@@ -177,7 +187,7 @@ impl LedgerEntries {
         let since_ms = since_ms(lines.next()?)?;
         let entry = |line: &str| {
             let (name, runner) = line.split_once(' ')?;
-            Some((SpoolName::parse(name)?, Pid::from_raw(runner.parse().ok().filter(|pid| *pid > 0)?)?))
+            Some((SpoolName::parse(name)?, RunnerIdentity::parse(runner)?))
         };
         Some(Self { since_ms, begun: lines.filter_map(entry).collect() })
     }
@@ -196,7 +206,7 @@ fn lock(file: &File) -> io::Result<()> {
 }
 
 fn since_ms(head: &str) -> Option<u64> {
-    head.strip_prefix(MAGIC)?.parse().ok()
+    head.strip_prefix(MAGIC).or_else(|| head.strip_prefix(EARLIER_MAGIC))?.parse().ok()
 }
 
 /// Time of the run's acceptance in milliseconds, from its id.
@@ -206,10 +216,8 @@ fn accepted_ms(run: RunId) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use hermod_actors::model::CallId;
-    use rustix::process::getpid;
-
     use super::*;
+    use hermod_actors::model::CallId;
 
     fn ledger() -> (tempfile::TempDir, CommandLedger) {
         let state = tempfile::tempdir().unwrap();
@@ -225,17 +233,39 @@ mod tests {
 
     const LATER: u64 = 1 << 47;
 
+    fn runner() -> RunnerIdentity {
+        RunnerIdentity::own().unwrap()
+    }
+
+    #[test]
+    fn one_of_an_earlier_version_keeps_its_entries() {
+        let (_state, ledger) = ledger();
+        fs::create_dir_all(ledger.0.parent().unwrap()).unwrap();
+        fs::write(&ledger.0, format!("hermod-begun 1 17\n\n{} 4711\n", name(LATER, 1))).unwrap();
+        ledger.ensure().unwrap();
+        assert!(fs::read_to_string(&ledger.0).unwrap().starts_with("hermod-begun 2 17\n"));
+        // A runner of that version that was about to begin.
+        let mut file = OpenOptions::new().append(true).open(&ledger.0).unwrap();
+        write!(file, "\n{} 4712\n", name(LATER, 2)).unwrap();
+        for (n, pid) in [(1, 4711), (2, 4712)] {
+            let begun = LedgerMark::Begun(RunnerIdentity::parse(&pid.to_string()).unwrap());
+            assert_eq!(ledger.mark(name(LATER, n)).unwrap(), begun);
+        }
+        assert_eq!(ledger.mark(name(LATER, 3)).unwrap(), LedgerMark::NotBegun);
+        assert_eq!(ledger.mark(name(16, 3)).unwrap(), LedgerMark::Unknown, "it is older than the ledger");
+    }
+
     #[test]
     fn it_speaks_for_runs_that_are_younger() {
         let (_state, ledger) = ledger();
         assert_eq!(ledger.mark(name(LATER, 1)).unwrap(), LedgerMark::Unknown, "there is none");
-        assert_eq!(ledger.record_start("x", getpid()).unwrap_err().kind(), io::ErrorKind::NotFound);
+        assert_eq!(ledger.record_start("x", runner()).unwrap_err().kind(), io::ErrorKind::NotFound);
         ledger.ensure().unwrap();
         assert_eq!(ledger.mark(name(LATER, 1)).unwrap(), LedgerMark::NotBegun);
         assert_eq!(ledger.mark(name(1, 1)).unwrap(), LedgerMark::Unknown, "it was accepted before");
         for accepted in [1, LATER] {
-            ledger.record_start(&name(accepted, 2).to_string(), getpid()).unwrap();
-            assert_eq!(ledger.mark(name(accepted, 2)).unwrap(), LedgerMark::Begun(getpid()));
+            ledger.record_start(&name(accepted, 2).to_string(), runner()).unwrap();
+            assert_eq!(ledger.mark(name(accepted, 2)).unwrap(), LedgerMark::Begun(runner()));
         }
         // A complete ledger is not made again.
         ledger.ensure().unwrap();
@@ -248,13 +278,13 @@ mod tests {
             (|path: &Path| fs::remove_file(path).unwrap()) as fn(&Path),
             |path| fs::write(path, "").unwrap(),
             |path| fs::write(path, [0; 100]).unwrap(),
-            |path| fs::write(path, "hermod-begun 2 0\n").unwrap(),
+            |path| fs::write(path, "hermod-begun 3 0\n").unwrap(),
         ] {
             let (_state, ledger) = ledger();
             ledger.ensure().unwrap();
             let since_ms = || LedgerEntries::parse(&fs::read_to_string(&ledger.0).unwrap()).unwrap().since_ms;
             let accepted = since_ms() + 1;
-            ledger.record_start(&name(accepted, 1).to_string(), getpid()).unwrap();
+            ledger.record_start(&name(accepted, 1).to_string(), runner()).unwrap();
             damage(&ledger.0);
             assert_eq!(ledger.mark(name(accepted, 1)).unwrap(), LedgerMark::Unknown);
             ledger.ensure().unwrap();
@@ -274,15 +304,15 @@ mod tests {
         ledger.ensure().unwrap();
         let held = File::open(&ledger.0).unwrap();
         held.lock_shared().unwrap();
-        assert_eq!(ledger.record_start("x", getpid()).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        assert_eq!(ledger.record_start("x", runner()).unwrap_err().kind(), io::ErrorKind::WouldBlock);
         drop(held);
-        ledger.record_start("x", getpid()).unwrap();
+        ledger.record_start("x", runner()).unwrap();
         for path in [ledger.0.clone(), ledger.0.with_extension("part")] {
             fs::remove_file(&ledger.0).unwrap();
             rustix::fs::mkfifoat(rustix::fs::CWD, &path, rustix::fs::Mode::RWXU).unwrap();
             let is_replaced = path != ledger.0;
             assert_eq!(ledger.ensure().is_ok(), is_replaced);
-            assert_eq!(ledger.record_start("x", getpid()).is_ok(), is_replaced);
+            assert_eq!(ledger.record_start("x", runner()).is_ok(), is_replaced);
             assert_eq!(ledger.mark(name(LATER, 1)).is_ok(), is_replaced);
             assert!(ledger.started_attempts().is_empty());
         }
@@ -302,7 +332,7 @@ mod tests {
                         scope.spawn(move || {
                             start.wait();
                             ledger.ensure().unwrap();
-                            ledger.record_start(&name(LATER, n).to_string(), getpid()).unwrap();
+                            ledger.record_start(&name(LATER, n).to_string(), runner()).unwrap();
                         });
                     }
                 });
@@ -317,8 +347,8 @@ mod tests {
         ledger.ensure().unwrap();
         let cut = OpenOptions::new().append(true).open(&ledger.0).unwrap();
         (&cut).write_all(&name(LATER, 7).to_string().as_bytes()[..20]).unwrap();
-        ledger.record_start(&name(LATER, 1).to_string(), getpid()).unwrap();
-        assert_eq!(ledger.mark(name(LATER, 1)).unwrap(), LedgerMark::Begun(getpid()));
+        ledger.record_start(&name(LATER, 1).to_string(), runner()).unwrap();
+        assert_eq!(ledger.mark(name(LATER, 1)).unwrap(), LedgerMark::Begun(runner()));
         assert_eq!(ledger.mark(name(LATER, 7)).unwrap(), LedgerMark::NotBegun);
     }
 
@@ -332,8 +362,8 @@ mod tests {
                 let ledger = ledger.clone();
                 std::thread::spawn(move || {
                     for n in 0..500 {
-                        ledger.record_start(&name(LATER, of * 1_000 + n).to_string(), getpid()).unwrap();
-                        ledger.record_start(&name(LATER + 1, of * 1_000 + n).to_string(), getpid()).unwrap();
+                        ledger.record_start(&name(LATER, of * 1_000 + n).to_string(), runner()).unwrap();
+                        ledger.record_start(&name(LATER + 1, of * 1_000 + n).to_string(), runner()).unwrap();
                     }
                 })
             })

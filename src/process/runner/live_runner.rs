@@ -1,15 +1,16 @@
 //! A living runner, as the owner of the state directory sees it, and the outcome of a dead one.
 
-use std::{io, os::fd::OwnedFd, pin::pin, process::ExitStatus, thread, time::Duration};
+use std::{io, os::fd::OwnedFd, pin::pin, thread, time::Duration};
 
 use hermod_actors::ActiveDeadline;
-use rustix::process::{Pid, Signal, kill_process, pidfd_send_signal};
-use tokio::{io::unix::AsyncFd, process::Child, sync::oneshot};
+use rustix::process::{Signal, pidfd_send_signal};
+use tokio::{io::unix::AsyncFd, sync::oneshot};
 use tokio_util::sync::CancellationToken;
 
 use super::{
     exit::ExitRecord,
     files::{Claim, SpoolFolder, SpoolName},
+    forked::ForkedRunner,
     ledger::LedgerMark,
     orphans,
 };
@@ -46,8 +47,8 @@ pub struct LiveRunner {
 
 #[derive(Debug)]
 enum RunnerProcess {
-    /// A child of this process: its pid cannot be reused until it is reaped.
-    Own(Child, Option<ExitStatus>),
+    /// A runner that this process requested.
+    Forked(ForkedRunner),
     /// A runner that an earlier owner started. It held the lock after the pidfd was opened, or its arguments name this
     /// folder.
     Other(AsyncFd<OwnedFd>),
@@ -56,18 +57,17 @@ enum RunnerProcess {
 }
 
 impl LiveRunner {
-    pub(super) fn of_child(folder: SpoolFolder, name: SpoolName, child: Child) -> Self {
-        Self { folder, name, process: RunnerProcess::Own(child, None) }
+    pub(super) fn of_forked(folder: SpoolFolder, name: SpoolName, runner: ForkedRunner) -> Self {
+        Self { folder, name, process: RunnerProcess::Forked(runner) }
     }
 
     /// Finds the living runner of a folder; `None` if there is none.
     pub(super) fn find(folder: SpoolFolder, name: SpoolName) -> io::Result<Option<Self>> {
         let is_held = folder.has_live_runner()?;
-        let process = folder.runner(name)?.and_then(|pid| {
-            let process = pidfd::open(pid).ok()?;
+        let process = folder.runner(name)?.and_then(|runner| {
+            let process = pidfd::open(runner.pid()?).ok()?;
             // A command may have removed the lock of a living runner.
-            let is_runner = is_held || orphans::is_runner(pid, folder.path());
-            (is_runner && orphans::belongs(pid, pid, name)).then_some(process)
+            runner.living(folder.path(), name, is_held).map(|_| process)
         });
         // Checked after the pidfd was opened: a lock that is still held belongs to the runner that lived then.
         if if is_held { !folder.has_live_runner()? } else { process.is_none() } {
@@ -128,7 +128,7 @@ impl LiveRunner {
     /// Resolves when the runner has ended. Cancel-safe.
     async fn wait_exit(&mut self) -> io::Result<()> {
         match &mut self.process {
-            RunnerProcess::Own(child, status) => *status = Some(child.wait().await?),
+            RunnerProcess::Forked(runner) => runner.ended().await?,
             RunnerProcess::Other(process) => process.readable().await.map(drop)?,
             RunnerProcess::Lock => {}
         }
@@ -138,6 +138,13 @@ impl LiveRunner {
     }
 
     async fn stop(&mut self) -> io::Result<()> {
+        if let RunnerProcess::Forked(runner) = &mut self.process
+            && ActiveDeadline::after(STOP_TIMEOUT).bound(runner.announced()).await.is_none()
+        {
+            // The fork server does not answer. If it forks a runner later, that finds the attempt revoked.
+            let folder = self.folder.clone();
+            return off_thread(move || folder.claim(Claim::Revoked)).await.map(drop);
+        }
         self.signal(Signal::TERM);
         if let Some(result) = ActiveDeadline::after(STOP_TIMEOUT).bound(self.wait_exit()).await {
             return result;
@@ -150,22 +157,16 @@ impl LiveRunner {
     fn signal(&self, signal: Signal) {
         // The only failure is that the runner has ended by itself, which is the aim.
         let (Ok(()) | Err(_)) = match &self.process {
-            RunnerProcess::Own(child, _) => match pidfd::of_child(child) {
-                Some(pid) => kill_process(pid, signal),
-                None => Ok(()),
-            },
+            RunnerProcess::Forked(runner) => runner.signal(signal),
             RunnerProcess::Other(process) => pidfd_send_signal(process, signal),
             RunnerProcess::Lock => Ok(()),
         };
     }
 
-    /// The system's error if this process's own runner ended without running anything.
+    /// The error if a runner of this process ended without running anything.
     fn start_error(&self) -> Option<io::Error> {
         match &self.process {
-            RunnerProcess::Own(_, status) => {
-                let code = status.and_then(|status| status.code()).filter(|code| *code != 0)?;
-                Some(io::Error::from_raw_os_error(code))
-            }
+            RunnerProcess::Forked(runner) => runner.start_error(),
             RunnerProcess::Other(_) | RunnerProcess::Lock => None,
         }
     }
@@ -196,8 +197,8 @@ pub(super) async fn outcome_of_dead_runner(
     let session = match off_thread(read).await {
         Ok(Err(exit)) => return RunnerOutcome::Ended(Box::new(exit)),
         Ok(Ok((LedgerMark::NotBegun, _))) => return RunnerOutcome::NeverBegun(reason),
-        Ok(Ok((LedgerMark::Begun(runner), _))) => Some(runner),
-        Ok(Ok((LedgerMark::Unknown, Some(Claim::Runner { pid })))) => Pid::from_raw(pid),
+        Ok(Ok((LedgerMark::Begun(runner), _))) => runner.pid(),
+        Ok(Ok((LedgerMark::Unknown, Some(Claim::Runner(runner))))) => runner.pid(),
         Ok(Ok((LedgerMark::Unknown, None | Some(Claim::Revoked)))) => None,
         Err(error) => return unknown_outcome(name, &error),
     };

@@ -35,9 +35,13 @@
 //! its pid says. A process is signalled only as a child that was not reaped, or through a pidfd that is known to be the
 //! right one's.
 
+mod channel;
 mod exit;
 mod files;
 mod follow;
+mod fork_server;
+mod forked;
+mod identity;
 mod launch;
 mod ledger;
 mod live_runner;
@@ -51,6 +55,6 @@ pub(crate) const OWN_PROGRAM: &str = "/proc/self/exe";
 pub use exit::{ExitRecord, OutputExtent};
 pub use files::{SpoolName, VARIABLE};
 pub use follow::follow;
+pub use fork_server::{ARGUMENT, main};
 pub use launch::{AttachedRunner, Runner};
 pub use live_runner::{LiveRunner, RunnerOutcome, STOP_TIMEOUT};
-pub use runner_process::{ARGUMENT, main};

@@ -1,5 +1,5 @@
-//! Finds and kills the processes that a killed runner leaves behind. Also decides, from `/proc`, whether a process is a
-//! certain runner or belongs to its attempt.
+//! Finds and kills the processes that a killed runner leaves behind. Also decides, from `/proc`, whether a process belongs
+//! to an attempt.
 
 use std::{
     ffi::OsStr,
@@ -12,11 +12,11 @@ use std::{
 use rustix::process::{Pid, Signal, pidfd_send_signal};
 use tokio::time::{sleep, timeout};
 
-use super::{
-    files::{SpoolName, VARIABLE},
-    runner_process::ARGUMENT,
+use super::files::{SpoolName, VARIABLE};
+use crate::{
+    files::off_thread,
+    process::{pidfd, proc_stat::ProcessStat},
 };
-use crate::{files::off_thread, process::pidfd};
 
 /// Most scans. A process of the POSIX session may start another one during a scan, so one scan does not suffice. A
 /// command that never stops doing so escapes.
@@ -113,14 +113,6 @@ fn kill_members(session: Pid, name: SpoolName, temp: &Path) -> io::Result<ScanRe
     Ok(result)
 }
 
-/// True if the arguments of a process are those of the runner of this folder.
-pub(super) fn is_runner(pid: Pid, folder: &Path) -> bool {
-    let arguments = fs::read(format!("/proc/{}/cmdline", pid.as_raw_pid())).unwrap_or_default();
-    let mut arguments = arguments.split(|byte| *byte == 0).skip(1);
-    arguments.next() == Some(ARGUMENT.as_bytes())
-        && arguments.next() == Some(folder.as_os_str().as_encoded_bytes())
-}
-
 /// True if a process is a member of the POSIX session and carries the attempt's name.
 pub(super) fn belongs(pid: Pid, session: Pid, name: SpoolName) -> bool {
     ownership(pid, session, name) == Some(Ownership::Attempt)
@@ -131,7 +123,7 @@ fn ownership(pid: Pid, session: Pid, name: SpoolName) -> Option<Ownership> {
     let expected = format!("{VARIABLE}={name}");
     let variables = fs::read(format!("/proc/{}/environ", pid.as_raw_pid()));
     // Read after the variables: for a process that has exited by now, they prove nothing.
-    stat(pid).filter(|stat| stat.session == session && stat.state != b'Z')?;
+    ProcessStat::of_living(pid).filter(|stat| stat.session == Some(session))?;
     Some(match variables {
         Ok(variables) if variables.is_empty() => Ownership::Unclear,
         Ok(variables) if variables.split(|byte| *byte == 0).any(|one| one == expected.as_bytes()) => {
@@ -150,28 +142,8 @@ fn has_temp_folder(pid: Pid, folder: &Path) -> bool {
     value.is_some_and(|path| Path::new(OsStr::from_bytes(path)).starts_with(folder))
 }
 
-struct ProcessStat {
-    state: u8,
-    session: Pid,
-}
-
-fn stat(pid: Pid) -> Option<ProcessStat> {
-    parse_stat(&fs::read(format!("/proc/{}/stat", pid.as_raw_pid())).ok()?)
-}
-
-/// Parses `/proc/PID/stat` (proc_pid_stat(5)). `None` also if the POSIX session is out of sight: its number reads as 0
-/// if its leader is outside of this pid namespace.
-fn parse_stat(stat: &[u8]) -> Option<ProcessStat> {
-    // The program's name, in parentheses, may contain any byte.
-    let after = stat.get(memchr::memrchr(b')', stat)? + 2..)?;
-    let mut words = after.split(|byte| *byte == b' ');
-    let state = *words.next()?.first()?;
-    let session = std::str::from_utf8(words.nth(2)?).ok()?.parse().ok()?;
-    Some(ProcessStat { state, session: Pid::from_raw(session)? })
-}
-
 fn session_of(pid: Pid) -> Option<Pid> {
-    stat(pid).map(|stat| stat.session)
+    ProcessStat::of(pid)?.session
 }
 
 #[cfg(test)]
@@ -184,16 +156,6 @@ mod tests {
     use hermod_actors::model::{CallId, RunId};
 
     use super::*;
-
-    #[test]
-    fn a_process_is_read_as_the_kernel_tells_it() {
-        let read = |text: &[u8]| parse_stat(text).map(|stat| (stat.state, stat.session.as_raw_pid()));
-        assert_eq!(read(b"12 (sh) S 1 12 12 34816 12 4194304"), Some((b'S', 12)));
-        assert_eq!(read(b"12 (a) R 1 7 (\xff) Z 1 12 9 0 -1"), Some((b'Z', 9)));
-        assert_eq!(read(b"12 (sh) S 1 12 0 0 -1"), None, "a leader outside of the pid namespace");
-        assert_eq!(read(b"12 (sh"), None);
-        assert_eq!(session_of(Pid::from_raw(i32::MAX).unwrap()), None);
-    }
 
     #[test]
     fn only_what_carries_the_name_in_its_session_belongs() {

@@ -1,11 +1,19 @@
 //! The runner: a process that runs one command and records its outcome in its spool folder. Steps 2 to 7 of the
 //! protocol.
 
-use std::{ffi::OsString, io, path::Path, process::ExitCode, time::Duration};
+use std::{
+    ffi::{CStr, OsString},
+    io,
+    os::fd::{AsFd as _, OwnedFd},
+    process::ExitCode,
+    time::Duration,
+};
 
 use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
     io::Errno,
     process::{getpid, setsid},
+    thread::set_name,
 };
 use tokio::{
     runtime::Builder,
@@ -15,45 +23,90 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    OWN_PROGRAM,
+    channel,
     exit::{ExitRecord, OutputExtent, PreallocatedExit},
-    files::{Claim, SpoolFolder},
+    files::{Claim, SpoolFolder, VARIABLE},
+    identity::RunnerIdentity,
     output::OutputFile,
 };
 use crate::{
     files::IoResult as _,
     process::{
-        self, Command, ExitCause, Tee, descendants,
-        sandbox::{prepare_process, restrict_own_process},
+        self, Command, ExitCause, Tee, descendants, pidfd,
+        sandbox::{PreparedSandbox, restrict_own_process},
     },
 };
 
-/// The first argument of a runner process; the second is its folder.
-pub const ARGUMENT: &str = "__runner";
+/// The socket to the owner that requested the runner. The owner sees the end of the runner by its closing.
+#[derive(Debug)]
+pub(super) struct OwnerLink(OwnedFd);
 
-/// Runs the command of a folder, if this process's arguments are those of a runner. If nothing was run, the exit code
-/// is the system's error number.
-pub fn main(mut arguments: impl Iterator<Item = OsString>) -> Option<ExitCode> {
-    if arguments.nth(1)? != ARGUMENT {
-        return None;
+impl OwnerLink {
+    pub(super) fn new(socket: OwnedFd) -> Self {
+        Self(socket)
     }
-    let result = match arguments.next() {
-        Some(folder) => run(&SpoolFolder::new(Path::new(&folder))),
-        None => Err(io::ErrorKind::InvalidInput.into()),
-    };
-    Some(match result {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => error.raw_os_error().and_then(|code| u8::try_from(code).ok()).unwrap_or(u8::MAX).into(),
-    })
+
+    /// Hands the owner the descriptor of this process, for signals.
+    fn announce(&self) -> io::Result<()> {
+        let process = pidfd::open(getpid())?;
+        // Without its owner the runner goes on.
+        let (Ok(()) | Err(_)) = channel::send(&self.0, ANNOUNCEMENT, Some(process.as_fd()));
+        Ok(())
+    }
+
+    /// Reports why nothing was run.
+    pub(super) fn report(&self, error: &io::Error) {
+        let code = error.raw_os_error().unwrap_or(Errno::IO.raw_os_error());
+        // An owner that is gone needs no report.
+        let (Ok(()) | Err(_)) = channel::send(&self.0, &code.to_le_bytes(), None);
+    }
+
+    /// True while the owner waits for the end of this runner.
+    fn is_attached(&self) -> bool {
+        let mut socket = [PollFd::new(&self.0, PollFlags::empty())];
+        let ready = poll(&mut socket, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }));
+        ready.is_ok() && !socket[0].revents().contains(PollFlags::HUP)
+    }
 }
 
-fn run(folder: &SpoolFolder) -> io::Result<()> {
-    // From here on neither the terminal nor the owner's process group can signal this process.
+/// The name of the process, for a list of processes.
+const NAME: &CStr = c"hermod-runner";
+
+/// The first message of a runner, which comes with its pidfd.
+pub(super) const ANNOUNCEMENT: &[u8] = b"runner";
+
+/// Runs the command of a folder in a process that was just forked and has one thread.
+pub(super) fn main(
+    folder: &SpoolFolder,
+    variables: Vec<(OsString, OsString)>,
+    owner: OwnerLink,
+    sandbox: Option<PreparedSandbox>,
+) -> ExitCode {
+    match run(folder, variables, &owner, sandbox) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            owner.report(&error);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(
+    folder: &SpoolFolder,
+    variables: Vec<(OsString, OsString)>,
+    owner: &OwnerLink,
+    sandbox: Option<PreparedSandbox>,
+) -> io::Result<()> {
+    set_name(NAME)?;
+    owner.announce()?;
+    // The number of the POSIX session is the pid, for whatever finds the command without its runner.
     setsid()?;
     descendants::adopt()?;
-    let task = folder.task()?;
-    if let Some(sandbox) = &task.sandbox {
-        prepare_process(Path::new(OWN_PROGRAM), sandbox)?;
+    let mut task = folder.task()?;
+    task.variables = variables;
+    task.variables.push((VARIABLE.into(), folder.name().into()));
+    if let Some(sandbox) = &sandbox {
+        sandbox.prepare_process()?;
     }
     let runtime = Builder::new_current_thread().enable_all().thread_keep_alive(Duration::MAX).build()?;
     runtime.block_on(async {
@@ -65,13 +118,13 @@ fn run(folder: &SpoolFolder) -> io::Result<()> {
         let _lock = folder.lock()?;
         // Step 3. Missing disk space is found before the command runs.
         let (exit_file, output) = (PreallocatedExit::create(folder)?, OutputFile::create(folder)?);
-        let pid = getpid();
-        let claim = Claim::Runner { pid: pid.as_raw_pid() };
+        let runner = RunnerIdentity::own()?;
+        let claim = Claim::Runner(runner);
         if !folder.claim(claim)? {
             return Ok(());
         }
         // Second half of step 4. Without a ledger there is never a proof that this command was not begun.
-        folder.ledger().record_start(folder.name(), pid).if_exists()?;
+        folder.ledger().record_start(folder.name(), runner).if_exists()?;
         // An owner that found no entry has revoked this attempt before.
         if folder.read_claim()? != Some(claim) {
             return Err(Errno::NOENT.into());
@@ -79,8 +132,8 @@ fn run(folder: &SpoolFolder) -> io::Result<()> {
         if let Some(sandbox) = &task.sandbox {
             restrict_own_process(&sandbox.rules.limits)?;
         }
-        let (exit, output) = run_task(task, output, &stop).await?;
-        record(exit_file, exit, output)
+        let (exit, output) = run_task(task, sandbox, output, &stop).await?;
+        record(exit_file, exit, output, owner)
     })
 }
 
@@ -100,11 +153,13 @@ fn stop_token() -> io::Result<CancellationToken> {
 /// Step 5. Its result is still to be recorded.
 async fn run_task(
     task: Command,
+    sandbox: Option<PreparedSandbox>,
     output: OutputFile,
     stop: &CancellationToken,
 ) -> io::Result<(ExitRecord, OutputFile)> {
     let (tee, pieces) = Tee::new();
-    let (end, output) = tokio::join!(process::run(task, Some(tee), stop), output.write_all(pieces));
+    let (end, output) =
+        tokio::join!(process::run_prepared(task, sandbox, Some(tee), stop), output.write_all(pieces));
     // What has left its group ends too, before the outcome is known.
     descendants::end().await?;
     let output = output?;
@@ -113,16 +168,20 @@ async fn run_task(
 }
 
 /// Step 6. Folder entries are not synced: if a power loss takes one, the call is in doubt.
-fn record(mut exit_file: PreallocatedExit, mut exit: ExitRecord, mut output: OutputFile) -> io::Result<()> {
+///
+/// Nothing is synced for an owner that waits: it takes the outcome at once, and makes that durable in its journal.
+fn record(
+    mut exit_file: PreallocatedExit,
+    mut exit: ExitRecord,
+    mut output: OutputFile,
+    owner: &OwnerLink,
+) -> io::Result<()> {
     let is_stopped = matches!(&exit.end, Ok(result) if result.cause == ExitCause::Cancel);
-    if is_stopped && output.restore_file().is_ok() {
-        // The requester of the stop waits for the outcome and has recorded the stop.
-        return exit_file.write(&exit);
-    }
-    if output.restore_file().is_err() || output.sync().is_err() {
+    let is_synced = !is_stopped && !owner.is_attached();
+    if output.restore_file().is_err() || (is_synced && output.sync().is_err()) {
         let OutputExtent { bytes, left_out } = exit.output;
         exit.output = OutputExtent { bytes: 0, left_out: bytes + left_out };
     }
     exit_file.write(&exit)?;
-    exit_file.sync()
+    if is_synced { exit_file.sync() } else { Ok(()) }
 }

@@ -16,7 +16,7 @@ use rustix::{
     io::Errno,
 };
 
-use super::{places, spec::SandboxSpec};
+use super::{observed::ObservedPaths, places, spec::SandboxSpec};
 
 /// Most entries of a folder that are granted one by one. A larger folder is granted up to here.
 const MAX_ENTRIES: usize = 10_000;
@@ -57,21 +57,13 @@ fn home() -> Option<PathBuf> {
     home.filter(|home| home.is_absolute() && home.parent().is_some())
 }
 
-/// The hidden paths inside of the workspace, by their real paths; a folder comes before what is in it.
-pub(super) fn hidden_in_workspace(spec: &SandboxSpec) -> Vec<PathBuf> {
-    let Ok(workspace) = spec.workspace.canonicalize() else { return Vec::new() };
-    let HiddenPaths(hidden) = HiddenPaths::new(spec, home().as_deref());
-    hidden.into_iter().filter(|path| path.starts_with(&workspace)).collect()
-}
-
 /// Makes the rules of a sandbox, one after the other: they may be more than the files that a process may have open.
-/// Paths that are missing are left out. `is_covered` tells whether hidden paths inside of the workspace are out of reach
-/// already.
+/// Paths that are missing are left out. Returns what the rules depend on, `hidden` included.
 pub(super) fn grant_files<E>(
     spec: &SandboxSpec,
-    is_covered: bool,
+    hidden: HiddenPaths,
     add_rule: impl FnMut(PathGrant) -> Result<(), E>,
-) -> Result<(), GrantError<E>> {
+) -> Result<ObservedPaths, GrantError<E>> {
     let (home, path) = (home(), env::var_os("PATH").unwrap_or_default());
     let home = home.as_deref();
     let is_writable = spec.rules.mode.is_workspace_writable();
@@ -86,11 +78,8 @@ pub(super) fn grant_files<E>(
     let read = system.chain(tools).chain(programs);
     let devices = places::DEVICES.iter().map(PathBuf::from);
 
-    let mut hidden = HiddenPaths::new(spec, home);
-    if is_covered && let Ok(workspace) = spec.workspace.canonicalize() {
-        hidden.0.retain(|path| !path.starts_with(&workspace));
-    }
-    let mut granter = Granter { hidden, add_rule };
+    let HiddenPaths { real: hidden, observed } = hidden;
+    let mut granter = Granter { hidden, observed, add_rule };
     if !granter.grant(&spec.workspace, workspace)? {
         return Err(GrantError::Path(spec.workspace.clone()));
     }
@@ -104,38 +93,56 @@ pub(super) fn grant_files<E>(
             granter.grant_inside_hidden(path, access)?;
         }
     }
-    match &spec.temp {
-        Some(temp) => match open_at(CWD, temp.as_os_str(), OFlags::DIRECTORY) {
-            Ok(file) => granter.add(PathGrant { file, is_folder: true, access: FileAccess::Write }),
-            Err(_) => Err(GrantError::Path(temp.clone())),
-        },
-        None => Ok(()),
+    if let Some(temp) = &spec.temp {
+        granter.observed.record_file(temp);
+        let Ok(file) = open_at(CWD, temp.as_os_str(), OFlags::DIRECTORY) else {
+            return Err(GrantError::Path(temp.clone()));
+        };
+        granter.add(PathGrant { file, is_folder: true, access: FileAccess::Write })?;
     }
+    Ok(granter.observed)
 }
 
-/// Real paths that no rule may cover.
-struct HiddenPaths(BTreeSet<PathBuf>);
+/// Paths that no rule may cover.
+#[derive(Debug)]
+pub(super) struct HiddenPaths {
+    /// By their real paths; a folder comes before what is in it.
+    real: BTreeSet<PathBuf>,
+    observed: ObservedPaths,
+}
 
 impl HiddenPaths {
     /// Only what exists and is readable for this user has to be hidden.
-    fn new(spec: &SandboxSpec, home: Option<&Path>) -> Self {
-        let paths = spec.rules.hide.iter().cloned().chain(places::secrets(home));
+    pub(super) fn of(spec: &SandboxSpec) -> Self {
+        let (home, mut observed) = (home(), ObservedPaths::default());
+        let paths = spec.rules.hide.iter().cloned().chain(places::secrets(home.as_deref()));
         let is_readable = |path: &PathBuf| accessat(CWD, path, Access::READ_OK, AtFlags::EACCESS).is_ok();
-        Self(paths.filter(is_readable).filter_map(|path| path.canonicalize().ok()).collect())
+        let real = paths
+            .inspect(|path| observed.record_file(path))
+            .filter(is_readable)
+            .filter_map(|path| path.canonicalize().ok())
+            .collect();
+        Self { real, observed }
     }
 
-    fn covers(&self, path: &Path) -> bool {
-        path.ancestors().any(|ancestor| self.0.contains(ancestor))
+    /// Those inside of the workspace, in the same order.
+    pub(super) fn inside(&self, workspace: &Path) -> Vec<PathBuf> {
+        let Ok(workspace) = workspace.canonicalize() else { return Vec::new() };
+        self.real.iter().filter(|path| path.starts_with(&workspace)).cloned().collect()
     }
 
-    fn is_above_one(&self, path: &Path) -> bool {
-        // Paths are ordered by their names, so those below a path come directly after it.
-        self.0.range(path.to_owned()..).next().is_some_and(|hidden| hidden.starts_with(path))
+    /// Without those inside of the workspace.
+    pub(super) fn outside(mut self, workspace: &Path) -> Self {
+        if let Ok(workspace) = workspace.canonicalize() {
+            self.real.retain(|path| !path.starts_with(&workspace));
+        }
+        self
     }
 }
 
 struct Granter<F> {
-    hidden: HiddenPaths,
+    hidden: BTreeSet<PathBuf>,
+    observed: ObservedPaths,
     add_rule: F,
 }
 
@@ -144,10 +151,16 @@ impl<E, F: FnMut(PathGrant) -> Result<(), E>> Granter<F> {
         (self.add_rule)(grant).map_err(GrantError::Rule)
     }
 
+    fn is_above_hidden(&self, path: &Path) -> bool {
+        // Paths are ordered by their names, so those below a path come directly after it.
+        self.hidden.range(path.to_owned()..).next().is_some_and(|hidden| hidden.starts_with(path))
+    }
+
     /// Grants a path, or what it leads to. False if it is missing.
     fn grant(&mut self, path: &Path, access: FileAccess) -> Result<bool, GrantError<E>> {
+        self.observed.record_file(path);
         let Ok(path) = path.canonicalize() else { return Ok(false) };
-        if !self.hidden.covers(&path) {
+        if !path.ancestors().any(|ancestor| self.hidden.contains(ancestor)) {
             self.grant_real(&path, access)?;
         }
         Ok(true)
@@ -155,6 +168,7 @@ impl<E, F: FnMut(PathGrant) -> Result<(), E>> Granter<F> {
 
     /// Grants a path that the operator names, also below a hidden one: what is more specific counts.
     fn grant_inside_hidden(&mut self, path: &Path, access: FileAccess) -> Result<(), GrantError<E>> {
+        self.observed.record_file(path);
         path.canonicalize().map_or(Ok(()), |path| self.grant_real(&path, access))
     }
 
@@ -170,13 +184,14 @@ impl<E, F: FnMut(PathGrant) -> Result<(), E>> Granter<F> {
     fn grant_file(&mut self, path: &Path, file: OwnedFd, access: FileAccess) -> Result<(), GrantError<E>> {
         // Nothing is granted through a symlink: its target counts by its own path.
         let kind = fstat(&file).map_or(FileType::Symlink, |stat| FileType::from_raw_mode(stat.st_mode));
-        if kind == FileType::Symlink || self.hidden.0.contains(path) {
+        if kind == FileType::Symlink || self.hidden.contains(path) {
             return Ok(());
         }
         let is_folder = kind == FileType::Directory;
-        if !is_folder || !self.hidden.is_above_one(path) {
+        if !is_folder || !self.is_above_hidden(path) {
             return self.add(PathGrant { file, is_folder, access });
         }
+        self.observed.record_entries(path);
         // What cannot be listed cannot be granted.
         for name in names(&file).unwrap_or_default() {
             let name = OsStr::from_bytes(&name);
@@ -244,7 +259,9 @@ mod tests {
             }
             Ok(())
         };
-        grant_files(&spec, is_covered, add_rule).unwrap();
+        let hidden = HiddenPaths::of(&spec);
+        let hidden = if is_covered { hidden.outside(&spec.workspace) } else { hidden };
+        grant_files(&spec, hidden, add_rule).unwrap();
         rules.sort_by(|a, b| a.0.cmp(&b.0));
         let expected: Vec<_> = expected.iter().map(|(path, access)| ((*path).to_owned(), *access)).collect();
         assert_eq!(rules, expected);
@@ -295,7 +312,7 @@ mod tests {
             workspace: "/nowhere/at/all".into(),
             temp: None,
         };
-        let error = grant_files(&spec, false, |_| Ok::<_, Infallible>(())).unwrap_err();
+        let error = grant_files(&spec, HiddenPaths::of(&spec), |_| Ok::<_, Infallible>(())).unwrap_err();
         assert!(matches!(error, GrantError::Path(path) if path == spec.workspace));
     }
 }

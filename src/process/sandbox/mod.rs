@@ -8,7 +8,10 @@
 mod files;
 mod limits;
 mod mounts;
+mod namespace;
+mod observed;
 mod places;
+mod prepared;
 mod probe;
 mod restrict;
 mod spec;
@@ -17,7 +20,7 @@ mod temp;
 mod thread;
 
 pub use limits::restrict_own_process;
-pub use mounts::{main as namespace_main, prepare_process};
+pub(super) use prepared::{PreparedSandbox, SandboxCache};
 pub use probe::{ProbeOutcome, Protection, main as probe_main, probe};
 pub use restrict::{SandboxError, SandboxStatus};
 pub use spec::{SandboxLimits, SandboxMode, SandboxRules, SandboxSpec};

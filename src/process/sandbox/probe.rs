@@ -15,6 +15,7 @@ use std::{
     time::Duration,
 };
 
+use hermod_actors::model::{CallId, RunId};
 use rustix::{
     process::{getppid, test_kill_process},
     thread::no_new_privs,
@@ -23,7 +24,10 @@ use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
 use super::spec::{SandboxLimits, SandboxMode, SandboxRules, SandboxSpec};
-use crate::process::{self, Command, Environment, HEAD_BYTES};
+use crate::process::{
+    Command, Environment, HEAD_BYTES,
+    runner::{Runner, RunnerOutcome, SpoolName},
+};
 
 /// The first argument of a probing process; the others are the probes' folder and port.
 const ARGUMENT: &str = "__sandbox_probe";
@@ -35,6 +39,8 @@ const TIMEOUT: Duration = Duration::from_secs(20);
 pub enum Protection {
     /// No file outside of the workspace is written.
     WriteOutside,
+    /// The mode of no file outside of the workspace is changed.
+    ChangeModeOutside,
     /// No hidden file is read.
     ReadHidden,
     /// No other process is read, such as its variables.
@@ -98,6 +104,7 @@ impl ProbeTargets {
             arguments: vec![ARGUMENT.into(), text(&self.folder)?, port],
             folder: workspace.clone(),
             environment: Environment::Clean,
+            variables: Vec::new(),
             sandbox: sandbox.map(|rules| SandboxSpec { rules, workspace, temp: None }),
             timeout: TIMEOUT,
         })
@@ -109,7 +116,17 @@ impl ProbeTargets {
         sandbox: Option<SandboxRules>,
     ) -> io::Result<Vec<(Protection, bool)>> {
         let command = self.command(program, sandbox)?;
-        let mut result = process::run(command, None, &CancellationToken::new()).await?;
+        // As the commands of models are run: where a user needs a namespace, only a runner can enter it.
+        let runner = Runner::new(program, &self.folder.join("state"));
+        let name = SpoolName { call: CallId { run: RunId::from_bits(0), iteration: 1, n: 1 }, attempt: 1 };
+        let live_runner = runner.start(name, command).await?;
+        let outcome = live_runner.wait(&CancellationToken::new()).await;
+        runner.forget(name);
+        runner.wait_cleared().await;
+        let RunnerOutcome::Ended(exit) = outcome else {
+            return Err(io::Error::other(format!("the probe did not end: {outcome:?}")));
+        };
+        let mut result = exit.end.map_err(io::Error::other)?;
         let mut text = |error: bool| {
             let stream = if error { &mut result.stderr } else { &mut result.stdout };
             String::from_utf8_lossy(stream.truncated(HEAD_BYTES).head).into_owned()
@@ -168,6 +185,7 @@ fn attempts(folder: &Path, port: u16) -> Vec<Attempt> {
     let abstract_socket = || UnixStream::connect_addr(&abstract_address(folder)?);
     vec![
         (Protection::WriteOutside, OpenOptions::new().append(true).open(folder.join("outside/file")).is_ok()),
+        (Protection::ChangeModeOutside, changes_mode(&folder.join("outside/file"))),
         (Protection::ReadHidden, File::open(folder.join("hidden/file")).is_ok()),
         (Protection::ReadProcess, variables.is_some_and(|path| File::open(path).is_ok())),
         (Protection::Signal, parent.is_some_and(|parent| test_kill_process(parent).is_ok())),
@@ -178,6 +196,10 @@ fn attempts(folder: &Path, port: u16) -> Vec<Attempt> {
         (Protection::Namespace, makes_namespace()),
         (Protection::NewPrivileges, !no_new_privs().unwrap_or(false)),
     ]
+}
+
+fn changes_mode(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|file| fs::set_permissions(path, file.permissions()).is_ok())
 }
 
 fn abstract_address(folder: &Path) -> io::Result<SocketAddr> {

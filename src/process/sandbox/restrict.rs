@@ -2,22 +2,14 @@
 
 use std::{io, path::PathBuf};
 
-use landlock::{
-    ABI, Access, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible, LandlockStatus, PathBeneath,
-    Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetError, RulesetStatus, Scope,
-};
+use landlock::{ABI, Access as _, AccessFs, BitFlags, RulesetError};
 use rustix::thread::{CapabilitySet, remove_capability_from_bounding_set, set_no_new_privs};
 use serde::Serialize;
 
-use super::{
-    files::{FileAccess, GrantError, PathGrant, grant_files},
-    mounts::cover_hidden_paths,
-    spec::{SandboxMode, SandboxSpec},
-    syscalls,
-};
+use super::{files::FileAccess, prepared::PreparedSandbox, spec::SandboxSpec};
 
 /// The newest version whose rights are used. An older kernel enforces those that it knows.
-const NEWEST: ABI = ABI::V10;
+pub(super) const NEWEST: ABI = ABI::V10;
 /// The first version that keeps signals and abstract sockets inside.
 const SCOPES: i32 = 6;
 
@@ -41,12 +33,25 @@ pub struct SandboxStatus {
     pub landlock: i32,
     /// Whether refused system calls are filtered, which includes the network.
     pub system_calls: bool,
+    /// Whether what is not writable cannot be changed in any way, modes, owners and times of files included.
+    pub mounts: bool,
 }
 
 impl SandboxStatus {
     /// True if signals and abstract sockets stay inside.
     pub fn has_scopes(self) -> bool {
         self.landlock >= SCOPES
+    }
+
+    /// A protection that this kernel or system lacks.
+    pub(super) fn missing(self) -> Option<&'static str> {
+        if !self.has_scopes() {
+            Some("version 6 of Landlock (Linux 6.12)")
+        } else if !self.mounts {
+            Some("mount namespaces for this user (user namespaces are switched off)")
+        } else {
+            None
+        }
     }
 }
 
@@ -72,56 +77,25 @@ pub enum SandboxError {
     System(#[from] io::Error),
 }
 
-/// Restricts the calling thread for good.
-pub(super) fn restrict_thread(spec: &SandboxSpec) -> Result<SandboxStatus, SandboxError> {
-    let is_covered = cover_hidden_paths(spec)?;
+/// Restricts the calling thread for good, with what was prepared for it if that fits.
+pub(super) fn restrict_thread(
+    spec: &SandboxSpec,
+    prepared: Option<PreparedSandbox>,
+) -> Result<SandboxStatus, SandboxError> {
+    let prepared = match prepared {
+        Some(prepared) => prepared,
+        None => PreparedSandbox::of_thread(spec)?,
+    };
+    prepared.enter_mounts()?;
     for capability in (CapabilitySet::all() - KEPT_CAPABILITIES).iter() {
         // Only an administrator can lose them, and only one has them.
         let (Ok(()) | Err(_)) = remove_capability_from_bounding_set(capability);
     }
     set_no_new_privs(true).map_err(io::Error::from)?;
-    let landlock = restrict_files(spec, is_covered)?;
-    let is_required = spec.rules.mode == SandboxMode::Required;
-    let system_calls = match restrict_system_calls(spec) {
-        Ok(()) => true,
-        Err(error) if is_required => return Err(SandboxError::SystemCalls(error)),
-        Err(_) => false,
-    };
-    let status = SandboxStatus { landlock, system_calls };
-    if is_required && !status.has_scopes() {
-        return Err(SandboxError::Missing("version 6 of Landlock (Linux 6.12)"));
-    }
-    Ok(status)
+    prepared.enforce()
 }
 
-/// The version of Landlock that is in force.
-fn restrict_files(spec: &SandboxSpec, is_covered: bool) -> Result<i32, SandboxError> {
-    // Nothing grants what is not handled, and nothing refuses it either.
-    let unhandled =
-        if spec.rules.unix_sockets { AccessFs::ResolveUnix.into() } else { BitFlags::<AccessFs>::empty() };
-    let handled = AccessFs::from_all(NEWEST) & !unhandled;
-    let mut ruleset = Ruleset::default().set_compatibility(CompatLevel::BestEffort).handle_access(handled)?;
-    if !spec.rules.network {
-        ruleset = ruleset.handle_access(AccessNet::from_all(ABI::V4))?;
-    }
-    let mut ruleset = ruleset.scope(Scope::AbstractUnixSocket | Scope::Signal)?.create()?;
-    let add_rule = |PathGrant { file, is_folder, access }| {
-        (&mut ruleset).add_rule(PathBeneath::new(file, rights(access, is_folder) & handled)).map(drop)
-    };
-    grant_files(spec, is_covered, add_rule).map_err(|error| match error {
-        GrantError::Path(path) => SandboxError::Path(path),
-        GrantError::Rule(error) => error.into(),
-    })?;
-    let status = ruleset.restrict_self()?;
-    Ok(match status.landlock {
-        LandlockStatus::Available { effective_abi, .. } if status.ruleset != RulesetStatus::NotEnforced => {
-            effective_abi as i32
-        }
-        LandlockStatus::Available { .. } | LandlockStatus::NotEnabled | LandlockStatus::NotImplemented => 0,
-    })
-}
-
-fn rights(access: FileAccess, is_folder: bool) -> BitFlags<AccessFs> {
+pub(super) fn rights(access: FileAccess, is_folder: bool) -> BitFlags<AccessFs> {
     let rights = match access {
         FileAccess::List => AccessFs::ReadDir.into(),
         FileAccess::Read => AccessFs::from_read(NEWEST),
@@ -135,11 +109,4 @@ fn rights(access: FileAccess, is_folder: bool) -> BitFlags<AccessFs> {
         FileAccess::Write => AccessFs::from_all(NEWEST) & !(AccessFs::MakeBlock | AccessFs::MakeChar),
     };
     if is_folder { rights } else { rights & AccessFs::from_file(NEWEST) }
-}
-
-fn restrict_system_calls(spec: &SandboxSpec) -> Result<(), seccompiler::Error> {
-    for filter in syscalls::filters(spec)? {
-        seccompiler::apply_filter(&filter)?;
-    }
-    Ok(())
 }

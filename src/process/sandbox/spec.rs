@@ -1,8 +1,10 @@
 //! What a sandbox allows: a value that the owner makes and a runner reads from its task.
 
-use std::{ffi::OsString, path::PathBuf};
+use std::{ffi::OsString, io, path::PathBuf};
 
 use serde::{Deserialize, Serialize};
+
+use crate::files::make_folder;
 
 /// How strict a sandbox is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -57,6 +59,11 @@ pub struct SandboxSpec {
 }
 
 impl SandboxSpec {
+    /// Makes the folder for temporary files unless it exists.
+    pub(super) fn make_temp_folder(&self) -> io::Result<()> {
+        self.temp.as_deref().map_or(Ok(()), make_folder)
+    }
+
     /// The variables that a command gets: its folder for temporary files, also for caches that tools must write.
     pub fn variables(&self) -> Vec<(&'static str, OsString)> {
         let Some(temp) = &self.temp else { return Vec::new() };

@@ -11,6 +11,7 @@ use tokio::{
 
 use super::{
     limits,
+    prepared::PreparedSandbox,
     restrict::{SandboxError, SandboxStatus, restrict_thread},
     spec::SandboxSpec,
 };
@@ -23,10 +24,11 @@ pub(in crate::process) struct SandboxThread {
 }
 
 impl SandboxThread {
-    /// Starts a command in a new sandbox.
+    /// Starts a command in a new sandbox, which may be prepared.
     pub(in crate::process) async fn spawn(
         command: Command,
         spec: SandboxSpec,
+        prepared: Option<PreparedSandbox>,
     ) -> Result<(Child, Self), SandboxError> {
         let (started, is_started) = oneshot::channel();
         let (end, requests) = mpsc::channel();
@@ -34,7 +36,7 @@ impl SandboxThread {
         thread::Builder::new().name("sandbox".into()).spawn(move || {
             let result = {
                 let _runtime = runtime.enter();
-                start(command, &spec)
+                start(command, &spec, prepared)
             };
             let (result, status) = match result {
                 Ok((child, status)) => (Ok(child), status),
@@ -63,11 +65,13 @@ impl SandboxThread {
     }
 }
 
-fn start(mut command: Command, spec: &SandboxSpec) -> Result<(Child, SandboxStatus), SandboxError> {
-    if let Some(temp) = &spec.temp {
-        crate::files::make_folder(temp)?;
-    }
-    let status = restrict_thread(spec)?;
+fn start(
+    mut command: Command,
+    spec: &SandboxSpec,
+    prepared: Option<PreparedSandbox>,
+) -> Result<(Child, SandboxStatus), SandboxError> {
+    spec.make_temp_folder()?;
+    let status = restrict_thread(spec, prepared)?;
     Ok((command.spawn()?, status))
 }
 

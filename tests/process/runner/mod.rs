@@ -97,6 +97,7 @@ impl Place {
             arguments: vec!["-c".into(), command.into()],
             folder: self.work(""),
             environment: Environment::Clean,
+            variables: Vec::new(),
             sandbox: None,
             timeout: SOON,
         }
@@ -277,12 +278,22 @@ fn nobody() -> u32 {
 
 /// The runners of a place.
 fn runners(place: &Place) -> Vec<Pid> {
-    let folder = place.folder();
+    processes(place, "hermod-runner\n")
+}
+
+/// The fork servers of a place.
+fn fork_servers(place: &Place) -> Vec<Pid> {
+    processes(place, "hermod-forks\n")
+}
+
+/// The processes of this name that the spool of a place has.
+fn processes(place: &Place, name: &str) -> Vec<Pid> {
+    let spool = place.spool();
     let named = |pid: &Pid| {
         let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-        line.split(|byte| *byte == 0)
-            .nth(2)
-            .is_some_and(|argument| argument == folder.as_os_str().as_encoded_bytes())
+        let argument = line.split(|byte| *byte == 0).nth(2);
+        argument.is_some_and(|argument| argument == spool.as_os_str().as_encoded_bytes())
+            && fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|read| read == name)
     };
     let entries =
         fs::read_dir("/proc").unwrap().filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());

@@ -130,7 +130,7 @@ async fn what_was_never_laid_out_is_only_known_by_a_ledger_that_is_older() {
     let place = Place::new();
     place.enter(&[]);
     assert!(matches!(place.over(Boot::Same).await, RunnerOutcome::NeverBegun(None)));
-    for ledger in [None, Some(""), Some("hermod-begun 1 99999999999999999\n"), Some("hermod-begun 2 0\n")] {
+    for ledger in [None, Some(""), Some("hermod-begun 1 99999999999999999\n"), Some("hermod-begun 3 0\n")] {
         let place = Place::new();
         fs::create_dir(place.dir.path().join("state")).unwrap();
         if let Some(ledger) = ledger {

@@ -3,10 +3,11 @@
 use super::*;
 
 #[test]
-fn a_runner_without_a_folder_says_so() {
+fn a_fork_server_without_an_owner_ends() {
     for arguments in [&[ARGUMENT][..], &[ARGUMENT, "/does/not/exist"]] {
-        let output = Program::new("setsid").arg("--wait").arg(HERMOD).args(arguments).output().unwrap();
-        assert!(!output.status.success());
+        let mut server = Program::new("setsid");
+        server.arg("--wait").arg(HERMOD).args(arguments).stdin(Stdio::null());
+        assert!(!server.output().unwrap().status.success());
     }
 }
 

@@ -98,6 +98,7 @@ impl Cell {
             ],
             folder: self.at("work"),
             environment: Environment::Clean,
+            variables: Vec::new(),
             sandbox: self.is_on.then(|| self.spec()),
             timeout: SOON,
         }

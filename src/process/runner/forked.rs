@@ -1,0 +1,159 @@
+//! The owner's side of the fork server: starts it, requests runners, and sees what becomes of them.
+
+use std::{
+    io,
+    os::fd::{AsFd as _, OwnedFd},
+    path::Path,
+    process::Stdio,
+    sync::Arc,
+};
+
+use rustix::process::{Signal, pidfd_send_signal};
+use tokio::{
+    io::{Interest, unix::AsyncFd},
+    process::{Child, Command},
+    sync::Mutex,
+};
+
+use super::{
+    channel,
+    fork_server::{ARGUMENT, ForkRequest},
+    runner_process::ANNOUNCEMENT,
+};
+use crate::process::{inherited, pidfd};
+
+/// Limit of what a runner reports.
+const MAX_REPORT_BYTES: usize = 64;
+
+/// Requests runners from a fork server, which it starts when there is none.
+#[derive(Debug)]
+pub(super) struct ForkClient {
+    /// A `hermod` binary.
+    program: Arc<Path>,
+    /// Names the server in a list of processes.
+    spool: Arc<Path>,
+    server: Mutex<Option<ForkServer>>,
+}
+
+/// A fork server that was alive a moment ago. It ends with the socket.
+#[derive(Debug)]
+struct ForkServer {
+    socket: AsyncFd<OwnedFd>,
+    /// Reaped by the async runtime after this is dropped.
+    _process: Child,
+}
+
+/// A runner that was requested. Dropping this leaves it running.
+#[derive(Debug)]
+pub(super) struct ForkedRunner {
+    /// Closed by the other side at the end of the runner, or if none will ever be forked.
+    socket: AsyncFd<OwnedFd>,
+    /// Readable once the runner has exited; present once it has sent its pidfd.
+    process: Option<AsyncFd<OwnedFd>>,
+    /// Why nothing was run.
+    error: Option<io::Error>,
+}
+
+impl ForkClient {
+    pub(super) fn new(program: Arc<Path>, spool: Arc<Path>) -> Self {
+        Self { program, spool, server: Mutex::new(None) }
+    }
+
+    /// True if the fork servers of both are the same program for the same spool.
+    pub(super) fn is_like(&self, other: &Self) -> bool {
+        (&self.program, &self.spool) == (&other.program, &other.spool)
+    }
+
+    /// Requests a runner. An error means that none is forked.
+    pub(super) async fn request(&self, request: &ForkRequest) -> io::Result<ForkedRunner> {
+        let (own, runners) = channel::pair()?;
+        let bytes = request.encode();
+        let mut server = self.server.lock().await;
+        // A server that was killed is noticed here, and replaced once.
+        let sent = match &*server {
+            Some(running) => running.send(&bytes, &runners).await,
+            None => Err(io::ErrorKind::BrokenPipe.into()),
+        };
+        match sent {
+            Err(error) if is_closed(&error) => {
+                // The socket of the old one is closed first.
+                *server = None;
+                let started = ForkServer::start(&self.program, &self.spool)?;
+                let sent = started.send(&bytes, &runners).await;
+                *server = Some(started);
+                sent?;
+            }
+            sent => sent?,
+        }
+        Ok(ForkedRunner { socket: pidfd::register(own, Interest::READABLE)?, process: None, error: None })
+    }
+}
+
+impl ForkServer {
+    /// It gets only variables that a command may see, since any command can read its environment.
+    fn start(program: &Path, spool: &Path) -> io::Result<Self> {
+        let (own, servers) = channel::pair()?;
+        let process = Command::new(program)
+            .arg(ARGUMENT)
+            .arg(spool)
+            .env_clear()
+            .envs(inherited())
+            .current_dir("/")
+            .stdin(Stdio::from(servers))
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()?;
+        Ok(Self { socket: pidfd::register(own, Interest::WRITABLE)?, _process: process })
+    }
+
+    async fn send(&self, request: &[u8], runner: &OwnedFd) -> io::Result<()> {
+        let send = |socket: &OwnedFd| channel::send(socket, request, Some(runner.as_fd()));
+        self.socket.async_io(Interest::WRITABLE, send).await
+    }
+}
+
+fn is_closed(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset)
+}
+
+impl ForkedRunner {
+    /// Resolves when the runner has ended, or when it is certain that there will be none. Cancel-safe.
+    pub(super) async fn ended(&mut self) -> io::Result<()> {
+        while self.receive().await? {}
+        // Its files are closed a moment before it has exited.
+        match &self.process {
+            Some(process) => process.readable().await.map(drop),
+            None => Ok(()),
+        }
+    }
+
+    /// Resolves when the runner can be signalled, or has ended. Cancel-safe.
+    pub(super) async fn announced(&mut self) -> io::Result<()> {
+        while self.process.is_none() && self.receive().await? {}
+        Ok(())
+    }
+
+    /// Signals the runner, if it has announced itself.
+    pub(super) fn signal(&self, signal: Signal) -> rustix::io::Result<()> {
+        self.process.as_ref().map_or(Ok(()), |process| pidfd_send_signal(process, signal))
+    }
+
+    /// Why the runner has run nothing, if it has reported that.
+    pub(super) fn start_error(&self) -> Option<io::Error> {
+        self.error.as_ref().and_then(io::Error::raw_os_error).map(io::Error::from_raw_os_error)
+    }
+
+    /// Takes the next message; false if there will be none.
+    async fn receive(&mut self) -> io::Result<bool> {
+        let receive = |socket: &OwnedFd| channel::receive(socket, MAX_REPORT_BYTES);
+        let Some(message) = self.socket.async_io(Interest::READABLE, receive).await? else {
+            return Ok(false);
+        };
+        if message.bytes == ANNOUNCEMENT {
+            self.process = message.file.map(pidfd::watch).transpose()?;
+        } else if let Ok(code) = message.bytes.try_into() {
+            self.error = Some(io::Error::from_raw_os_error(i32::from_le_bytes(code)));
+        }
+        Ok(true)
+    }
+}

@@ -1,0 +1,186 @@
+//! A sandbox that is made before its command: its rules as an open descriptor of the kernel, and its filters of system
+//! calls. A thread only has to enter it.
+
+use std::{io, path::PathBuf};
+
+use landlock::{
+    ABI, Access as _, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible as _, LandlockStatus,
+    PathBeneath, Ruleset, RulesetAttr as _, RulesetCreated, RulesetCreatedAttr as _, RulesetStatus, Scope,
+};
+use seccompiler::BpfProgram;
+
+use super::{
+    files::{GrantError, HiddenPaths, PathGrant, grant_files},
+    mounts::MountPlan,
+    namespace::{SandboxNamespace, isolate_mounts},
+    observed::ObservedPaths,
+    restrict::{NEWEST, SandboxError, SandboxStatus, rights},
+    spec::{SandboxMode, SandboxRules, SandboxSpec},
+    syscalls,
+};
+
+/// Sandboxes that are kept for further commands. A run uses one.
+const MAX_KEPT: usize = 16;
+
+/// How the threads of a sandbox get their own view of the file system.
+#[derive(Debug)]
+enum MountIsolation {
+    /// They enter a namespace that was made before.
+    Prepared(SandboxNamespace),
+    /// The calling thread has one already.
+    Entered,
+    /// They have none.
+    None,
+}
+
+/// A sandbox for one command.
+#[derive(Debug)]
+pub(in crate::process) struct PreparedSandbox {
+    spec: SandboxSpec,
+    /// The namespace for whose threads the rules are made.
+    mounts: MountIsolation,
+    ruleset: RulesetCreated,
+    filters: Result<Vec<BpfProgram>, seccompiler::Error>,
+    observed: ObservedPaths,
+}
+
+/// The prepared sandboxes of a process that forks, the last used at the end.
+#[derive(Debug, Default)]
+pub(in crate::process) struct SandboxCache {
+    kept: Vec<PreparedSandbox>,
+}
+
+impl SandboxCache {
+    /// Prepares a sandbox and returns its position, which is valid until the next call. `None` if that fails: its
+    /// command then fails in the same way, and reports why.
+    ///
+    /// It must be called while the process has one thread.
+    pub(in crate::process) fn prepare(&mut self, spec: &SandboxSpec) -> Option<usize> {
+        let found = self.kept.iter().position(|kept| kept.spec == *spec).map(|at| self.kept.remove(at));
+        let prepared = match found.filter(|kept| kept.observed.is_unchanged()) {
+            Some(kept) => kept,
+            None => PreparedSandbox::with_namespace(spec).ok()?,
+        };
+        if self.kept.len() == MAX_KEPT {
+            self.kept.remove(0);
+        }
+        self.kept.push(prepared);
+        Some(self.kept.len() - 1)
+    }
+
+    /// Takes a prepared sandbox, in a process that was forked for it.
+    pub(in crate::process) fn take(mut self, position: usize) -> PreparedSandbox {
+        self.kept.swap_remove(position)
+    }
+}
+
+impl PreparedSandbox {
+    /// Prepares a sandbox whose threads have a mount namespace, if the system allows one.
+    ///
+    /// It must be called while the process has one thread.
+    fn with_namespace(spec: &SandboxSpec) -> Result<Self, SandboxError> {
+        spec.make_temp_folder()?;
+        let hidden = HiddenPaths::of(spec);
+        let namespace = SandboxNamespace::create(&mount_plan(spec, &hidden))?;
+        Self::new(spec, hidden, namespace.map_or(MountIsolation::None, MountIsolation::Prepared))
+    }
+
+    /// Prepares a sandbox for the calling thread, which enters a mount namespace if it may.
+    pub(super) fn of_thread(spec: &SandboxSpec) -> Result<Self, SandboxError> {
+        let hidden = HiddenPaths::of(spec);
+        let mounts = match isolate_mounts(&mount_plan(spec, &hidden)) {
+            Ok(()) => MountIsolation::Entered,
+            Err(_) => MountIsolation::None,
+        };
+        Self::new(spec, hidden, mounts)
+    }
+
+    fn new(spec: &SandboxSpec, hidden: HiddenPaths, mounts: MountIsolation) -> Result<Self, SandboxError> {
+        let hidden = match mounts {
+            MountIsolation::Prepared(_) | MountIsolation::Entered => hidden.outside(&spec.workspace),
+            MountIsolation::None => hidden,
+        };
+        let (ruleset, observed) = create_ruleset(spec, hidden)?;
+        let filters = syscalls::filters(spec).map_err(Into::into);
+        Ok(Self { spec: spec.clone(), mounts, ruleset, filters, observed })
+    }
+
+    /// Enters the user namespace that this sandbox needs. It must be called while the process has one thread.
+    pub(in crate::process) fn prepare_process(&self) -> io::Result<()> {
+        match &self.mounts {
+            MountIsolation::Prepared(namespace) => namespace.enter_user(),
+            MountIsolation::Entered | MountIsolation::None => Ok(()),
+        }
+    }
+
+    /// Enters the mount namespace of this sandbox with the calling thread.
+    pub(super) fn enter_mounts(&self) -> io::Result<()> {
+        match &self.mounts {
+            MountIsolation::Prepared(namespace) => namespace.enter_mounts(),
+            MountIsolation::Entered | MountIsolation::None => Ok(()),
+        }
+    }
+
+    /// Puts the rules and the filters in force for the calling thread.
+    pub(super) fn enforce(self) -> Result<SandboxStatus, SandboxError> {
+        let status = self.ruleset.restrict_self()?;
+        let landlock = match status.landlock {
+            LandlockStatus::Available { effective_abi, .. }
+                if status.ruleset != RulesetStatus::NotEnforced =>
+            {
+                effective_abi as i32
+            }
+            LandlockStatus::Available { .. }
+            | LandlockStatus::NotEnabled
+            | LandlockStatus::NotImplemented => 0,
+        };
+        let is_required = self.spec.rules.mode == SandboxMode::Required;
+        let apply = |filters: Vec<BpfProgram>| {
+            filters.iter().try_for_each(|filter| seccompiler::apply_filter(filter))
+        };
+        let system_calls = match self.filters.and_then(apply) {
+            Ok(()) => true,
+            Err(error) if is_required => return Err(SandboxError::SystemCalls(error)),
+            Err(_) => false,
+        };
+        let mounts = !matches!(self.mounts, MountIsolation::None);
+        let status = SandboxStatus { landlock, system_calls, mounts };
+        match status.missing().filter(|_| is_required) {
+            Some(missing) => Err(SandboxError::Missing(missing)),
+            None => Ok(status),
+        }
+    }
+}
+
+/// What the namespace of a sandbox differs in.
+fn mount_plan(spec: &SandboxSpec, hidden: &HiddenPaths) -> MountPlan {
+    let SandboxRules { mode, read, write, .. } = &spec.rules;
+    let real = |path: &PathBuf| path.canonicalize().ok();
+    let workspace = mode.is_workspace_writable().then_some(&spec.workspace);
+    let writable: Vec<_> = workspace.into_iter().chain(write).chain(&spec.temp).filter_map(real).collect();
+    let exposed = read.iter().chain(write).chain(&spec.temp).filter_map(real).collect();
+    MountPlan { writable, hidden: hidden.inside(&spec.workspace), exposed }
+}
+
+fn create_ruleset(
+    spec: &SandboxSpec,
+    hidden: HiddenPaths,
+) -> Result<(RulesetCreated, ObservedPaths), SandboxError> {
+    // Nothing grants what is not handled, and nothing refuses it either.
+    let unhandled =
+        if spec.rules.unix_sockets { AccessFs::ResolveUnix.into() } else { BitFlags::<AccessFs>::empty() };
+    let handled = AccessFs::from_all(NEWEST) & !unhandled;
+    let mut ruleset = Ruleset::default().set_compatibility(CompatLevel::BestEffort).handle_access(handled)?;
+    if !spec.rules.network {
+        ruleset = ruleset.handle_access(AccessNet::from_all(ABI::V4))?;
+    }
+    let mut ruleset = ruleset.scope(Scope::AbstractUnixSocket | Scope::Signal)?.create()?;
+    let add_rule = |PathGrant { file, is_folder, access }| {
+        (&mut ruleset).add_rule(PathBeneath::new(file, rights(access, is_folder) & handled)).map(drop)
+    };
+    let observed = grant_files(spec, hidden, add_rule).map_err(|error| match error {
+        GrantError::Path(path) => SandboxError::Path(path),
+        GrantError::Rule(error) => error.into(),
+    })?;
+    Ok((ruleset, observed))
+}
