@@ -2,8 +2,7 @@
 //! wall. In turns: a plain spawn, a durable command, and a durable command in the sandbox whose script is judged first.
 //! Then many durable commands at once.
 //!
-//! `cargo bench --bench commands -- [--rounds N] [--commands N] [--at-once N] [--only TEXT]`; with the program of another
-//! version in `HERMOD_PROGRAM`, only if this library can talk to it.
+//! `cargo bench --bench commands -- [--rounds N] [--commands N] [--at-once N] [--only TEXT]`
 #![allow(
     clippy::cast_precision_loss,
     clippy::cast_possible_truncation,
@@ -13,17 +12,11 @@
 
 mod common;
 
-use std::{
-    fs,
-    path::PathBuf,
-    process::Stdio,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{fs, path::PathBuf, process::Stdio, sync::Arc, time::Duration};
 
 use common::{
     is_measured, is_wanted, option,
-    usage::{Each, quantile},
+    usage::{Cost, Each, quantile},
 };
 use futures::future::join_all;
 use hermod::{
@@ -104,7 +97,7 @@ impl World {
             environment: Environment::Clean,
             variables: Vec::new(),
             sandbox: is_sandboxed.then_some(sandbox),
-            timeout: Duration::from_secs(60),
+            timeout: Duration::from_mins(1),
         }
     }
 
@@ -136,19 +129,15 @@ impl World {
         let call = CallId { run: RunId::from_bits(u128::MAX), iteration: 1, n };
         let name = SpoolName { call, attempt: 1 };
         let live = runner.start(name, self.command(is_sandboxed)).await.expect("it starts");
-        match live.wait(&CancellationToken::new()).await {
-            RunnerOutcome::Ended(exit) => {
-                let mut result = exit.end.expect("it runs");
-                assert_eq!(result.stdout.truncated(100).head, b"done\n");
-            }
-            other => panic!("{other:?}"),
-        }
+        let outcome = live.wait(&CancellationToken::new()).await;
+        let RunnerOutcome::Ended(exit) = outcome else { panic!("{outcome:?}") };
+        assert_eq!(exit.end.expect("it runs").stdout.truncated(100).head, b"done\n");
         runner.forget(name);
     }
 
     /// Runs commands one after the other, or all at once, with a runner of their own.
     async fn measure(&self, kind: Kind, commands: u32, is_at_once: bool) -> Each {
-        let (cpu, start) = (processor_time(), Instant::now());
+        let (cpu, start) = (processor_time(), Cost::now());
         let runner = Runner::new(HERMOD, &self.state());
         if is_at_once {
             join_all((0..commands).map(|n| self.run(kind, &runner, n))).await;
@@ -157,7 +146,7 @@ impl World {
                 self.run(kind, &runner, n).await;
             }
         }
-        let wall = start.elapsed();
+        let wall = start.spent().wall;
         runner.wait_cleared().await;
         drop(runner);
         // The fork server counts once it is reaped.

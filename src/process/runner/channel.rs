@@ -64,11 +64,13 @@ pub(super) fn receive(socket: impl AsFd, max_bytes: usize) -> io::Result<Option<
         return Ok(None);
     }
     bytes.truncate(count);
-    let mut files = control.drain().flat_map(|message| match message {
-        RecvAncillaryMessage::ScmRights(files) => files.collect(),
-        _ => Vec::new(),
-    });
-    Ok(Some(ReceivedMessage { bytes, file: files.next() }))
+    let mut file = None;
+    for message in control.drain() {
+        if let RecvAncillaryMessage::ScmRights(files) = message {
+            file = files.last();
+        }
+    }
+    Ok(Some(ReceivedMessage { bytes, file }))
 }
 
 #[cfg(test)]

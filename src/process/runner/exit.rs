@@ -1,8 +1,8 @@
 //! The file `exit`: how a command ended. Here are its format, which reveals every torn or incomplete file, and the file
 //! with preallocated disk space that the runner writes.
 //!
-//! It begins with a line `hermod-exit <length> <SHA-256>`. `length` bytes follow: a line of JSON, then the captured
-//! bytes of both streams. The remainder is unused reserve.
+//! It begins with a line `hermod-exit <length> <SHA-256>`. `length` bytes follow: a line of JSON, the captured bytes of
+//! both streams, and a short output. The remainder is unused reserve.
 
 use std::{
     fs::File,
@@ -17,7 +17,10 @@ use rustix::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::files::{SpoolFolder, present};
+use super::{
+    files::{SpoolFolder, present},
+    output::MAX_INLINE_BYTES,
+};
 use crate::{
     files::{make, open_regular},
     process::{Capture, CommandResult, ExitCause, HEAD_BYTES, TAIL_BYTES},
@@ -26,8 +29,10 @@ use crate::{
 pub(super) const FILE: &str = "exit";
 const VERSION: u32 = 1;
 const MAGIC: &str = "hermod-exit";
-/// Bytes reserved for both streams and the two lines.
-const RESERVED_BYTES: usize = 2 * (HEAD_BYTES + TAIL_BYTES) + (8 << 10);
+/// Bytes reserved for both streams, a short output and the two lines.
+const RESERVED_BYTES: usize = 2 * (HEAD_BYTES + TAIL_BYTES) + MAX_INLINE_BYTES + (8 << 10);
+/// Bytes that are read first.
+const SHORT_BYTES: usize = 4 << 10;
 /// Characters of an error that are kept, so that the reserve always suffices.
 const MAX_ERROR_BYTES: usize = 1 << 10;
 
@@ -36,14 +41,16 @@ const MAX_ERROR_BYTES: usize = 1 << 10;
 pub struct ExitRecord {
     /// The command's result, or why the system did not start it.
     pub end: Result<CommandResult, String>,
-    /// Extent of the file `output`.
+    /// Extent of the output that was kept.
     pub output: OutputExtent,
+    /// The whole output of both streams, if it is kept here. Otherwise the file `output` has it.
+    pub inline_output: Vec<u8>,
 }
 
-/// Extent of an output in a file.
+/// Extent of an output.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct OutputExtent {
-    /// Bytes in the file, from the beginning.
+    /// Bytes that were kept, from the beginning.
     pub bytes: u64,
     /// Bytes left out at the end.
     pub left_out: u64,
@@ -58,6 +65,9 @@ struct ExitHeader {
     #[serde(flatten)]
     end: RecordedEnd,
     output: OutputExtent,
+    /// Length of the output in this file.
+    #[serde(default)]
+    inline_output: usize,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -104,14 +114,20 @@ impl ExitRecord {
             },
             Err(error) => RecordedEnd::Failed { error: error.chars().take(MAX_ERROR_BYTES).collect() },
         };
-        let header =
-            ExitHeader { version: VERSION, attempt: Some(attempt.to_owned()), end, output: self.output };
+        let header = ExitHeader {
+            version: VERSION,
+            attempt: Some(attempt.to_owned()),
+            end,
+            output: self.output,
+            inline_output: self.inline_output.len(),
+        };
         let mut body = serde_json::to_vec(&header).expect("numbers and texts are JSON");
         body.push(b'\n');
         for (head, tail) in streams.into_iter().map(Capture::parts) {
             body.extend_from_slice(head);
             tail.iter().for_each(|part| body.extend_from_slice(part));
         }
+        body.extend_from_slice(&self.inline_output);
         let mut bytes = format!("{MAGIC} {} {}\n", body.len(), Hash::of(&body)).into_bytes();
         bytes.append(&mut body);
         bytes
@@ -127,27 +143,35 @@ impl ExitRecord {
             return None;
         }
         let (header, streams) = line(body)?;
-        let ExitHeader { version, attempt: of, end, output } = serde_json::from_slice(header).ok()?;
+        let ExitHeader { version, attempt: of, end, output, inline_output } =
+            serde_json::from_slice(header).ok()?;
         if version != VERSION || of.is_some_and(|of| of != attempt) {
             return None;
         }
-        let end = match end {
-            RecordedEnd::Failed { error } => Err(error),
+        let (end, rest) = match end {
+            RecordedEnd::Failed { error } => (Err(error), streams),
             RecordedEnd::Ran { cause, exit_code, signal, stdout, stderr } => {
                 let (stdout, streams) = capture(streams, &stdout)?;
-                let (stderr, _) = capture(streams, &stderr)?;
-                Ok(CommandResult { cause, exit_code, signal, stdout, stderr })
+                let (stderr, rest) = capture(streams, &stderr)?;
+                (Ok(CommandResult { cause, exit_code, signal, stdout, stderr }), rest)
             }
         };
-        Some(Self { end, output })
+        Some(Self { end, output, inline_output: rest.get(..inline_output)?.to_owned() })
     }
 
     /// Reads the record of a folder; `None` without a complete one.
     pub(super) fn read(folder: &SpoolFolder) -> io::Result<Option<Self>> {
-        let mut bytes = Vec::new();
         let Some(file) = present(open_regular(&folder.file(FILE)))? else { return Ok(None) };
-        file.take(RESERVED_BYTES as u64).read_to_end(&mut bytes)?;
-        Ok(Self::decode(&bytes, folder.name()))
+        let mut bytes = Vec::new();
+        // Most of the file is unused reserve.
+        for limit in [SHORT_BYTES, RESERVED_BYTES] {
+            (&file).take((limit - bytes.len()) as u64).read_to_end(&mut bytes)?;
+            let record = Self::decode(&bytes, folder.name());
+            if record.is_some() || bytes.len() < limit {
+                return Ok(record);
+            }
+        }
+        Ok(None)
     }
 }
 
@@ -212,7 +236,8 @@ mod tests {
         let (stdout, stderr) = (captured(out), captured(err));
         let result =
             CommandResult { cause: ExitCause::Exit, exit_code: Some(3), signal: None, stdout, stderr };
-        ExitRecord { end: Ok(result), output: OutputExtent { bytes: 7, left_out: 8 } }
+        let inline_output = vec![b'x'; (out + err).min(MAX_INLINE_BYTES)];
+        ExitRecord { end: Ok(result), output: OutputExtent { bytes: 7, left_out: 8 }, inline_output }
     }
 
     fn check(exit: &ExitRecord) {
@@ -239,7 +264,8 @@ mod tests {
         check(&record(0, 0));
         check(&record(10, HEAD_BYTES + 1));
         check(&record(10 * HEAD_BYTES, 20 * TAIL_BYTES));
-        check(&ExitRecord { end: Err("no such file\n".repeat(1_000)), output: OutputExtent::default() });
+        let end = Err("no such file\n".repeat(1_000));
+        check(&ExitRecord { end, output: OutputExtent::default(), inline_output: Vec::new() });
     }
 
     #[test]
@@ -266,10 +292,13 @@ mod tests {
     fn lengths_that_cannot_be_are_no_exit() {
         let bytes = record(10, 10).encode(NAME);
         let (_, body) = line(&bytes).unwrap();
-        let body = String::from_utf8_lossy(body).replacen(r#""head":10"#, r#""head":99"#, 1);
-        let bytes =
-            [format!("{MAGIC} {} {}\n", body.len(), Hash::of(body.as_bytes())).as_bytes(), body.as_bytes()]
-                .concat();
-        assert!(ExitRecord::decode(&bytes, NAME).is_none());
+        for (length, other) in
+            [(r#""head":10"#, r#""head":99"#), (r#""inline_output":20"#, r#""inline_output":21"#)]
+        {
+            let body = String::from_utf8_lossy(body).replacen(length, other, 1);
+            let head = format!("{MAGIC} {} {}\n", body.len(), Hash::of(body.as_bytes()));
+            let bytes = [head.as_bytes(), body.as_bytes()].concat();
+            assert!(ExitRecord::decode(&bytes, NAME).is_none(), "{other}");
+        }
     }
 }

@@ -25,8 +25,10 @@ use crate::{
 pub const VARIABLE: &str = "HERMOD_CALL";
 
 const VERSION: u32 = 1;
+/// What to run. The runner holds its lock.
 const TASK_FILE: &str = "task";
-const LOCK_FILE: &str = "lock";
+/// The file whose lock runners of earlier versions hold.
+const EARLIER_LOCK_FILE: &str = "lock";
 const STARTED_FILE: &str = "started";
 /// Follows the attempt's name in the name of a folder that is being removed.
 const REMOVAL_INFIX: &str = ".removed-";
@@ -172,19 +174,35 @@ impl SpoolFolder {
     /// Step 2: takes the lock for as long as the file is open. It waits only for processes that check whether it is
     /// held.
     pub(super) fn lock(&self) -> io::Result<File> {
-        let lock = files::open_lock(&self.file(LOCK_FILE))?;
-        lock.lock()?;
-        Ok(lock)
+        let task = files::open_regular(&self.file(TASK_FILE))?;
+        task.lock()?;
+        Ok(task)
     }
 
     /// True if a runner holds the lock.
     pub(super) fn has_live_runner(&self) -> io::Result<bool> {
-        let Some(lock) = present(files::open_regular(&self.file(LOCK_FILE)))? else { return Ok(false) };
-        match lock.try_lock_shared() {
-            Ok(()) => Ok(false),
-            Err(TryLockError::WouldBlock) => Ok(true),
-            Err(TryLockError::Error(error)) => Err(error),
+        Ok(self.held_lock()?.is_some())
+    }
+
+    /// Waits until no runner holds the lock.
+    pub(super) fn wait_unlocked(&self) -> io::Result<()> {
+        while let Some(held) = self.held_lock()? {
+            held.lock()?;
         }
+        Ok(())
+    }
+
+    /// The file whose lock a runner holds.
+    fn held_lock(&self) -> io::Result<Option<File>> {
+        for name in [TASK_FILE, EARLIER_LOCK_FILE] {
+            let Some(file) = present(files::open_regular(&self.file(name)))? else { continue };
+            match file.try_lock_shared() {
+                Ok(()) => {}
+                Err(TryLockError::WouldBlock) => return Ok(Some(file)),
+                Err(TryLockError::Error(error)) => return Err(error),
+            }
+        }
+        Ok(None)
     }
 
     /// Step 4, for runner and owner: makes `started`, complete and only once; false if it existed before. `NotFound` if
@@ -388,6 +406,8 @@ mod tests {
     fn the_lock_tells_whether_somebody_lives() {
         let (_spool, folder) = folder();
         assert!(!folder.has_live_runner().unwrap());
+        assert_eq!(folder.lock().unwrap_err().kind(), io::ErrorKind::NotFound);
+        fs::write(folder.file(TASK_FILE), "").unwrap();
         let lock = folder.lock().unwrap();
         assert!(folder.has_live_runner().unwrap());
         drop(lock);

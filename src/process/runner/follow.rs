@@ -15,7 +15,8 @@ use crate::{
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
 const CHUNK_BYTES: usize = 256 << 10;
 
-/// Waits for `end` and forwards the file `output` to `tee` meanwhile, as long as `tee` has a receiver.
+/// Waits for `end` and forwards the file `output` to `tee` meanwhile, as long as `tee` has a receiver. At the end it
+/// forwards a short output that is in the outcome.
 pub async fn follow(end: impl Future<Output = RunnerOutcome>, output: &Path, tee: Tee) -> RunnerOutcome {
     let (done, is_done) = watch::channel(());
     let end = async {
@@ -23,14 +24,17 @@ pub async fn follow(end: impl Future<Output = RunnerOutcome>, output: &Path, tee
         drop(done);
         outcome
     };
-    let (outcome, read) = tokio::join!(end, forward(output, tee, is_done));
+    let (outcome, read) = tokio::join!(end, forward(output, &tee, is_done));
     if let Err(error) = read {
         tracing::warn!(output = %output.display(), %error, "the output of a command cannot be read");
+    }
+    if let RunnerOutcome::Ended(exit) = &outcome {
+        tee.push(&exit.inline_output, None);
     }
     outcome
 }
 
-async fn forward(output: &Path, tee: Tee, mut is_done: watch::Receiver<()>) -> io::Result<()> {
+async fn forward(output: &Path, tee: &Tee, mut is_done: watch::Receiver<()>) -> io::Result<()> {
     let (mut file, mut offset) = (None, 0);
     loop {
         // The last read comes after the end was seen, so it includes all that was written before.
@@ -39,7 +43,7 @@ async fn forward(output: &Path, tee: Tee, mut is_done: watch::Receiver<()>) -> i
             file = open(output).await?;
         }
         if let Some(file) = &file {
-            offset = catch_up(file, offset, &tee).await?;
+            offset = catch_up(file, offset, tee).await?;
         }
         if is_over || !tee.is_wanted() {
             return Ok(());

@@ -17,6 +17,8 @@ use std::{
 };
 
 use fork::{Fork, fork};
+use hermod_actors::model::Hash;
+use memchr::memchr;
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     io::{Errno, fcntl_dupfd_cloexec},
@@ -31,6 +33,7 @@ use super::{
     runner_process::{self, OwnerLink},
 };
 use crate::process::{
+    Command,
     descendants::reap,
     sandbox::{PreparedSandbox, SandboxCache},
 };
@@ -54,12 +57,12 @@ pub(super) struct ForkRequest {
     pub(super) variables: Vec<(OsString, OsString)>,
 }
 
-/// What the server does next.
-enum Next {
-    /// This process is the runner of a request.
-    Run(ForkRequest, OwnerLink, Option<PreparedSandbox>),
-    /// The owner is gone.
-    End,
+/// What a process that was forked has to run.
+struct RunnerTask {
+    folder: SpoolFolder,
+    task: io::Result<Command>,
+    owner: OwnerLink,
+    sandbox: Option<PreparedSandbox>,
 }
 
 /// Serves, if this process's arguments are those of the fork server. In a runner this returns when its command has
@@ -69,21 +72,20 @@ pub fn main(mut arguments: impl Iterator<Item = OsString>) -> Option<ExitCode> {
         return None;
     }
     Some(match serve() {
-        Ok(Next::Run(request, owner, sandbox)) => {
-            runner_process::main(&SpoolFolder::new(request.folder), request.variables, owner, sandbox)
-        }
-        Ok(Next::End) => ExitCode::SUCCESS,
+        Ok(Next::Run { folder, task, owner, sandbox }) => runner_process::main(&folder, task, owner, sandbox),
+        Ok(None) => ExitCode::SUCCESS,
         Err(_) => ExitCode::FAILURE,
     })
 }
 
-/// Forks until this process is a runner, or the owner is gone.
-fn serve() -> io::Result<Next> {
+/// Forks until this process is a runner, or the owner is gone (`None`).
+fn serve() -> io::Result<Option<RunnerTask>> {
     set_name(SERVER_NAME)?;
     // From here on neither the terminal nor the owner's process group can signal this process.
     setsid()?;
     let requests = fcntl_dupfd_cloexec(stdin(), FIRST_FREE)?;
     dup2_stdin(File::open("/dev/null")?)?;
+    detect_processor();
     let mut sandboxes = SandboxCache::default();
     loop {
         wait(&requests)?;
@@ -92,22 +94,31 @@ fn serve() -> io::Result<Next> {
             // A request without a socket has no requester.
             Ok(Some(_)) => continue,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
-            Ok(None) => return Ok(Next::End),
+            Ok(None) => return Ok(None),
             Err(error) => return Err(error),
         };
-        // Without a task that can be read, the runner finds out and reports it.
-        let task = SpoolFolder::new(&request.folder).task().ok();
-        let prepared = task.and_then(|task| task.sandbox).and_then(|spec| sandboxes.prepare(&spec));
+        let ForkRequest { folder, variables } = request;
+        let folder = SpoolFolder::new(folder);
+        // Whatever is wrong with it, the runner reports.
+        let task = folder.task().map(|task| Command { variables, ..task });
+        let spec = task.as_ref().ok().and_then(|task| task.sandbox.as_ref());
+        let prepared = spec.and_then(|spec| sandboxes.prepare(spec));
         let owner = OwnerLink::new(status);
         match fork() {
             Ok(Fork::Child) => {
                 let sandbox = prepared.map(|index| sandboxes.take(index));
-                return Ok(Next::Run(request, owner, sandbox));
+                return Ok(Some(RunnerTask { folder, task, owner, sandbox }));
             }
             Ok(Fork::Parent(_)) => {}
             Err(error) => owner.report(&error),
         }
     }
+}
+
+/// Has the libraries find out what this processor can do, for all runners: in a virtual machine each question costs tens
+/// of microseconds.
+fn detect_processor() {
+    std::hint::black_box((memchr(0, &[1; 64]), Hash::of(b"")));
 }
 
 /// Waits for a request, and reaps children meanwhile.

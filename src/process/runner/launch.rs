@@ -276,6 +276,9 @@ async fn attach_other_boot(folder: SpoolFolder) -> io::Result<AttachedRunner> {
 async fn clear_attempt(folder: SpoolFolder, name: SpoolName) -> io::Result<()> {
     let spool_folder = folder.clone();
     let may_live = move || {
+        if has_ended(&spool_folder, name)? {
+            return Ok(false);
+        }
         let is_alive = |runner: RunnerIdentity| runner.living(spool_folder.path(), name, false).is_some();
         Ok(spool_folder.path().try_exists()?
             || spool_folder.ledger().mark(name)?.runner().is_some_and(is_alive))
@@ -284,6 +287,14 @@ async fn clear_attempt(folder: SpoolFolder, name: SpoolName) -> io::Result<()> {
         end_attempt(folder.clone(), name).await?;
     }
     off_thread(move || folder.remove()).await
+}
+
+/// True if the files of a folder alone tell that its runner has ended its command and itself.
+fn has_ended(folder: &SpoolFolder, name: SpoolName) -> io::Result<bool> {
+    let Some(Claim::Runner(runner)) = folder.read_claim()? else { return Ok(false) };
+    Ok(!folder.has_live_runner()?
+        && runner.living(folder.path(), name, false).is_none()
+        && ExitRecord::read(folder)?.is_some())
 }
 
 /// Ends an attempt if it is running. Creates its folder if there is none.

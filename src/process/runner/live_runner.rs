@@ -177,7 +177,7 @@ async fn wait_unlocked(folder: SpoolFolder) -> io::Result<()> {
     let (sender, receiver) = oneshot::channel();
     thread::Builder::new().spawn(move || {
         // The receiver may be gone.
-        let (Ok(()) | Err(_)) = sender.send(folder.lock().map(drop));
+        let (Ok(()) | Err(_)) = sender.send(folder.wait_unlocked());
     })?;
     receiver.await.map_err(io::Error::other)?
 }
@@ -197,8 +197,9 @@ pub(super) async fn outcome_of_dead_runner(
     let session = match off_thread(read).await {
         Ok(Err(exit)) => return RunnerOutcome::Ended(Box::new(exit)),
         Ok(Ok((LedgerMark::NotBegun, _))) => return RunnerOutcome::NeverBegun(reason),
-        Ok(Ok((LedgerMark::Begun(runner), _))) => runner.pid(),
-        Ok(Ok((LedgerMark::Unknown, Some(Claim::Runner(runner))))) => runner.pid(),
+        Ok(Ok((LedgerMark::Begun(runner), _) | (LedgerMark::Unknown, Some(Claim::Runner(runner))))) => {
+            runner.pid()
+        }
         Ok(Ok((LedgerMark::Unknown, None | Some(Claim::Revoked)))) => None,
         Err(error) => return unknown_outcome(name, &error),
     };

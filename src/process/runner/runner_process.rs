@@ -2,11 +2,10 @@
 //! protocol.
 
 use std::{
-    ffi::{CStr, OsString},
+    ffi::CStr,
     io,
     os::fd::{AsFd as _, OwnedFd},
     process::ExitCode,
-    time::Duration,
 };
 
 use rustix::{
@@ -18,7 +17,6 @@ use rustix::{
 use tokio::{
     runtime::Builder,
     signal::unix::{SignalKind, signal},
-    task::spawn_blocking,
 };
 use tokio_util::sync::CancellationToken;
 
@@ -27,7 +25,7 @@ use super::{
     exit::{ExitRecord, OutputExtent, PreallocatedExit},
     files::{Claim, SpoolFolder, VARIABLE},
     identity::RunnerIdentity,
-    output::OutputFile,
+    output::{KeptOutput, keep_output},
 };
 use crate::{
     files::IoResult as _,
@@ -78,11 +76,11 @@ pub(super) const ANNOUNCEMENT: &[u8] = b"runner";
 /// Runs the command of a folder in a process that was just forked and has one thread.
 pub(super) fn main(
     folder: &SpoolFolder,
-    variables: Vec<(OsString, OsString)>,
+    task: io::Result<Command>,
     owner: OwnerLink,
     sandbox: Option<PreparedSandbox>,
 ) -> ExitCode {
-    match run(folder, variables, &owner, sandbox) {
+    match run(folder, task, &owner, sandbox) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             owner.report(&error);
@@ -93,7 +91,7 @@ pub(super) fn main(
 
 fn run(
     folder: &SpoolFolder,
-    variables: Vec<(OsString, OsString)>,
+    task: io::Result<Command>,
     owner: &OwnerLink,
     sandbox: Option<PreparedSandbox>,
 ) -> io::Result<()> {
@@ -102,22 +100,18 @@ fn run(
     // The number of the POSIX session is the pid, for whatever finds the command without its runner.
     setsid()?;
     descendants::adopt()?;
-    let mut task = folder.task()?;
-    task.variables = variables;
+    let mut task = task?;
     task.variables.push((VARIABLE.into(), folder.name().into()));
     if let Some(sandbox) = &sandbox {
         sandbox.prepare_process()?;
     }
-    let runtime = Builder::new_current_thread().enable_all().thread_keep_alive(Duration::MAX).build()?;
+    let runtime = Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        // The thread that writes the output: a command that has used up the threads of its user must not keep it from
-        // starting.
-        spawn_blocking(|| {}).await?;
         // Before `started`: from then on a stop must end the command too.
         let stop = stop_token()?;
         let _lock = folder.lock()?;
         // Step 3. Missing disk space is found before the command runs.
-        let (exit_file, output) = (PreallocatedExit::create(folder)?, OutputFile::create(folder)?);
+        let exit_file = PreallocatedExit::create(folder)?;
         let runner = RunnerIdentity::own()?;
         let claim = Claim::Runner(runner);
         if !folder.claim(claim)? {
@@ -132,7 +126,7 @@ fn run(
         if let Some(sandbox) = &task.sandbox {
             restrict_own_process(&sandbox.rules.limits)?;
         }
-        let (exit, output) = run_task(task, sandbox, output, &stop).await?;
+        let (exit, output) = run_task(folder, task, sandbox, &stop).await?;
         record(exit_file, exit, output, owner)
     })
 }
@@ -152,18 +146,19 @@ fn stop_token() -> io::Result<CancellationToken> {
 
 /// Step 5. Its result is still to be recorded.
 async fn run_task(
+    folder: &SpoolFolder,
     task: Command,
     sandbox: Option<PreparedSandbox>,
-    output: OutputFile,
     stop: &CancellationToken,
-) -> io::Result<(ExitRecord, OutputFile)> {
+) -> io::Result<(ExitRecord, KeptOutput)> {
     let (tee, pieces) = Tee::new();
-    let (end, output) =
-        tokio::join!(process::run_prepared(task, sandbox, Some(tee), stop), output.write_all(pieces));
+    let run = process::run_prepared(task, sandbox, Some(tee), stop);
+    let (end, output) = tokio::join!(run, keep_output(folder, pieces));
     // What has left its group ends too, before the outcome is known.
     descendants::end().await?;
     let output = output?;
-    let exit = ExitRecord { end: end.map_err(|error| error.to_string()), output: output.extent() };
+    let end = end.map_err(|error| error.to_string());
+    let exit = ExitRecord { end, output: output.extent(), inline_output: Vec::new() };
     Ok((exit, output))
 }
 
@@ -173,7 +168,7 @@ async fn run_task(
 fn record(
     mut exit_file: PreallocatedExit,
     mut exit: ExitRecord,
-    mut output: OutputFile,
+    mut output: KeptOutput,
     owner: &OwnerLink,
 ) -> io::Result<()> {
     let is_stopped = matches!(&exit.end, Ok(result) if result.cause == ExitCause::Cancel);
@@ -182,6 +177,7 @@ fn record(
         let OutputExtent { bytes, left_out } = exit.output;
         exit.output = OutputExtent { bytes: 0, left_out: bytes + left_out };
     }
+    exit.inline_output = output.into_inline();
     exit_file.write(&exit)?;
     if is_synced { exit_file.sync() } else { Ok(()) }
 }

@@ -106,7 +106,7 @@ mod tests {
             |dir| fs::create_dir(dir.join("none")).unwrap(),
             true,
         );
-        check(|paths, dir| paths.record_file(dir), |_| {}, false);
-        check(|paths, dir| paths.record_entries(dir), |_| {}, true);
+        check(ObservedPaths::record_file, |_| {}, false);
+        check(ObservedPaths::record_entries, |_| {}, true);
     }
 }

@@ -10,9 +10,12 @@ async fn a_command_is_told_as_it_ended() {
         ("cat; echo done", (ExitCause::Exit, Some(0), None, "done\n", "")),
     ] {
         let place = Place::new();
-        let (cause, code, signal, out, err) = told(ended(end(place.start(command).await).await));
+        let exit = ended(end(place.start(command).await).await);
+        let both = exit.inline_output.len();
+        let (cause, code, signal, out, err) = told(exit);
         assert_eq!((cause, code, signal, out.as_str(), err.as_str()), expected, "{command}");
-        assert_eq!(fs::read_to_string(place.file("output")).unwrap().len(), out.len() + err.len());
+        assert_eq!(both, out.len() + err.len());
+        assert!(!place.file("output").exists(), "it is short");
         // And so it is found later, on whatever boot.
         for boot in [Boot::Same, Boot::Other] {
             assert_eq!(told(ended(place.over(boot).await)).1, code);

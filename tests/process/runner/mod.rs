@@ -188,10 +188,9 @@ impl Place {
         self.dir.path().join("state/begun")
     }
 
-    /// Locks as a runner does.
-    fn lock(&self) -> File {
-        let lock =
-            OpenOptions::new().write(true).create(true).truncate(false).open(self.file("lock")).unwrap();
+    /// Locks as a runner does, or one of an earlier version.
+    fn lock(&self, name: &str) -> File {
+        let lock = OpenOptions::new().write(true).create(true).truncate(false).open(self.file(name)).unwrap();
         flock(&lock, FlockOperation::LockExclusive).unwrap();
         lock
     }

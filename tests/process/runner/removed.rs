@@ -12,7 +12,7 @@ const DEEDS: [&str; 19] = [
     "rm $S/spool/$N/started",
     "rm $S/spool/$N/exit",
     "rm $S/spool/$N/output",
-    "rm $S/spool/$N/lock",
+    "rm $S/spool/$N/task",
     "rm $S/spool/$N/*",
     "mv $S/spool/$N ../moved",
     "mv $S/spool ../moved",
@@ -20,8 +20,8 @@ const DEEDS: [&str; 19] = [
     "mv $S/spool/$N ../moved; ln -s $PWD/../moved $S/spool/$N",
     "mv $S/spool/$N ../moved; cp -r ../moved $S/spool/$N",
     "rm $S/spool/$N/exit; ln -s /dev/null $S/spool/$N/exit",
-    "for f in started exit lock output; do rm $S/spool/$N/$f; mkfifo $S/spool/$N/$f; done",
-    "for f in started exit lock output; do rm $S/spool/$N/$f; mkdir $S/spool/$N/$f; done",
+    "for f in started exit task output; do rm $S/spool/$N/$f; mkfifo $S/spool/$N/$f; done",
+    "for f in started exit task output; do rm $S/spool/$N/$f; mkdir $S/spool/$N/$f; done",
     ": > $S/begun",
     "rm $S/begun",
     "rm -rf $S/spool $S/begun",
@@ -30,7 +30,12 @@ const DEEDS: [&str; 19] = [
 /// Does that once it has begun, and says more behind it.
 fn command(place: &Place, deed: &str) -> String {
     let state = place.dir.path().join("state");
-    format!("S='{}' N={}; echo first; {{ {deed}; }} && echo $$ >> ran; {AFTER}", state.display(), name())
+    let written = "while [ ! -e $S/spool/$N/output ]; do sleep 0.01; done";
+    format!(
+        "S='{}' N={}; echo first; {written}; {{ {deed}; }} && echo $$ >> ran; {AFTER}",
+        state.display(),
+        name()
+    )
 }
 
 /// Waits to be released.

@@ -165,18 +165,18 @@ async fn a_runner_that_is_killed_at_any_time_runs_nothing_twice() {
 async fn as_long_as_the_lock_is_held_it_lives_whatever_is_written() {
     let exit = Place::new().exit_of("echo out").await;
     let reused = stranger(None);
-    for (started, whole) in [
-        (started_by(reused.pid()), true),
-        (started_by(nobody()), true),
-        (b"".to_vec(), true),
-        (started_by(reused.pid()), false),
+    for (started, whole, locked) in [
+        (started_by(reused.pid()), true, "task"),
+        (started_by(nobody()), true, "lock"),
+        (b"".to_vec(), true, "task"),
+        (started_by(reused.pid()), false, "lock"),
     ] {
         let place = Place::new();
         place.lay_out(&[("task", b"{}"), ("output", b"out\n"), ("started", &started)]);
         if whole {
             place.lay_out(&[("exit", &exit)]);
         }
-        let lock = place.lock();
+        let lock = place.lock(locked);
         let watched = place.alive().await;
         let waited = timeout(Duration::from_millis(50), end(watched)).await;
         assert!(waited.is_err(), "{waited:?}");
