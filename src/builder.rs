@@ -151,6 +151,7 @@ impl Builder {
             providers,
             tools: self.tools,
             defaults: Defaults { spec, prompt },
+            notes: None,
         };
         host::runtime(&config, dependencies).await
     }

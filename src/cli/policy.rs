@@ -1,11 +1,13 @@
 //! `hermod policy`: tells what happens to a command, and lists the rules in their order.
 
-use std::io::stdin;
+use std::{io::stdin, sync::Arc};
 
 use clap::{Args, Subcommand};
 
 use super::{
-    CliError, Exit, examples, print_as,
+    CliError, Exit, examples,
+    output::StderrNotes,
+    print_as,
     table::{self, or_dash},
 };
 use crate::{
@@ -51,9 +53,10 @@ enum PolicyCommand {
 /// Checks a command, or lists the rules.
 pub(crate) fn execute(args: &PolicyArgs, variables: &Variables) -> Result<(), CliError> {
     let config = Config::read(variables)?;
-    let policy = policy_of(&config, &state_dir(variables)?);
+    let state = state_dir(variables)?;
     match &args.command {
         PolicyCommand::Check { script, json } => {
+            let policy = policy_of(&config, &state, Some(Arc::new(StderrNotes)));
             let script = if script == "-" { read_script()? } else { script.clone() };
             if script.trim().is_empty() {
                 return Err(CliError::usage(
@@ -63,6 +66,7 @@ pub(crate) fn execute(args: &PolicyArgs, variables: &Variables) -> Result<(), Cl
             print_as(*json, &verdict(policy.judge_command(&script)), format_verdict)
         }
         PolicyCommand::List { json } => {
+            let policy = policy_of(&config, &state, None);
             let approved = policy.approved().list();
             let approved =
                 approved.map_err(|error| CliError { exit: Exit::Store, text: error.to_string() })?;

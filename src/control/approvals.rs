@@ -1,14 +1,14 @@
-//! Queries of [`StoreReader`] for pending approvals: all of them, and the one that a caller's id names. Answers none of
-//! them.
+//! Queries of [`StoreReader`] for pending approvals: all of them, and the one that a caller's id names. [`ApprovalWriter`]
+//! answers them.
 
 use std::sync::Arc;
 
 use hermod_actors::{
-    RunError,
-    model::{ApprovalDecision, ApprovalScope, CallId, PersonAnswer, RunRow, RunState},
+    RunError, Runtime, SubmitError,
+    model::{ApprovalDecision, ApprovalScope, Body, CallId, PersonAnswer, Record, RunRow, RunState},
     open_approvals,
 };
-use tokio::task::spawn_blocking;
+use tokio::{sync::Mutex, task::spawn_blocking};
 
 use super::{
     error::{RequestError, RequestErrorKind},
@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     clock::{self, rfc3339},
-    policy::{ApprovedRules, Rule, RuleError},
+    policy::{ApprovedRules, ApprovedRulesError, Rule, RuleError},
     view::ApprovalView,
 };
 
@@ -140,23 +140,104 @@ pub fn decision(
     Err(RequestError::usage(error))
 }
 
-/// Makes the rules of an approval for always durable. Called before the approval is recorded: if the process ends in
-/// between, the question is still open.
-pub async fn add_rules(
-    approved: &Arc<ApprovedRules>,
-    approval: &ApprovalView,
-    answer: &PersonAnswer,
-) -> Result<(), RequestError> {
-    if *answer != PersonAnswer::Allow(ApprovalScope::Always) {
-        return Ok(());
+/// Answers pending approvals, and keeps the rules of those for always.
+///
+/// The owner of a store has one, and only the owner answers approvals. So no two approvals for always are between their
+/// rules and their records at the same time, and the rules that one added are not those of another one.
+#[derive(Debug)]
+pub struct ApprovalWriter {
+    approved: Arc<ApprovedRules>,
+    /// Held from the first rule of an approval until it is recorded or its rules are removed.
+    always: Mutex<()>,
+}
+
+impl ApprovalWriter {
+    /// A writer that adds rules to `approved`.
+    pub fn new(approved: ApprovedRules) -> Self {
+        Self { approved: Arc::new(approved), always: Mutex::default() }
     }
-    let invalid = |error: RuleError| RequestError::internal(error.to_string());
-    let rules = approval.allow_rules.iter().map(|rule| rule.parse::<Rule>());
-    let rules: Vec<Rule> = rules.collect::<Result<_, _>>().map_err(invalid)?;
-    let approved = Arc::clone(approved);
-    let added = spawn_blocking(move || approved.add(&rules)).await;
-    let added = added.map_err(|error| RequestError::internal(error.to_string()))?;
-    added.map_err(|error| RequestError::new(RequestErrorKind::Store, error.to_string()))
+
+    /// Answers `approval`, without resuming a run that no process runs. Returns the run's row.
+    ///
+    /// The rules of an approval for always are durable before its record. If the approval is refused, because the question
+    /// has expired, is answered or its run has ended, the rules that it added are removed again.
+    ///
+    /// A crash, or the end of the process, can leave rules without their approval: if it comes after the rules and before
+    /// the record, or after a refusal and before the removal. In the first case the question stays open. The rules are
+    /// those that a person wanted for always, and `hermod policy list` shows them. No crash leaves the record of an
+    /// approval for always without its rules.
+    pub async fn answer(
+        &self,
+        runtime: &Runtime,
+        reader: &StoreReader,
+        approval: &ApprovalView,
+        answer: &PersonAnswer,
+    ) -> Result<RunRow, RequestError> {
+        if *answer != PersonAnswer::Allow(ApprovalScope::Always) {
+            return Ok(runtime.decide_without_resume(approval.call, answer.clone()).await?);
+        }
+        let _always = self.always.lock().await;
+        let added = self.add_rules(approval).await?;
+        let error = match runtime.decide_without_resume(approval.call, answer.clone()).await {
+            Ok(row) => return Ok(row),
+            Err(error) => error,
+        };
+        let removed = match is_unrecorded(&error, reader, approval).await {
+            Ok(true) => self.change_rules(move |approved| approved.remove(&added)).await,
+            Ok(false) => Ok(()),
+            Err(unknown) => Err(unknown),
+        };
+        let refusal = RequestError::from(error);
+        Err(match removed {
+            Ok(()) => refusal,
+            Err(error) => {
+                let text = format!(
+                    "{refusal}; its rules may be left among the approved ones (see `hermod policy list`): {error}"
+                );
+                RequestError::new(refusal.kind, text)
+            }
+        })
+    }
+
+    /// Makes the rules of an approval durable, and returns those that were not there before.
+    async fn add_rules(&self, approval: &ApprovalView) -> Result<Vec<Rule>, RequestError> {
+        let invalid = |error: RuleError| RequestError::internal(error.to_string());
+        let rules = approval.allow_rules.iter().map(|rule| rule.parse::<Rule>());
+        let rules: Vec<Rule> = rules.collect::<Result<_, _>>().map_err(invalid)?;
+        self.change_rules(move |approved| approved.add(&rules)).await
+    }
+
+    async fn change_rules<T: Send + 'static>(
+        &self,
+        change: impl FnOnce(&ApprovedRules) -> Result<T, ApprovedRulesError> + Send + 'static,
+    ) -> Result<T, RequestError> {
+        let approved = Arc::clone(&self.approved);
+        let changed = spawn_blocking(move || change(&approved)).await;
+        let changed = changed.map_err(|error| RequestError::internal(error.to_string()))?;
+        changed.map_err(|error| RequestError::new(RequestErrorKind::Store, error.to_string()))
+    }
+}
+
+/// Whether an approval for always that has failed with this error is not recorded, and will not be.
+async fn is_unrecorded(
+    error: &RunError,
+    reader: &StoreReader,
+    approval: &ApprovalView,
+) -> Result<bool, RequestError> {
+    // The record may still be on its way to the disk.
+    if matches!(error, RunError::Terminated(_) | RunError::NotAccepted(SubmitError::CrashLooping(_))) {
+        return Ok(false);
+    }
+    // It is there if another person has answered in the same way, or if the session crashed before it replied.
+    let mut is_recorded = false;
+    let visit = |_, record: Arc<Record>| {
+        is_recorded |= matches!(&record.body, Body::ApprovalAnswered(answered)
+            if answered.call == approval.call
+                && answered.decision == ApprovalDecision::Allow
+                && answered.scope == ApprovalScope::Always);
+    };
+    reader.records(approval.session, 1, visit).await?;
+    Ok(!is_recorded)
 }
 
 /// A person's answer with text, if the request wants one.

@@ -10,13 +10,16 @@ use std::{
 use futures::future::join_all;
 use hermod_actors::{
     HealthProbe, RunError, Runtime,
-    model::{CallId, LimitIncrease, PersonAnswer, RunId, RunRow, RunState, SessionId, StopReason},
+    model::{LimitIncrease, PersonAnswer, RunId, RunRow, RunState, SessionId, StopReason},
 };
 use tokio::{sync::watch, time::timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::{error::RequestError, protocol::ControlResponse, tree::run_view};
-use crate::view::{DecisionView, RunView};
+use super::{
+    approvals::ApprovalWriter, error::RequestError, protocol::ControlResponse, reader::StoreReader,
+    tree::run_view,
+};
+use crate::view::{ApprovalView, DecisionView, RunView};
 
 /// How long a stopped run may take to end before its current row is reported.
 const STOP_TIMEOUT: Duration = Duration::from_secs(5);
@@ -139,12 +142,13 @@ pub(super) async fn steer(
 /// Decides about a call that waits for a person, without resuming a run that no process runs.
 pub(super) async fn decide(
     runtime: Arc<Runtime>,
-    call: CallId,
-    answer: PersonAnswer,
+    (writer, reader): (&ApprovalWriter, &StoreReader),
+    approval: &ApprovalView,
+    answer: &PersonAnswer,
 ) -> Result<ControlResponse, RequestError> {
-    let row = runtime.decide_without_resume(call, answer.clone()).await?;
+    let row = writer.answer(&runtime, reader, approval, answer).await?;
     let run = run_view(row, Some(&runtime.health_probe())).await;
-    Ok(ControlResponse::Decided(Box::new(DecisionView::new(call, &answer, run))))
+    Ok(ControlResponse::Decided(Box::new(DecisionView::new(approval.call, answer, run))))
 }
 
 /// Raises limits of a run. The command alone does not resume the run.

@@ -13,7 +13,7 @@ use tokio::{
 };
 
 use super::{
-    approvals::{add_rules, decision, text_answer},
+    approvals::{ApprovalWriter, decision, text_answer},
     backup_service::{BackupService, back_up},
     commands::{self, RuntimeSlot},
     error::{RequestError, RequestErrorKind},
@@ -42,13 +42,13 @@ pub struct RequestHandler {
     run_trees: Arc<tokio::sync::Mutex<RunTreeCache>>,
     backups: Option<Arc<dyn BackupService>>,
     maintenance: Arc<dyn MaintenanceService>,
-    approved: Option<Arc<ApprovedRules>>,
+    approvals: Option<Arc<ApprovalWriter>>,
 }
 
 impl RequestHandler {
     /// A handler for a process that only has the store open: it refuses commands and backups.
     pub fn new(reader: StoreReader, maintenance: Arc<dyn MaintenanceService>) -> Self {
-        Self { reader, maintenance, runtime: None, backups: None, run_trees: Arc::default(), approved: None }
+        Self { reader, maintenance, runtime: None, backups: None, run_trees: Arc::default(), approvals: None }
     }
 
     /// This handler for the owner of the store. Commands wait until a runtime is attached to the slot. Approvals for
@@ -60,8 +60,8 @@ impl RequestHandler {
         backups: Arc<dyn BackupService>,
         approved: ApprovedRules,
     ) -> Self {
-        let approved = Some(Arc::new(approved));
-        Self { runtime: Some(runtime), backups: Some(backups), approved, ..self }
+        let approvals = Some(Arc::new(ApprovalWriter::new(approved)));
+        Self { runtime: Some(runtime), backups: Some(backups), approvals, ..self }
     }
 
     /// This handler for one client, with its own cache of run trees.
@@ -290,7 +290,7 @@ impl RequestHandler {
         self.execute(|runtime| commands::stop_runs(runtime, rows)).await
     }
 
-    /// Answers the pending approval that `call` names, once the rules of an approval for always are durable.
+    /// Answers the pending approval that `call` names.
     async fn answer_approval(
         &self,
         call: &str,
@@ -298,10 +298,9 @@ impl RequestHandler {
     ) -> Result<Option<ControlResponse>, RequestError> {
         let approval = self.reader.find_approval(call).await?;
         let answer = answer(&approval)?;
-        if let Some(approved) = &self.approved {
-            add_rules(approved, &approval, &answer).await?;
-        }
-        self.execute(|runtime| commands::decide(runtime, approval.call, answer)).await
+        let writer = self.approvals.as_ref().ok_or_else(no_runtime)?;
+        let writer = (&**writer, &self.reader);
+        self.execute(|runtime| commands::decide(runtime, writer, &approval, &answer)).await
     }
 
     /// Executes a command once the runtime is attached; `None` if the runtime has ended.
@@ -310,9 +309,13 @@ impl RequestHandler {
         command: impl FnOnce(Arc<Runtime>) -> F,
     ) -> Result<Option<ControlResponse>, RequestError> {
         let slot = self.runtime.as_ref();
-        let slot = slot.ok_or_else(|| RequestError::internal("nothing runs in this process"))?;
+        let slot = slot.ok_or_else(no_runtime)?;
         slot.execute(command).await.transpose()
     }
+}
+
+fn no_runtime() -> RequestError {
+    RequestError::internal("nothing runs in this process")
 }
 
 /// The error of a message to a run in a process without a runtime.

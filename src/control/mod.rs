@@ -4,6 +4,8 @@
 //! Architecture invariant: no client can hold up the owner. Lines, connections, waiting times and pending commands are
 //! bounded, and each connection is a task of its own.
 
+#[cfg(test)]
+mod approval_tests;
 mod approvals;
 mod backup_service;
 mod budget;
@@ -25,7 +27,7 @@ mod tree;
 #[cfg(test)]
 mod tree_tests;
 
-pub use approvals::{add_rules, decision, text_answer};
+pub use approvals::{ApprovalWriter, decision, text_answer};
 pub use backup_service::BackupService;
 pub use client::{AskError, ControlClient};
 pub use commands::{RuntimeSlot, stop};

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use hermod_actors::{
-    RunError, Runtime,
+    Runtime,
     model::{ApprovalDecision, ApprovalScope, LimitIncrease, PersonAnswer, RunState},
     port::Journal,
 };
@@ -17,7 +17,7 @@ use super::{
     store_client::{OwnerReply, RETRY_DELAY, StoreClient, unexpected_response},
 };
 use crate::{
-    control::{self, ControlRequest, ControlResponse, RequestError, StoreReader},
+    control::{self, ApprovalWriter, ControlRequest, ControlResponse, RequestError, StoreReader},
     policy::ApprovedRules,
     process::runner::{OWN_PROGRAM, Runner},
     view::{ApprovalView, DecisionView, RunView},
@@ -73,12 +73,11 @@ impl StoreClient {
             OwnerReply::Disconnected => return Err(HostError::ConnectionLost(remedy.to_owned())),
             OwnerReply::NoOwner(journal) => journal,
         };
-        let approval = StoreReader::new(Arc::clone(&journal)).find_approval(call).await?;
+        let reader = StoreReader::new(Arc::clone(&journal));
+        let approval = reader.find_approval(call).await?;
         let answer = answer(&approval)?;
-        let approved = Arc::new(ApprovedRules::new(self.state()));
-        control::add_rules(&approved, &approval, &answer).await?;
-        let decide =
-            async |runtime: &Runtime| runtime.decide_without_resume(approval.call, answer.clone()).await;
+        let writer = ApprovalWriter::new(ApprovedRules::new(self.state()));
+        let decide = async |runtime: &Runtime| writer.answer(runtime, &reader, &approval, &answer).await;
         let decided = self.write(journal, decide).await?;
         Ok(DecisionView::new(approval.call, &answer, RunView::without_process(decided)))
     }
@@ -111,11 +110,14 @@ impl StoreClient {
     }
 
     /// Writes to the store from this process; no process runs its runs, and none is started.
-    async fn write<T>(
+    async fn write<T, E>(
         &self,
         journal: Arc<dyn Journal>,
-        work: impl AsyncFnOnce(&Runtime) -> Result<T, RunError>,
-    ) -> Result<T, HostError> {
+        work: impl AsyncFnOnce(&Runtime) -> Result<T, E>,
+    ) -> Result<T, HostError>
+    where
+        HostError: From<E>,
+    {
         let host = start_write_only(journal, self.state()).await?;
         let written = work(&host.runtime).await;
         host.suspend(ShutdownUrgency::Normal).await;

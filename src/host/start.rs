@@ -17,7 +17,8 @@ use hermod_actors::{
 use tokio::time::timeout;
 
 use super::{
-    endpoints::Endpoints, error::StartError, policy::policy_of, run_defaults, sandbox_rules::sandbox_rules,
+    endpoints::Endpoints, error::StartError, notes::NoteSink, policy::policy_of, run_defaults,
+    sandbox_rules::sandbox_rules,
 };
 use crate::{
     artifacts::FileArtifacts,
@@ -86,12 +87,14 @@ impl RuntimeHost {
     }
 }
 
-/// Starts the actors on a store, in a process that runs the `hermod` program. No session is revived by this.
+/// Starts the actors on a store, in a process that runs the `hermod` program. No session is revived by this. What a
+/// person has to know of the policy goes to `notes`.
 pub async fn start(
     journal: Arc<dyn Journal>,
     endpoints: Endpoints,
     config: &Config,
     defaults: Defaults,
+    notes: Option<Arc<dyn NoteSink>>,
 ) -> Result<RuntimeHost, StartError> {
     let Endpoints { providers, rehearsals, state, .. } = endpoints;
     let providers = providers.into_iter().map(|(name, (adapter, calls))| (name, adapter, calls)).collect();
@@ -108,8 +111,14 @@ pub async fn start(
         sandbox: sandbox_rules(config, &state),
         skills: skill_folders(config, &state),
     });
-    let dependencies =
-        HostDependencies { journal: Arc::clone(&journal), state: state.clone(), providers, tools, defaults };
+    let dependencies = HostDependencies {
+        journal: Arc::clone(&journal),
+        state: state.clone(),
+        providers,
+        tools,
+        defaults,
+        notes,
+    };
     let runtime = Arc::new(runtime(config, dependencies).await?);
     Ok(RuntimeHost { runtime, runner, journal, state, _rehearsals: rehearsals })
 }
@@ -120,7 +129,7 @@ pub async fn start_write_only(journal: Arc<dyn Journal>, state: &Path) -> Result
     let config = Config::load(&[], &BTreeMap::new())?;
     let defaults = Defaults::fixed(run_defaults::spec(&config, Vec::new(), None, state), "");
     let endpoints = Endpoints::new(Vec::new(), state.to_owned(), config.provider_defaults);
-    start(journal, endpoints, &config, defaults).await
+    start(journal, endpoints, &config, defaults, None).await
 }
 
 /// Removes what commands of ended runs have left. Their folders take a while: the runtime works meanwhile.
@@ -161,11 +170,17 @@ pub(crate) struct HostDependencies {
     pub(crate) tools: Vec<Arc<dyn Tool>>,
     /// The spec and prompt of requests that set none.
     pub(crate) defaults: Defaults,
+    /// Where lines for people go, if a person reads them.
+    pub(crate) notes: Option<Arc<dyn NoteSink>>,
 }
 
 /// Starts the actors with these parts and the configured limits.
 pub(crate) async fn runtime(config: &Config, dependencies: HostDependencies) -> Result<Runtime, StartError> {
-    let HostDependencies { journal, state, providers, tools, defaults } = dependencies;
+    let HostDependencies { journal, state, providers, tools, defaults, notes } = dependencies;
+    let policy = policy_of(config, &state, notes);
+    let approved = Arc::clone(policy.approved());
+    // The list itself is read at each call. A damage is reported before the first one.
+    let (Ok(_) | Err(_)) = off_thread(move || Ok(approved.list())).await;
     let space = DiskSpaceMonitor::new(&state, config.store.reserve.0);
     let artifacts = FileArtifacts::open(&state).at(&state)?;
     let dependencies = RuntimeDependencies {
@@ -175,7 +190,7 @@ pub(crate) async fn runtime(config: &Config, dependencies: HostDependencies) -> 
         providers,
         breakers: run_defaults::breakers(&config.breaker),
         tools,
-        policy: policy_of(config, &state),
+        policy,
         tool_calls: usize::try_from(config.tools.calls.0).unwrap_or(usize::MAX),
         submissions: MAX_PENDING_SUBMISSIONS,
         summaries: MAX_CONCURRENT_SUMMARIES,

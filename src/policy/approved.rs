@@ -1,7 +1,7 @@
 //! The rules that a person has approved: the file `approved-rules.json` in the state directory.
 
 use std::{
-    fs, io,
+    fmt, fs, io, mem,
     os::unix::fs::MetadataExt as _,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
@@ -29,11 +29,25 @@ pub struct ApprovedRulesError {
     remedy: &'static str,
 }
 
+/// Told when the approved rules are found to be damaged. No approved rule counts from then on, until they are repaired.
+pub trait DamageObserver: fmt::Debug + Send + Sync {
+    /// The rules are damaged. Called once until they have been readable again.
+    fn on_damaged(&self, error: &ApprovedRulesError);
+}
+
 /// The rules in the file. They are read again when the file has changed, also by another process.
 #[derive(Debug)]
 pub struct ApprovedRules {
     path: PathBuf,
-    cache: Mutex<Option<CachedRules>>,
+    state: Mutex<ReadState>,
+    observer: Option<Arc<dyn DamageObserver>>,
+}
+
+#[derive(Debug, Default)]
+struct ReadState {
+    cached: Option<CachedRules>,
+    /// Whether the rules were damaged the last time.
+    is_damaged: bool,
 }
 
 #[derive(Debug, Clone)]
@@ -60,11 +74,32 @@ struct ApprovedRulesFile {
 impl ApprovedRules {
     /// The rules in this state directory. Reads nothing yet.
     pub fn new(state_dir: &Path) -> Self {
-        Self { path: state_dir.join(FILE), cache: Mutex::default() }
+        Self { path: state_dir.join(FILE), state: Mutex::default(), observer: None }
     }
 
-    /// The rules, in the order of their approval; none if there is no file. In an error no rule of the file counts.
+    /// These rules, with an observer of their damage.
+    #[must_use]
+    pub fn observed_by(self, observer: Arc<dyn DamageObserver>) -> Self {
+        Self { observer: Some(observer), ..self }
+    }
+
+    /// The rules, in the order of their approval; none if there is no file. In an error no rule of the file counts. The
+    /// first error is logged, and told to the observer.
     pub fn list(&self) -> Result<Arc<[Rule]>, ApprovedRulesError> {
+        // Ignores poisoning: each update is one assignment.
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let rules = self.read_changed(&mut state.cached);
+        let was_damaged = mem::replace(&mut state.is_damaged, rules.is_err());
+        drop(state);
+        if let Some(error) = rules.as_ref().err().filter(|_| !was_damaged) {
+            tracing::error!(%error, "the approved rules do not count");
+            self.observer.iter().for_each(|observer| observer.on_damaged(error));
+        }
+        rules
+    }
+
+    /// The rules in `cache`, or read again if the file has changed since.
+    fn read_changed(&self, cache: &mut Option<CachedRules>) -> Result<Arc<[Rule]>, ApprovedRulesError> {
         let stamp = match fs::metadata(&self.path).if_exists() {
             Ok(Some(metadata)) => FileStamp {
                 modified: (metadata.mtime(), metadata.mtime_nsec()),
@@ -74,43 +109,54 @@ impl ApprovedRules {
             Ok(None) => return Ok(Arc::default()),
             Err(error) => return Err(self.unreadable(&error)),
         };
-        // Ignores poisoning: each update is one assignment.
-        let mut cache = self.cache.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(cached) = cache.as_ref().filter(|cached| cached.stamp == stamp) {
             return cached.rules.clone();
         }
         let rules = self.read();
-        if let Err(error) = &rules {
-            tracing::error!(%error, "the approved rules do not count");
-        }
         *cache = Some(CachedRules { stamp, rules: rules.clone() });
         rules
     }
 
-    /// Adds rules that the file does not have, and returns when they are durable.
-    pub fn add(&self, rules: &[Rule]) -> Result<(), ApprovedRulesError> {
-        let lock_path = self.path.with_extension("lock");
-        let failed = |error: PathError| ApprovedRulesError {
-            path: error.path,
-            problem: format!("the approved rules cannot be changed: {}", error.source),
-            remedy: "make the state directory writable",
-        };
-        let lock = files::open_lock(&lock_path).at(&lock_path).map_err(failed)?;
-        if !files::lock_within(&lock, LOCK_TRIES, || true).at(&lock_path).map_err(failed)? {
-            let error = io::Error::new(io::ErrorKind::TimedOut, "another process has locked them");
-            return Err(error).at(&lock_path).map_err(failed);
-        }
-        let known = self.read()?;
-        let mut texts: Vec<Arc<str>> = known.iter().map(|rule| Arc::clone(rule.text())).collect();
+    /// Adds rules, and returns those that the file did not have when they are durable. A damaged file stays as it is, and
+    /// nothing is added.
+    pub fn add(&self, rules: &[Rule]) -> Result<Vec<Rule>, ApprovedRulesError> {
+        let _lock = self.lock()?;
+        let mut texts = self.texts()?;
+        let mut added = Vec::new();
         for rule in rules {
             if !texts.contains(rule.text()) {
                 texts.push(Arc::clone(rule.text()));
+                added.push(rule.clone());
             }
         }
-        if texts.len() == known.len() {
-            return Ok(());
+        if !added.is_empty() {
+            self.replace(texts)?;
         }
-        self.replace(&ApprovedRulesFile { allow: texts }).at(&self.path).map_err(failed)
+        Ok(added)
+    }
+
+    /// Removes rules, and returns when that is durable.
+    pub fn remove(&self, rules: &[Rule]) -> Result<(), ApprovedRulesError> {
+        let _lock = self.lock()?;
+        let mut texts = self.texts()?;
+        let count = texts.len();
+        texts.retain(|text| rules.iter().all(|rule| rule.text() != text));
+        if texts.len() == count { Ok(()) } else { self.replace(texts) }
+    }
+
+    /// Waits until no other process changes the rules. They are unlocked when the returned file is dropped.
+    fn lock(&self) -> Result<fs::File, ApprovedRulesError> {
+        let path = self.path.with_extension("lock");
+        let lock = files::open_lock(&path).at(&path).map_err(change_error)?;
+        if files::lock_within(&lock, LOCK_TRIES, || true).at(&path).map_err(change_error)? {
+            return Ok(lock);
+        }
+        let error = io::Error::new(io::ErrorKind::TimedOut, "another process has locked them");
+        Err(error).at(&path).map_err(change_error)
+    }
+
+    fn texts(&self) -> Result<Vec<Arc<str>>, ApprovedRulesError> {
+        Ok(self.read()?.iter().map(|rule| Arc::clone(rule.text())).collect())
     }
 
     fn read(&self) -> Result<Arc<[Rule]>, ApprovedRulesError> {
@@ -128,7 +174,12 @@ impl ApprovedRules {
         rules.collect::<Result<_, _>>().map_err(|error| damaged(error.to_string()))
     }
 
-    fn replace(&self, file: &ApprovedRulesFile) -> io::Result<()> {
+    /// Replaces the file durably.
+    fn replace(&self, texts: Vec<Arc<str>>) -> Result<(), ApprovedRulesError> {
+        self.write(&ApprovedRulesFile { allow: texts }).at(&self.path).map_err(change_error)
+    }
+
+    fn write(&self, file: &ApprovedRulesFile) -> io::Result<()> {
         let new = self.path.with_extension("json.new");
         let text = serde_json::to_vec_pretty(file)?;
         if text.len() as u64 > MAX_BYTES {
@@ -143,6 +194,15 @@ impl ApprovedRules {
     fn unreadable(&self, error: &io::Error) -> ApprovedRulesError {
         let remedy = "make it a readable file, or remove it and approve again";
         ApprovedRulesError { path: self.path.clone(), problem: format!("it cannot be read: {error}"), remedy }
+    }
+}
+
+/// The error of a change that was not made.
+fn change_error(error: PathError) -> ApprovedRulesError {
+    ApprovedRulesError {
+        path: error.path,
+        problem: format!("the approved rules cannot be changed: {}", error.source),
+        remedy: "make the state directory writable",
     }
 }
 
@@ -167,8 +227,44 @@ mod tests {
         assert_eq!(*one.list().unwrap(), rules(&["shell(rm -f x)", "mcp_*"])[..]);
         let mode = fs::metadata(dir.path().join(FILE)).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
+        assert_eq!(one.add(&rules(&["mcp_*", "x", "x"])).unwrap(), rules(&["x"]), "those that are new");
+        one.remove(&rules(&["x", "y", "mcp_*"])).unwrap();
+        assert_eq!(*other.list().unwrap(), rules(&["shell(rm -f x)"])[..]);
         fs::remove_file(dir.path().join(FILE)).unwrap();
         assert_eq!(*one.list().unwrap(), []);
+    }
+
+    #[derive(Debug, Default)]
+    struct Observed(Mutex<Vec<String>>);
+
+    impl DamageObserver for Observed {
+        fn on_damaged(&self, error: &ApprovedRulesError) {
+            self.0.lock().unwrap().push(error.to_string());
+        }
+    }
+
+    #[test]
+    fn a_damage_is_told_once_until_it_is_repaired() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join(FILE);
+        let observed = Arc::<Observed>::default();
+        let approved = ApprovedRules::new(dir.path()).observed_by(Arc::clone(&observed) as _);
+        let check = |text: &str, times: usize| {
+            fs::write(&path, text).unwrap();
+            for _ in 0..3 {
+                assert_eq!(approved.list().is_ok(), text.starts_with("{\"allow\": []}"), "{text}");
+            }
+            assert_eq!(observed.0.lock().unwrap().len(), times, "{text}");
+        };
+        check("{\"allow\": []}", 0);
+        check("{\"allow\"", 1);
+        check("{", 1);
+        check("{\"allow\": []} ", 1);
+        check("{\"allow\"", 2);
+        let told = observed.0.lock().unwrap()[0].clone();
+        for part in [FILE, "it is damaged: EOF", "repair the file, or remove it and approve again"] {
+            assert!(told.contains(part), "{told}");
+        }
     }
 
     #[test]
@@ -185,6 +281,7 @@ mod tests {
             let error = approved.list().unwrap_err().to_string();
             assert!(error.contains(FILE) && error.contains(expected), "{error}");
             assert!(approved.add(&rules(&["shell"])).is_err());
+            assert!(approved.remove(&rules(&["shell"])).is_err());
             assert_eq!(fs::read_to_string(&path).unwrap(), text);
         }
         fs::remove_file(&path).unwrap();

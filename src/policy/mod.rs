@@ -11,7 +11,7 @@ mod rule;
 
 use std::{path::Path, sync::Arc};
 
-pub use approved::{ApprovedRules, ApprovedRulesError};
+pub use approved::{ApprovedRules, ApprovedRulesError, DamageObserver};
 pub use judge::{Judgement, JudgementAction};
 pub use rule::{Rule, RuleError};
 
@@ -58,7 +58,12 @@ pub struct Policy {
 impl Policy {
     /// A policy with these settings and the approved rules of this state directory.
     pub fn new(settings: PolicySettings, state_dir: &Path) -> Self {
-        Self { settings, approved: Arc::new(ApprovedRules::new(state_dir)) }
+        Self::with_approved(settings, ApprovedRules::new(state_dir))
+    }
+
+    /// A policy with these settings and these approved rules.
+    pub fn with_approved(settings: PolicySettings, approved: ApprovedRules) -> Self {
+        Self { settings, approved: Arc::new(approved) }
     }
 
     /// The rules that a person has approved.

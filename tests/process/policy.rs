@@ -163,6 +163,76 @@ fn always_is_a_rule_that_the_list_shows_and_the_next_run_needs_no_answer() {
 }
 
 #[test]
+fn damaged_approved_rules_are_noted_once_and_never_overwritten() {
+    const DAMAGED: &str = r#"{"allow": ["shell(ls)""#;
+    let world = World::new();
+    parked(&world, &shell_script(&world), &[]);
+    let path = world.state().join("approved-rules.json");
+    fs::write(&path, DAMAGED).unwrap();
+    let noted = |output: &std::process::Output, code: i32| {
+        let text = stderr(output);
+        assert_eq!(output.status.code(), Some(code), "{text}");
+        let note = format!("policy    no approved rule counts: {}: it is damaged: EOF", path.display());
+        for part in [note.as_str(), "repair the file, or remove it and approve again"] {
+            assert!(text.contains(part), "{text}");
+        }
+        assert_eq!(text.matches("no approved rule counts").count(), 1, "{text}");
+        text
+    };
+    // Each process that judges calls notes it, however many it judges.
+    let dangerous = json!({ "tool": "shell", "arguments": { "command": DANGEROUS } });
+    let twice = world.script(&json!([{ "call": [dangerous] }, { "call": [dangerous] }, { "say": "done" }]));
+    let mut command = world.hermod(&["run", &twice, "--json", "do it"]);
+    let text = noted(&command.env("HERMOD_LOG", "hermod=error").output().unwrap(), 0);
+    assert_eq!(text.matches("the approved rules do not count").count(), 1, "{text}");
+    noted(&world.run(&["runs", "resume", "--all", "--wait"]), 6);
+    noted(&world.run(&["policy", "check", "--json", DANGEROUS]), 0);
+    // An approval for always is refused, with an owner and without one, and loses nothing.
+    let run = questions(&world)[0]["run"].as_str().unwrap().to_owned();
+    let refused = || {
+        world.fails(&["approvals", "allow", &run, "--always"], 74, "approved-rules.json: it is damaged");
+        assert_eq!(fs::read_to_string(&path).unwrap(), DAMAGED);
+        assert_eq!(questions(&world).len(), 1);
+    };
+    refused();
+    let (running, _lines) = owner(&world);
+    refused();
+    running.signal(Signal::TERM);
+    running.end();
+    world.ok(&["approvals", "allow", &run]);
+    assert_eq!((times_run(&world), fs::read_to_string(&path).unwrap().as_str()), (0, DAMAGED));
+}
+
+#[test]
+fn a_model_that_repeats_a_denied_call_is_ended() {
+    let world = World::new();
+    let script = world.script(&json!([
+        { "call": [{ "tool": "shell", "arguments": { "command": DANGEROUS } }], "repeat": "forever" },
+    ]));
+    let check = |run: &str, status: &str| {
+        let records = world.journal(run);
+        let ends: Vec<_> = records.iter().filter(|record| record["kind"] == "call.ended").collect();
+        assert!(ends.iter().all(|end| end["status"] == status), "{ends:?}");
+        let found: Vec<_> = ends.iter().map(|end| end["repetition"]["times"].as_u64()).collect();
+        assert_eq!(found, [None, Some(2), Some(3), Some(4), Some(5)]);
+        assert_eq!(ends[4]["repetition"]["pattern"], "same_failure");
+        let shown = shown(&world, run);
+        assert_eq!((times_run(&world), &shown["outcome"]), (0, &json!("loop_detected")), "{shown}");
+    };
+    // A person denies it once, and the counts survive the process.
+    let mut command = world.hermod(&["run", &script, "--budget", "iterations=12", "--json", "do it"]);
+    let output = command.envs([PERSON]).output().unwrap();
+    assert_eq!(output.status.code(), Some(6), "{}", stderr(&output));
+    world.ok(&["approvals", "deny", "last"]);
+    resume(&world, 4);
+    check("last", "not_started");
+    // The policy denies it.
+    let output = world.run(&["run", &script, "--budget", "iterations=12", "do it"]);
+    assert_eq!(output.status.code(), Some(4), "{}", stderr(&output));
+    check("last", "error");
+}
+
+#[test]
 fn a_question_of_the_model_is_answered_with_text() {
     let world = World::new();
     let script = world.script(&json!([

@@ -361,7 +361,7 @@ fn crowd(world: &World, steps: &Value, count: usize) {
         endpoints.add_for_run(&spec, &Variables::new()).await.unwrap();
         let journal = host::open(&state, Durability::Strict).unwrap();
         let defaults = Defaults::fixed(spec, "");
-        let daemon = host::start(journal, endpoints, &config, defaults).await.unwrap();
+        let daemon = host::start(journal, endpoints, &config, defaults, None).await.unwrap();
         let submitted = (0..count).map(|_| daemon.runtime.submit(RunRequest::new("do it")));
         for accepted in futures::future::join_all(submitted).await {
             accepted.unwrap();

@@ -184,7 +184,7 @@ impl ActiveRun {
         let step = self.step().filter(|step| is_guarded && step.calls.iter().all(is_settled))?;
         let mut step = step.clone();
         step.apply(&Body::CallEnded(ended.clone()), now);
-        self.loop_guard.clone().on_step(&settled_calls(&step)?)
+        self.loop_guard.clone().on_step(&settled_calls(&step, &self.decisions)?)
     }
 
     /// Folds the complete step of the present answer into the guard against loops. `recorded` is its repetition.
@@ -192,7 +192,7 @@ impl ActiveRun {
         if !self.is_guarded() {
             return;
         }
-        if let Some(calls) = self.step().and_then(settled_calls) {
+        if let Some(calls) = self.step().and_then(|step| settled_calls(step, &self.decisions)) {
             self.loop_guard.on_step(&calls);
         }
         if let Some(repetition) = recorded {

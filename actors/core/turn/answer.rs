@@ -6,14 +6,14 @@ use std::sync::Arc;
 
 use crate::{
     model::{
-        Amounts, AttemptId, Body, CallAdmitted, CallId, EffectClass, Flaw, ModelAnswer, ModelAnswered,
-        ModelLate, ModelRef, ModelStarted, Outcome, Usage,
+        Amounts, AttemptId, Body, CallAdmitted, CallEnd, CallId, EffectClass, Flaw, ModelAnswer,
+        ModelAnswered, ModelLate, ModelRef, ModelStarted, Outcome, Usage,
     },
     mutants::{Mutant, mutant_enabled},
     policy::validate_usage,
     turn::{
         CallAdmission, active_run::ActiveRun, answer_recovery::AnswerVerdict, decision::DecisionBuilder,
-        estimates,
+        estimates, tool_calls::ToolCallState,
     },
 };
 
@@ -133,12 +133,22 @@ impl DecisionBuilder {
                         arguments: *arguments,
                         same_as,
                     }));
-                    if let (Some(need), None) = (approval, same_as) {
-                        self.request_approval(call, need);
+                    match (same_as, approval) {
+                        (Some(n), _) => self.end_like(call, CallId { n, ..model_call }),
+                        (None, Some(need)) => self.request_approval(call, need),
+                        (None, None) => {}
                     }
                 }
                 CallAdmission::Reject { end, .. } => self.end_call(call.attempt(0), end.clone()),
             }
+        }
+    }
+
+    /// Ends a call like its equal `first`, if that has ended already: a person denied it before in the run.
+    fn end_like(&mut self, call: CallId, first: CallId) {
+        let state = self.call(first).map(|first| first.state.clone());
+        if let Some(ToolCallState::Ended(end)) = state {
+            self.end_call(call.attempt(0), CallEnd::clone(&end));
         }
     }
 }

@@ -58,6 +58,8 @@ impl DecisionBuilder {
 
     pub(super) fn on_timer(&mut self) {
         self.expire_approvals();
+        // The last expired call may be a repetition that ends the run, which then has reached no other limit.
+        self.end_if_looping();
         let Some(run) = self.run().filter(|run| run.planned_end.is_none()) else { return };
         let reached = run.time_limits(self.now).find(|(end, ..)| *end <= self.now.active_ms);
         if let Some((_, limit_ms, outcome)) = reached {

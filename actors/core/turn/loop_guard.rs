@@ -2,8 +2,15 @@
 //! nothing; `ending.rs` records what it finds, and ends the run.
 //!
 //! A step counts once it is complete, so the order in which its calls end has no influence. Equal calls of one step
-//! count once: the model has read no result between them. Results are compared by hash. Calls that were stopped, never
-//! started or are in doubt are left out.
+//! count once: the model has read no result between them. Results are compared by hash.
+//!
+//! | how a call ended | it counts as |
+//! | --- | --- |
+//! | it succeeded (`ok`) | a success |
+//! | it failed, or was rejected: bad arguments, no such tool, denied by the policy (`error`) | a failure |
+//! | not started (`not_started`), because a person denied it, now or before in the run, or did not answer in time | a failure |
+//! | not started for another reason: a stop, a message of the user, a used-up budget, a crash | left out |
+//! | stopped (`stopped`), in doubt (`in_doubt`) | left out |
 //!
 //! | what is counted, in steps | pattern | warns at | ends at | starts again after |
 //! | --- | --- | --- | --- | --- |
@@ -27,7 +34,10 @@ use std::{
 use crate::{
     model::{CallEnd, CallStatus, Hash, Hasher, Repetition, RepetitionPattern},
     policy::portable_name,
-    turn::tool_calls::ActiveStep,
+    turn::{
+        person_decisions::PersonDecisions,
+        tool_calls::{ActiveStep, ActiveToolCall, StartApproval},
+    },
 };
 
 /// Different calls that are remembered.
@@ -65,7 +75,7 @@ struct FailingTool {
     times: u32,
 }
 
-/// A call of a complete step that has succeeded or failed.
+/// A call of a complete step that counts as a success or a failure.
 #[derive(Debug, Clone)]
 pub(super) struct SettledCall {
     pub(super) tool: Arc<str>,
@@ -200,17 +210,21 @@ fn push_bounded<T>(items: &mut VecDeque<T>, item: T, max: usize) {
 }
 
 /// The calls of a complete step that count; `None` while one has no result.
-pub(super) fn settled_calls(step: &ActiveStep) -> Option<Vec<SettledCall>> {
+pub(super) fn settled_calls(step: &ActiveStep, decisions: &PersonDecisions) -> Option<Vec<SettledCall>> {
     let results = step.results()?;
     let calls = step.answer.calls.iter().zip(&step.calls).zip(&results);
     let settled = calls.filter_map(|((requested, call), result)| {
-        let status = result.end.status;
-        let has_failed = status == CallStatus::Error;
+        let has_failed = match result.end.status {
+            CallStatus::Ok => false,
+            CallStatus::Error => true,
+            CallStatus::NotStarted if is_denied(call, decisions) => true,
+            CallStatus::NotStarted | CallStatus::Stopped | CallStatus::InDoubt => return None,
+        };
         let arguments = call.arguments.unwrap_or_else(|| Hash::of(requested.arguments.as_bytes()));
-        (has_failed || status == CallStatus::Ok).then(|| SettledCall {
+        Some(SettledCall {
             tool: portable_name(&call.tool),
             call: hash_of(&[call.tool.as_bytes(), arguments.as_bytes()]),
-            result: result_hash(&result.end),
+            result: result_hash(&result.end, has_failed),
             has_failed,
             polls: call.polls,
         })
@@ -218,10 +232,19 @@ pub(super) fn settled_calls(step: &ActiveStep) -> Option<Vec<SettledCall>> {
     Some(settled.collect())
 }
 
+/// Whether a call was not started because of a person. One that no person was asked about was denied before in the run.
+fn is_denied(call: &ActiveToolCall, decisions: &PersonDecisions) -> bool {
+    match call.approval {
+        StartApproval::Denied => true,
+        StartApproval::Requested => false,
+        StartApproval::NotRequested => decisions.has_denied(call),
+    }
+}
+
 /// The hash of a result. Equal outputs are equal although their artifacts have names of their own.
-fn result_hash(end: &CallEnd) -> Hash {
+fn result_hash(end: &CallEnd, has_failed: bool) -> Hash {
     let mut hasher = Hasher::default();
-    hasher.part(&[u8::from(end.status == CallStatus::Error)]);
+    hasher.part(&[u8::from(has_failed)]);
     let artifacts = end.artifact.iter().chain(end.images.iter().map(|image| &image.artifact));
     let mut content = std::borrow::Cow::Borrowed(&*end.content);
     for artifact in artifacts {

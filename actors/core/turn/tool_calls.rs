@@ -34,6 +34,8 @@ pub(super) struct ActiveToolCall {
     pub(super) polls: bool,
     /// The hash of the arguments; `None` without admission.
     pub(super) arguments: Option<Hash>,
+    /// What a person has said about the first start of the call.
+    pub(super) approval: StartApproval,
     /// Whether a lost attempt may have had an effect.
     pub(super) may_have_run: bool,
     /// Number of attempts that were lost for a reason that may lie in the call itself.
@@ -55,6 +57,17 @@ pub(super) enum ToolCallState {
     SameAs(u32),
     /// Has its result.
     Ended(Arc<CallEnd>),
+}
+
+/// What a person has said about the first start of a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum StartApproval {
+    /// No person was asked about this call.
+    NotRequested,
+    /// A person was asked, and has not denied it.
+    Requested,
+    /// A person has denied it, or has not answered in time.
+    Denied,
 }
 
 /// A call about which a person is asked.
@@ -132,6 +145,7 @@ impl ActiveStep {
             detached: false,
             polls: false,
             arguments: None,
+            approval: StartApproval::NotRequested,
             may_have_run: false,
             lost_attempts: 0,
             state: ToolCallState::Proposed,
@@ -178,17 +192,24 @@ impl ActiveStep {
                     | ToolCallState::SameAs(_)
                     | ToolCallState::Ended(_) => return,
                 };
+                if started_at.is_none() {
+                    call.approval = StartApproval::Requested;
+                }
                 call.state = ToolCallState::Parked(Arc::new(ParkedCall {
                     request: request.clone(),
                     started_at,
                     requested_at: now.at,
                 }));
             }
-            Body::ApprovalAnswered(answered) if answered.decision == ApprovalDecision::Allow => {
+            Body::ApprovalAnswered(answered) => {
                 let Some(call) = self.open_call(answered.call) else { return };
                 // A call in doubt stays parked until the record of its lost attempt.
-                if matches!(&call.state, ToolCallState::Parked(parked) if parked.started_at.is_none()) {
-                    call.state = ToolCallState::Admitted(1);
+                if !matches!(&call.state, ToolCallState::Parked(parked) if parked.started_at.is_none()) {
+                    return;
+                }
+                match answered.decision {
+                    ApprovalDecision::Allow => call.state = ToolCallState::Admitted(1),
+                    ApprovalDecision::Deny => call.approval = StartApproval::Denied,
                 }
             }
             _ => {}

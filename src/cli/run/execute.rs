@@ -268,7 +268,8 @@ async fn prepare(
     }
     let prompt = LayeredPrompt::new(config, state);
     let defaults = Defaults { spec: spec.clone(), prompt: Arc::new(prompt) };
-    let host = host::start(Arc::clone(journal), endpoints, config, defaults).await?;
+    let host =
+        host::start(Arc::clone(journal), endpoints, config, defaults, Some(Arc::new(StderrNotes))).await?;
     Ok((host, PreparedRun { action, spec, target }))
 }
 

@@ -81,7 +81,9 @@ pub async fn resume_runs(
         let endpoints = endpoints((config, variables), &reader, (&rows, state), &**notes).await?;
         let spec = run_defaults::spec(config, Vec::new(), None, state);
         let defaults = Defaults { spec, prompt: Arc::new(LayeredPrompt::new(config, state)) };
-        Ok::<_, HostError>(start(Arc::clone(journal), endpoints, config, defaults).await?)
+        Ok::<_, HostError>(
+            start(Arc::clone(journal), endpoints, config, defaults, Some(Arc::clone(notes))).await?,
+        )
     };
     let host = match signals.run_until_signal(Box::pin(started)).await? {
         ControlFlow::Continue(host) => host,

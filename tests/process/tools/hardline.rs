@@ -2,7 +2,7 @@
 
 use std::{env, fs, path::PathBuf};
 
-use hermod::policy::command::denial_reason;
+use hermod::policy::{JudgementAction, Policy, PolicySettings, command::denial_reason};
 use serde_json::Value;
 
 /// One command a line; `⏎` is a newline.
@@ -367,4 +367,23 @@ fn recorded_commands_are_told_apart() {
     );
     assert!(catastrophes.len() >= 70 && benign.len() >= 100);
     assert!(missed.is_empty() && falsely.is_empty(), "missed {missed:#?}, falsely refused {falsely:#?}");
+}
+
+#[test]
+#[cfg_attr(no_recordings, ignore = "the recordings are not here: see README.md, Two commands")]
+fn recorded_dangers_do_not_run_without_an_approval() {
+    let recordings = recordings();
+    let state = tempfile::tempdir().unwrap();
+    let policy =
+        Policy::new(PolicySettings { has_approver: true, ..PolicySettings::default() }, state.path());
+    let check = |label: &str, min_rows: usize, min_percent: usize| {
+        let rows: Vec<_> = recordings.iter().filter(|row| row.label == label).collect();
+        let runs = |row: &&&Labelled| policy.judge_command(&row.command).action == JudgementAction::Allow;
+        let missed: Vec<_> = rows.iter().filter(runs).map(|row| &row.command).collect();
+        println!("{label}: missed {} of {}", missed.len(), rows.len());
+        assert!(rows.len() >= min_rows, "{label}: {} rows", rows.len());
+        assert!(missed.len() * 100 <= rows.len() * (100 - min_percent), "{label}: missed {missed:#?}");
+    };
+    check("catastrophic", 70, 99);
+    check("dangerous", 100, 95);
 }

@@ -138,6 +138,16 @@ fn a_denied_call_is_not_asked_about_again_in_its_run() {
 }
 
 #[test]
+fn equal_calls_that_were_denied_before_all_end() {
+    let mut driver = asked(vec![asking(1, "a")]);
+    driver.feed(&deny(FIRST));
+    driver.lease(model(1, 2), 1);
+    let records = driver.answer_planned("", FinishReason::ToolCalls, vec![asking(1, "a"), asking(1, "a")]);
+    assert_eq!(records.iter().filter(|kind| **kind == "call.ended").count(), 2, "{records:?}");
+    assert!(driver.turn.due(driver.now).contains(&acquire(model(1, 3))), "the run goes on");
+}
+
+#[test]
 fn equal_calls_are_one_question() {
     let mut driver = asked(vec![asking(1, "a"), asking(1, "a")]);
     assert_eq!(driver.turn.open_approvals().len(), 1);

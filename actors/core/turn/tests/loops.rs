@@ -1,19 +1,21 @@
 //! Tests of the guard against loops: what it warns of, what ends a run, and what is no loop.
 
-use std::fmt::Write as _;
+use std::{fmt::Write as _, sync::Arc};
 
 use super::{Driver, model, run, tool};
 use crate::{
     model::{
-        Artifact, AssistantMessage, AttemptId, Body, CallEnd, CallEnded, CallStatus, ContentHash,
-        EffectClass, FinishReason, Hash, Intent, Limits, Message, Outcome, OutcomeCause, ToolCall,
+        ApprovalNeed, Artifact, AssistantMessage, AttemptId, Body, CallEnd, CallEnded, CallId, CallStatus,
+        ContentHash, EffectClass, FinishReason, Hash, Intent, Limits, Message, Outcome, OutcomeCause,
+        PendingApproval, PersonAnswer, ToolCall,
     },
     policy::todo::TODO,
     turn::{CallAdmission, CallRejection, DueAction, Input, RenderCursor},
 };
 
 /// A call of a scenario: `[tool:]argument`, then its result. `=x` succeeds with x, `!x` fails with x, `?x` is rejected
-/// with x, `~x` succeeds with x and polls, `~!x` fails with x and polls.
+/// with x, `~x` succeeds with x and polls, `~!x` fails with x and polls. A person is asked about `#`, and denies it; `%`
+/// expires without an answer. What a message supersedes while a person is asked is `@`.
 struct ScriptedCall<'a> {
     tool: &'a str,
     argument: &'a str,
@@ -23,7 +25,7 @@ struct ScriptedCall<'a> {
 
 impl<'a> ScriptedCall<'a> {
     fn parse(text: &'a str) -> Self {
-        let at = text.find(['=', '!', '?', '~']).unwrap();
+        let at = text.find(['=', '!', '?', '~', '#', '%', '@']).unwrap();
         let (call, rest) = text.split_at(at);
         let (tool, argument) = call.split_once(':').unwrap_or(("tool", call));
         let (mark, result) = rest.split_at(if rest.starts_with("~!") { 2 } else { 1 });
@@ -36,7 +38,29 @@ impl<'a> ScriptedCall<'a> {
         }
         let intent = Intent { polls: self.mark.starts_with('~'), ..EffectClass::Pure.into() };
         let arguments = Hash::of(self.argument.as_bytes());
-        CallAdmission::Admit { tool: self.tool.into(), intent, arguments, approval: None }
+        let question = String::from("May it start?");
+        let need = ApprovalNeed { rules: Vec::new(), allow_rules: Vec::new(), question };
+        let approval = self.asks().then(|| Arc::new(need));
+        CallAdmission::Admit { tool: self.tool.into(), intent, arguments, approval }
+    }
+
+    fn asks(&self) -> bool {
+        ["#", "%", "@"].contains(&self.mark)
+    }
+
+    /// What ends the wait for a person.
+    fn answer(&self, driver: &mut Driver, call: CallId) {
+        let is_open = |open: &PendingApproval| open.request.call == call;
+        match self.mark {
+            _ if !driver.turn.open_approvals().iter().any(is_open) => {}
+            "#" => drop(driver.feed(&Input::Approval { call, answer: PersonAnswer::Deny })),
+            "%" => {
+                driver.pass(86_400_000);
+                driver.feed(&Input::TimerFired);
+            }
+            "@" => drop(driver.steer(1, 90 + u128::from(call.iteration))),
+            _ => {}
+        }
     }
 
     fn end(&self) -> CallEnd {
@@ -81,6 +105,7 @@ fn make_step(driver: &mut Driver, calls: &[ScriptedCall<'_>], ends: impl Iterato
     driver.permit_all();
     for at in ends {
         let call = tool(1, wanted.call.iteration, u32::try_from(at).unwrap() + 1);
+        calls[at].answer(driver, call);
         let attempts = driver.turn.due(driver.now).into_iter().filter_map(|due| {
             let DueAction::RunTool(id) = due else { return None };
             (id.call == call).then_some(id)
@@ -198,6 +223,29 @@ fn the_same_failure_is_warned_of_at_once() {
     check("A!no | A!other | A!no | A!other", "3 tool failing_tool 3; 4 tool failing_tool 4");
     // A call that failed and then succeeds is no repetition.
     check("A!no | A=1 | A!no | A=1 | A!no | A=1 | A!no", "");
+}
+
+#[test]
+fn a_call_that_a_person_has_denied_has_failed() {
+    let end = "2 tool same_failure 2; 3 tool same_failure 3; 4 tool same_failure 4; 5 tool same_failure 5; loop_detected";
+    check("A#", "");
+    check(&times("A#", 9), end);
+    // So has one that no person has answered. Each is asked about again.
+    check(&times("A%", 9), end);
+    // Other results between hide nothing if they repeat too.
+    check("A# | B=1 | A# | B=1 | A#", "5 tool same_failure 2");
+    // Other calls of the tool are denied.
+    check("A# | B# | C#", "3 tool failing_tool 3");
+    // What is not denied is no failure.
+    check("A# | A=1 | A# | A=1", "");
+    // Equal calls of one answer count once.
+    check("A# A# | A# A#", "2 tool same_failure 2");
+}
+
+#[test]
+fn a_call_that_a_message_has_superseded_has_not_failed() {
+    check("A@ | A@ | A@ | A@ | A@ | A@", "");
+    check("A!no | B@ | A!no", "");
 }
 
 #[test]

@@ -73,14 +73,26 @@ const CREDENTIAL_NAMES: &[&str] = &[
     ".dockercfg",
     "credentials.json",
     "credentials.toml",
-    "config.yaml",
-    "config.yml",
     ".boto",
     ".s3cfg",
     ".vault-token",
 ];
 const CREDENTIAL_FOLDERS: &[&str] =
     &[".aws", ".kube", ".docker", ".azure", ".config/gcloud", ".gcloud", ".config/gh"];
+/// Configuration files that hold credentials, by their folder: the name alone says nothing.
+const CREDENTIAL_CONFIGS: &[&str] = &[
+    ".config/aichat/config.yaml",
+    ".config/doctl/config.yaml",
+    ".config/glab-cli/config.yml",
+    ".config/scw/config.yaml",
+    ".config/tea/config.yml",
+    ".continue/config.yaml",
+    ".fly/config.yml",
+    "Application Support/aichat/config.yaml",
+    "Application Support/doctl/config.yaml",
+    "Application Support/glab-cli/config.yml",
+    "Application Support/tea/config.yml",
+];
 const AGENT_FOLDERS: &[&str] = &[".hermod", ".hermes", ".openclaw", ".claude", ".codex"];
 const AGENT_NAMES: &[&str] = &["hermod.toml", "control.token", "approved-rules.json", "openclaw.json"];
 const HISTORY_NAMES: &[&str] = &[
@@ -223,7 +235,10 @@ pub(super) fn written(path: &str, folder: Option<&PathTarget>) -> Option<Danger>
     if SYSTEM_FOLDERS.iter().any(|start| is_system(&start)) && !is_dev_file && !is_environment(place.name()) {
         return Some(SYSTEM_FILE);
     }
-    let is_secret = is_named(CREDENTIAL_NAMES) || is_environment(place.name()) || is_in(CREDENTIAL_FOLDERS);
+    let is_secret = is_named(CREDENTIAL_NAMES)
+        || is_environment(place.name())
+        || is_in(CREDENTIAL_FOLDERS)
+        || is_in(CREDENTIAL_CONFIGS);
     is_secret.then_some(CREDENTIAL_FILE)
 }
 
@@ -242,6 +257,7 @@ pub(super) fn read(path: &str, folder: Option<&PathTarget>) -> Option<Danger> {
         || place.path.ends_with(".kube/config")
         || place.path.ends_with(".docker/config.json")
         || place.path.ends_with(".config/gh/hosts.yml")
+        || CREDENTIAL_CONFIGS.iter().any(|config| place.is_below(config))
         || place.path.contains("/run/secrets/")
         || place.is_below(".gnupg")
         || (place.is_below(".ssh") && !is_public(name))
@@ -392,7 +408,19 @@ mod tests {
         check(".env.example", None);
         check(".env#backup", None);
         check("config.yaml#backup", None);
-        check("config/config.yaml", Some("credential-file"));
+        check("config/config.yaml", None);
+        check("/srv/app/config.yml", None);
+        check("doctl/config.yaml", None);
+        check(".circleci/config.yml", None);
+        check("~/.kube/config", Some("credential-file"));
+        check("~/.kube/config.yaml", Some("credential-file"));
+        check("~/.config/gh/config.yml", Some("credential-file"));
+        check("~/.config/doctl/config.yaml", Some("credential-file"));
+        check("/home/a/.config/glab-cli/config.yml", Some("credential-file"));
+        check("~/.config/glab-cli/config.yml.new", None);
+        check("~/Library/Application Support/tea/config.yml", Some("credential-file"));
+        check("~/.fly/config.yml", Some("credential-file"));
+        check("~/.hermes/config.yaml", Some("agent-state"));
         check("~/.hermod/approved-rules.json", Some("agent-state"));
         check("state/control.token", Some("agent-state"));
         check("~/.bash_history", Some("history"));
@@ -408,6 +436,8 @@ mod tests {
         {
             check(path, true);
         }
+        check("~/.config/doctl/config.yaml", true);
+        check("/srv/app/config.yaml", false);
         for path in
             ["~/.ssh/id_ed25519.pub", ".env.example", "/proc/cpuinfo", "/etc/passwd", "environment.py"]
         {

@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use super::{State, Watch};
 use crate::{
     model::{
-        AssistantMessage, CallAdmitted, CallEnded, CallId, CallStatus, ChildEnded, Hash, Outcome, Repetition,
-        RepetitionPattern, RunEnded,
+        ApprovalAnswered, ApprovalDecision, ApprovalRequested, AssistantMessage, CallAdmitted, CallEnded,
+        CallId, CallStatus, ChildEnded, DecisionSource, Hash, Outcome, Repetition, RepetitionPattern,
+        RunEnded, RunId,
     },
     turn::tests::fuzz::hold,
 };
@@ -16,6 +17,8 @@ use crate::{
 pub(super) struct Loops {
     open: Vec<Requested>,
     steps: Vec<Vec<Requested>>,
+    /// The calls that a person has denied, by run, tool and arguments. Another leg of the run has them too.
+    denied: Vec<(RunId, String, Hash)>,
     /// The repetition with which the run must end.
     last: Option<Repetition>,
 }
@@ -27,6 +30,10 @@ struct Requested {
     tool: String,
     arguments: Hash,
     polls: bool,
+    /// Whether a person was asked before the start.
+    was_asked: bool,
+    /// The person's answer.
+    decision: Option<ApprovalDecision>,
     result: Option<(CallStatus, String)>,
 }
 
@@ -47,6 +54,8 @@ impl Loops {
             tool: call.name.clone(),
             arguments: Hash::of(call.arguments.as_bytes()),
             polls: false,
+            was_asked: false,
+            decision: None,
             result: None,
         });
         self.open = requested.collect();
@@ -59,14 +68,42 @@ impl Loops {
         }
     }
 
+    pub(super) fn asked(&mut self, request: &ApprovalRequested) {
+        if let Some(call) = self.open.iter_mut().find(|call| call.id == request.call && request.attempt == 0)
+        {
+            call.was_asked = true;
+        }
+    }
+
+    pub(super) fn answered(&mut self, answered: &ApprovalAnswered) {
+        let Some(call) = self.open.iter_mut().find(|call| call.id == answered.call) else { return };
+        if !call.was_asked || call.decision.is_some() {
+            return;
+        }
+        call.decision = Some(answered.decision);
+        if (answered.decision, answered.by) == (ApprovalDecision::Deny, DecisionSource::Person) {
+            self.denied.push((call.id.run, call.tool.clone(), call.arguments));
+        }
+    }
+
+    /// The status that counts: a call that a person has denied has failed.
+    fn counted_status(&self, call: &Requested, status: CallStatus) -> CallStatus {
+        let is_denied = match call.was_asked {
+            true => call.decision == Some(ApprovalDecision::Deny),
+            false => self.denied.contains(&(call.id.run, call.tool.clone(), call.arguments)),
+        };
+        if status == CallStatus::NotStarted && is_denied { CallStatus::Error } else { status }
+    }
+
     pub(super) fn reset(&mut self) {
         self.steps.clear();
     }
 
     /// Adds the end of a call. Returns the repetition that the record must have.
     fn ended(&mut self, ended: &CallEnded, is_guarded: bool) -> Option<Repetition> {
-        let call = self.open.iter_mut().find(|call| call.id == ended.call)?;
-        call.result = Some((ended.end.status, ended.end.content.to_string()));
+        let at = self.open.iter().position(|call| call.id == ended.call)?;
+        let status = self.counted_status(&self.open[at], ended.end.status);
+        self.open[at].result = Some((status, ended.end.content.to_string()));
         if self.open.iter().any(|call| call.result.is_none()) {
             return None;
         }
@@ -172,7 +209,8 @@ impl Watch {
 
     /// Checks that a loop has ended its run, and nothing else as a loop.
     pub(super) fn looped(&mut self, ended: &RunEnded) -> Result<(), String> {
-        let Loops { last, .. } = std::mem::take(&mut self.loops);
+        let Loops { last, denied, .. } = std::mem::take(&mut self.loops);
+        self.loops.denied = denied;
         let is_loop = ended.ended.outcome == Outcome::LoopDetected;
         hold!(is_loop == last.is_some(), "a loop is {last:?}, and its run ends as {ended:?}");
         Ok(())

@@ -118,9 +118,13 @@ impl Watch {
                 let run = self.running(request.call.run)?;
                 hold!(run.state == State::Running, "{request:?} while its run is being stopped");
                 let spec = Arc::clone(&run.spec);
+                self.loops.asked(request);
                 self.calls.asked(request.call, request.attempt, &spec)?;
             }
-            Body::ApprovalAnswered(answered) => self.calls.answered(answered.call, answered.decision)?,
+            Body::ApprovalAnswered(answered) => {
+                self.loops.answered(answered);
+                self.calls.answered(answered.call, answered.decision)?;
+            }
             Body::RunExhausted(exhausted) => self.exhausted(exhausted)?,
             Body::RunReopened(reopened) => self.reopened(reopened)?,
             Body::BudgetRaised(raised) => self.raised(raised)?,
