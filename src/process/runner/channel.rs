@@ -21,8 +21,8 @@ pub(super) const MAX_MESSAGE_BYTES: usize = 128 << 10;
 
 /// A received message.
 #[derive(Debug)]
-pub(super) struct ReceivedMessage {
-    pub(super) bytes: Vec<u8>,
+pub(super) struct ReceivedMessage<'a> {
+    pub(super) bytes: &'a [u8],
     pub(super) file: Option<OwnedFd>,
 }
 
@@ -47,14 +47,13 @@ pub(super) fn send(socket: impl AsFd, bytes: &[u8], file: Option<BorrowedFd<'_>>
     Ok(())
 }
 
-/// Receives the next message without waiting, and of a longer one the first `max_bytes`. `None` if the other side is
+/// Receives the next message without waiting, and of a longer one what the buffer takes. `None` if the other side is
 /// closed, `WouldBlock` if there is no message.
-pub(super) fn receive(socket: impl AsFd, max_bytes: usize) -> io::Result<Option<ReceivedMessage>> {
-    let mut bytes = vec![0; max_bytes];
+pub(super) fn receive(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<Option<ReceivedMessage<'_>>> {
     let mut space = [MaybeUninit::uninit(); cmsg_space!(ScmRights(1))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let flags = RecvFlags::DONTWAIT | RecvFlags::CMSG_CLOEXEC;
-    let count = match recvmsg(socket, &mut [IoSliceMut::new(&mut bytes)], &mut control, flags) {
+    let count = match recvmsg(socket, &mut [IoSliceMut::new(buffer)], &mut control, flags) {
         Ok(message) => message.bytes,
         // The other side was closed with messages of this side unread.
         Err(Errno::CONNRESET) => 0,
@@ -63,14 +62,13 @@ pub(super) fn receive(socket: impl AsFd, max_bytes: usize) -> io::Result<Option<
     if count == 0 {
         return Ok(None);
     }
-    bytes.truncate(count);
     let mut file = None;
     for message in control.drain() {
         if let RecvAncillaryMessage::ScmRights(files) = message {
             file = files.last();
         }
     }
-    Ok(Some(ReceivedMessage { bytes, file }))
+    Ok(Some(ReceivedMessage { bytes: &buffer[..count], file }))
 }
 
 #[cfg(test)]
@@ -81,31 +79,33 @@ mod tests {
 
     #[test]
     fn a_message_arrives_whole_with_its_descriptor() {
+        let mut buffer = vec![0; MAX_MESSAGE_BYTES];
         let (a, b) = pair().unwrap();
         let file = File::open("/dev/null").unwrap();
         send(&a, b"one", None).unwrap();
         send(&a, b"two", Some(file.as_fd())).unwrap();
-        let received = receive(&b, MAX_MESSAGE_BYTES).unwrap().unwrap();
-        assert_eq!((received.bytes.as_slice(), received.file.is_none()), (&b"one"[..], true));
-        let received = receive(&b, MAX_MESSAGE_BYTES).unwrap().unwrap();
-        assert_eq!((received.bytes.as_slice(), received.file.is_some()), (&b"two"[..], true));
-        assert_eq!(receive(&b, MAX_MESSAGE_BYTES).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        let received = receive(&b, &mut buffer).unwrap().unwrap();
+        assert_eq!((received.bytes, received.file.is_none()), (&b"one"[..], true));
+        let received = receive(&b, &mut buffer).unwrap().unwrap();
+        assert_eq!((received.bytes, received.file.is_some()), (&b"two"[..], true));
+        assert_eq!(receive(&b, &mut buffer).unwrap_err().kind(), io::ErrorKind::WouldBlock);
         let long = vec![1; MAX_MESSAGE_BYTES + 1];
         assert_eq!(send(&a, &long, None).unwrap_err().kind(), io::ErrorKind::InvalidInput);
         send(&a, &long[1..], None).unwrap();
-        assert_eq!(receive(&b, MAX_MESSAGE_BYTES).unwrap().unwrap().bytes, &long[1..]);
+        assert_eq!(receive(&b, &mut buffer).unwrap().unwrap().bytes, &long[1..]);
         drop(a);
-        assert!(receive(&b, MAX_MESSAGE_BYTES).unwrap().is_none());
+        assert!(receive(&b, &mut buffer).unwrap().is_none());
         assert_eq!(send(&b, b"x", None).unwrap_err().kind(), io::ErrorKind::BrokenPipe);
     }
 
     #[test]
     fn a_descriptor_of_a_message_that_nothing_reads_is_closed() {
+        let mut buffer = [0; 8];
         let ((a, b), (held, peer)) = (pair().unwrap(), pair().unwrap());
         send(&a, b"x", Some(held.as_fd())).unwrap();
         drop(held);
-        assert_eq!(receive(&peer, MAX_MESSAGE_BYTES).unwrap_err().kind(), io::ErrorKind::WouldBlock);
+        assert_eq!(receive(&peer, &mut buffer).unwrap_err().kind(), io::ErrorKind::WouldBlock);
         drop((a, b));
-        assert!(receive(&peer, MAX_MESSAGE_BYTES).unwrap().is_none(), "its last holder was the message");
+        assert!(receive(&peer, &mut buffer).unwrap().is_none(), "its last holder was the message");
     }
 }

@@ -6,6 +6,7 @@
 
 use std::{
     ffi::{CStr, OsStr, OsString},
+    fmt,
     fs::File,
     io,
     os::{
@@ -50,7 +51,7 @@ const REAP_INTERVAL: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 const FIRST_FREE: i32 = 3;
 
 /// A request to run the task of a spool folder.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(PartialEq, Eq)]
 pub(super) struct ForkRequest {
     pub(super) folder: PathBuf,
     /// Further variables of the command. They are not stored: they may be secret.
@@ -72,7 +73,9 @@ pub fn main(mut arguments: impl Iterator<Item = OsString>) -> Option<ExitCode> {
         return None;
     }
     Some(match serve() {
-        Ok(Next::Run { folder, task, owner, sandbox }) => runner_process::main(&folder, task, owner, sandbox),
+        Ok(Some(RunnerTask { folder, task, owner, sandbox })) => {
+            runner_process::main(&folder, task, owner, sandbox)
+        }
         Ok(None) => ExitCode::SUCCESS,
         Err(_) => ExitCode::FAILURE,
     })
@@ -86,11 +89,11 @@ fn serve() -> io::Result<Option<RunnerTask>> {
     let requests = fcntl_dupfd_cloexec(stdin(), FIRST_FREE)?;
     dup2_stdin(File::open("/dev/null")?)?;
     detect_processor();
-    let mut sandboxes = SandboxCache::default();
+    let (mut sandboxes, mut buffer) = (SandboxCache::default(), vec![0; MAX_MESSAGE_BYTES]);
     loop {
         wait(&requests)?;
-        let (request, status) = match channel::receive(&requests, MAX_MESSAGE_BYTES) {
-            Ok(Some(ReceivedMessage { bytes, file: Some(status) })) => (ForkRequest::decode(&bytes), status),
+        let (request, status) = match channel::receive(&requests, &mut buffer) {
+            Ok(Some(ReceivedMessage { bytes, file: Some(status) })) => (ForkRequest::decode(bytes), status),
             // A request without a socket has no requester.
             Ok(Some(_)) => continue,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
@@ -129,6 +132,12 @@ fn wait(requests: &OwnedFd) -> io::Result<()> {
             Ok(0) | Err(Errno::INTR) => {}
             ready => return Ok(ready.map(drop)?),
         }
+    }
+}
+
+impl fmt::Debug for ForkRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ForkRequest").field("folder", &self.folder).finish_non_exhaustive()
     }
 }
 

@@ -16,12 +16,14 @@ use tokio::{
 };
 
 use super::{
-    channel,
+    channel::{self, ReceivedMessage},
     fork_server::{ARGUMENT, ForkRequest},
     runner_process::ANNOUNCEMENT,
 };
 use crate::process::{inherited, pidfd};
 
+/// Further requests for one runner.
+const MAX_RETRIES: u32 = 3;
 /// Limit of what a runner reports.
 const MAX_REPORT_BYTES: usize = 64;
 
@@ -46,7 +48,11 @@ struct ForkServer {
 /// A runner that was requested. Dropping this leaves it running.
 #[derive(Debug)]
 pub(super) struct ForkedRunner {
-    /// Closed by the other side at the end of the runner, or if none will ever be forked.
+    client: Arc<ForkClient>,
+    request: ForkRequest,
+    /// Requests that may still be made, should the fork server end before it has forked.
+    retries_left: u32,
+    /// Closed by the other side at the end of the runner, or if none will be forked.
     socket: AsyncFd<OwnedFd>,
     /// Readable once the runner has exited; present once it has sent its pidfd.
     process: Option<AsyncFd<OwnedFd>>,
@@ -65,7 +71,14 @@ impl ForkClient {
     }
 
     /// Requests a runner. An error means that none is forked.
-    pub(super) async fn request(&self, request: &ForkRequest) -> io::Result<ForkedRunner> {
+    pub(super) async fn request(self: &Arc<Self>, request: ForkRequest) -> io::Result<ForkedRunner> {
+        let socket = self.send(&request).await?;
+        let client = Arc::clone(self);
+        Ok(ForkedRunner { client, request, retries_left: MAX_RETRIES, socket, process: None, error: None })
+    }
+
+    /// Sends a request, and returns the socket for its runner.
+    async fn send(&self, request: &ForkRequest) -> io::Result<AsyncFd<OwnedFd>> {
         let (own, runners) = channel::pair()?;
         let bytes = request.encode();
         let mut server = self.server.lock().await;
@@ -85,7 +98,7 @@ impl ForkClient {
             }
             sent => sent?,
         }
-        Ok(ForkedRunner { socket: pidfd::register(own, Interest::READABLE)?, process: None, error: None })
+        pidfd::register(own, Interest::READABLE)
     }
 }
 
@@ -143,15 +156,32 @@ impl ForkedRunner {
         self.error.as_ref().and_then(io::Error::raw_os_error).map(io::Error::from_raw_os_error)
     }
 
-    /// Takes the next message; false if there will be none.
+    /// Takes the next message; false if there will be none. If the fork server has ended before it has forked, it requests
+    /// the runner again. A request that was cancelled may have been sent: then of two runners one finds the attempt taken.
     async fn receive(&mut self) -> io::Result<bool> {
-        let receive = |socket: &OwnedFd| channel::receive(socket, MAX_REPORT_BYTES);
-        let Some(message) = self.socket.async_io(Interest::READABLE, receive).await? else {
+        if self.receive_once().await? {
+            return Ok(true);
+        }
+        if self.process.is_some() || self.error.is_some() || self.retries_left == 0 {
+            return Ok(false);
+        }
+        self.retries_left -= 1;
+        self.socket = self.client.send(&self.request).await?;
+        Ok(true)
+    }
+
+    async fn receive_once(&mut self) -> io::Result<bool> {
+        let mut buffer = [0; MAX_REPORT_BYTES];
+        let mut receive = |socket: &OwnedFd| {
+            let message = channel::receive(socket, &mut buffer)?;
+            Ok(message.map(|ReceivedMessage { bytes, file }| (bytes.to_vec(), file)))
+        };
+        let Some((bytes, file)) = self.socket.async_io(Interest::READABLE, &mut receive).await? else {
             return Ok(false);
         };
-        if message.bytes == ANNOUNCEMENT {
-            self.process = message.file.map(pidfd::watch).transpose()?;
-        } else if let Ok(code) = message.bytes.try_into() {
+        if bytes == ANNOUNCEMENT {
+            self.process = file.map(pidfd::watch).transpose()?;
+        } else if let Ok(code) = bytes.try_into() {
             self.error = Some(io::Error::from_raw_os_error(i32::from_le_bytes(code)));
         }
         Ok(true)

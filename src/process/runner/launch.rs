@@ -100,7 +100,7 @@ impl Runner {
             created => created?,
         }
         let request = ForkRequest { folder: folder.path().to_owned(), variables: command.variables };
-        let runner = self.fork_client.request(&request).await?;
+        let runner = self.fork_client.request(request).await?;
         Ok(LiveRunner::of_forked(folder, name, runner))
     }
 

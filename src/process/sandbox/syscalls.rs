@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use seccompiler::{
     BackendError, BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
-    SeccompRule,
+    SeccompRule, sock_filter,
 };
 
 use super::spec::SandboxSpec;
@@ -73,31 +73,41 @@ const NAMESPACES: u64 = (libc::CLONE_NEWCGROUP
 /// The flag of a time namespace, which only `unshare` takes.
 const NEW_TIME: u64 = 0x80;
 
-/// The bit of the x32 variant of a system call, whose numbers differ by nothing else.
-#[cfg(target_arch = "x86_64")]
-const VARIANTS: &[i64] = &[0, 0x4000_0000];
-#[cfg(not(target_arch = "x86_64"))]
-const VARIANTS: &[i64] = &[0];
+/// The lowest number of the x32 variants of system calls, which no rule names. No other architecture has such numbers.
+const X32_CALLS: u32 = 0x4000_0000;
 
 /// The filters of a sandbox: one for each error that a refused call has.
 pub(super) fn filters(spec: &SandboxSpec) -> Result<Vec<BpfProgram>, BackendError> {
     let refused = REFUSED.iter().map(|call| Ok((*call, Vec::new())));
     let refused =
         refused.chain(flag_rules()?.into_iter().map(Ok)).collect::<Result<Rules, BackendError>>()?;
-    let absent = ABSENT.iter().map(|call| (*call, Vec::new())).collect();
     let sockets = Rules::from([(libc::SYS_socket, vec![socket_rule(spec)?])]);
-    [(refused, libc::EPERM), (absent, libc::ENOSYS), (sockets, libc::EACCES)]
-        .into_iter()
-        .map(|(rules, error)| filter(rules, error))
-        .collect()
+    Ok(vec![filter(refused, libc::EPERM)?, filter(sockets, libc::EACCES)?, absent_filter()?])
+}
+
+/// Answers to calls that a kernel may lack as if it lacked them. In a filter of its own these are few steps.
+fn absent_filter() -> Result<BpfProgram, BackendError> {
+    let mut program = filter(ABSENT.iter().map(|call| (*call, Vec::new())).collect(), libc::ENOSYS)?;
+    let step = |code: u32, if_true, if_false, operand| sock_filter {
+        code: u16::try_from(code).unwrap_or_default(),
+        jt: if_true,
+        jf: if_false,
+        k: operand,
+    };
+    // Loads the number at the beginning of what the kernel tells of a call.
+    let refused = libc::SECCOMP_RET_ERRNO | libc::ENOSYS.unsigned_abs();
+    let x32 = [
+        step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
+        step(libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K, 0, 1, X32_CALLS),
+        step(libc::BPF_RET | libc::BPF_K, 0, 0, refused),
+    ];
+    program.splice(0..0, x32);
+    Ok(program)
 }
 
 fn filter(rules: Rules, error: i32) -> Result<BpfProgram, BackendError> {
-    let with_variants = |(call, rules): (i64, Vec<SeccompRule>)| {
-        VARIANTS.iter().map(move |variant| (call + variant, rules.clone()))
-    };
     SeccompFilter::new(
-        rules.into_iter().flat_map(with_variants).collect(),
+        rules,
         SeccompAction::Allow,
         SeccompAction::Errno(error.unsigned_abs()),
         std::env::consts::ARCH.try_into()?,

@@ -1,6 +1,7 @@
 //! The detached runner: the real program, and each state that a kill can leave its folder in.
 
 mod clearing;
+mod fork_server;
 mod life;
 mod limits;
 mod removed;
