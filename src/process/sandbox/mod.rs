@@ -8,6 +8,7 @@
 mod files;
 mod limits;
 mod mounts;
+mod network;
 mod places;
 mod probe;
 mod restrict;
@@ -17,7 +18,8 @@ mod temp;
 mod thread;
 
 pub use limits::restrict_own_process;
-pub use mounts::{main as namespace_main, prepare_process};
+pub use mounts::{main as namespace_main, may_limit_network, prepare_process};
+pub use network::{HostRule, NetworkAccess};
 pub use probe::{ProbeOutcome, Protection, main as probe_main, probe};
 pub use restrict::{SandboxError, SandboxStatus};
 pub use spec::{SandboxLimits, SandboxMode, SandboxRules, SandboxSpec};

@@ -2,7 +2,7 @@
 //!
 //! Without it such a workspace is granted by its entries, and nothing new can be made beside the hidden paths. An
 //! administrator's thread can enter a namespace of mounts. Other users need a user namespace first, which only a process
-//! with a single thread can enter: a runner at its start.
+//! with a single thread can enter: a runner at its start. A network namespace needs the same.
 
 use std::{
     ffi::OsString,
@@ -19,27 +19,42 @@ use rustix::{
     thread::UnshareFlags,
 };
 
-use super::{files::hidden_in_workspace, spec::SandboxSpec};
+use super::{
+    files::hidden_in_workspace, network::enter_namespace as enter_network_namespace, spec::SandboxSpec,
+};
 
-/// The argument of a process that tries to enter a user namespace.
+/// The argument of a process that tries to enter namespaces.
 const ARGUMENT: &str = "__sandbox_namespace";
+/// Its second argument, if it tries a network namespace.
+const NETWORK: &str = "network";
 
-/// Enters a user namespace if the sandbox needs one to cover paths and the system allows it. Where it does not, the
-/// sandbox grants less.
+/// Enters a user namespace if the sandbox needs one to cover paths or to limit the network, and the system allows it.
+/// Where it does not, the sandbox grants less files, and runs no command whose network it cannot limit.
 ///
 /// It must be called while the process has one thread.
 pub fn prepare_process(program: &Path, spec: &SandboxSpec) -> io::Result<()> {
-    if geteuid().is_root() || hidden_in_workspace(spec).is_empty() {
+    let needs_network = spec.rules.network.is_limited_to_hosts();
+    if geteuid().is_root() || (hidden_in_workspace(spec).is_empty() && !needs_network) {
         return Ok(());
     }
     // Nothing leads back out of a namespace, and one whose users cannot be mapped is useless. Another process tries.
+    if may_enter(program, needs_network)? { enter_user_namespace() } else { Ok(()) }
+}
+
+/// True if this system allows what `sandbox.network` with hosts needs. `program` is a `hermod` binary.
+pub fn may_limit_network(program: &Path) -> io::Result<bool> {
+    may_enter(program, true)
+}
+
+fn may_enter(program: &Path, needs_network: bool) -> io::Result<bool> {
     let trial = Command::new(program)
         .arg(ARGUMENT)
+        .args(needs_network.then_some(NETWORK))
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
         .status()?;
-    if trial.success() { enter_user_namespace() } else { Ok(()) }
+    Ok(trial.success())
 }
 
 /// Makes the trial, if this process's arguments say so.
@@ -47,7 +62,11 @@ pub fn main(mut arguments: impl Iterator<Item = OsString>) -> Option<ExitCode> {
     if arguments.nth(1)? != ARGUMENT {
         return None;
     }
-    let entered = enter_user_namespace().and_then(|()| Ok(unshare(UnshareFlags::NEWNS)?));
+    let needs_network = arguments.next().is_some_and(|argument| argument == NETWORK);
+    let entered = if geteuid().is_root() { Ok(()) } else { enter_user_namespace() };
+    let entered = entered.and_then(|()| {
+        if needs_network { enter_network_namespace() } else { Ok(unshare(UnshareFlags::NEWNS)?) }
+    });
     Some(entered.map_or(ExitCode::FAILURE, |()| ExitCode::SUCCESS))
 }
 
@@ -61,7 +80,7 @@ fn enter_user_namespace() -> io::Result<()> {
 }
 
 #[expect(deprecated, reason = "sound: no descriptor table is shared; the successor is an unsafe function")]
-fn unshare(namespace: UnshareFlags) -> rustix::io::Result<()> {
+pub(super) fn unshare(namespace: UnshareFlags) -> rustix::io::Result<()> {
     rustix::thread::unshare(namespace)
 }
 

@@ -12,6 +12,7 @@ use serde::Serialize;
 use super::{
     files::{FileAccess, GrantError, PathGrant, grant_files},
     mounts::cover_hidden_paths,
+    network::{NetworkAccess, NetworkError},
     spec::{SandboxMode, SandboxSpec},
     syscalls,
 };
@@ -67,6 +68,9 @@ pub enum SandboxError {
         "this kernel lacks {0}, and sandbox.mode is \"required\": use a newer kernel, or set the mode to \"workspace\""
     )]
     Missing(&'static str),
+    /// The network cannot be limited to hosts.
+    #[error(transparent)]
+    Network(#[from] NetworkError),
     /// The thread of the sandbox cannot work.
     #[error("{0}")]
     System(#[from] io::Error),
@@ -101,7 +105,8 @@ fn restrict_files(spec: &SandboxSpec, is_covered: bool) -> Result<i32, SandboxEr
         if spec.rules.unix_sockets { AccessFs::ResolveUnix.into() } else { BitFlags::<AccessFs>::empty() };
     let handled = AccessFs::from_all(NEWEST) & !unhandled;
     let mut ruleset = Ruleset::default().set_compatibility(CompatLevel::BestEffort).handle_access(handled)?;
-    if !spec.rules.network {
+    // Hosts are limited by a network namespace, in which every port is the command's own.
+    if spec.rules.network == NetworkAccess::Off {
         ruleset = ruleset.handle_access(AccessNet::from_all(ABI::V4))?;
     }
     let mut ruleset = ruleset.scope(Scope::AbstractUnixSocket | Scope::Signal)?.create()?;

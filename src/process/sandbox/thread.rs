@@ -11,6 +11,7 @@ use tokio::{
 
 use super::{
     limits,
+    network::HostProxy,
     restrict::{SandboxError, SandboxStatus, restrict_thread},
     spec::SandboxSpec,
 };
@@ -36,13 +37,14 @@ impl SandboxThread {
                 let _runtime = runtime.enter();
                 start(command, &spec)
             };
-            let (result, status) = match result {
-                Ok((child, status)) => (Ok(child), status),
-                Err(error) => (Err(error), SandboxStatus::default()),
+            let (result, status, proxy) = match result {
+                Ok((child, status, proxy)) => (Ok(child), status, proxy),
+                Err(error) => (Err(error), SandboxStatus::default(), None),
             };
             // A command whose caller is gone ends with the value that is dropped here.
             let (Ok(()) | Err(_)) = started.send(result);
             end_on_request(&requests, status);
+            drop(proxy);
         })?;
         let child =
             is_started.await.map_err(|_| std::io::Error::other("the thread of the sandbox ended"))??;
@@ -63,12 +65,16 @@ impl SandboxThread {
     }
 }
 
-fn start(mut command: Command, spec: &SandboxSpec) -> Result<(Child, SandboxStatus), SandboxError> {
+type Started = (Child, SandboxStatus, Option<HostProxy>);
+
+fn start(mut command: Command, spec: &SandboxSpec) -> Result<Started, SandboxError> {
     if let Some(temp) = &spec.temp {
         crate::files::make_folder(temp)?;
     }
+    let proxy = HostProxy::start(&spec.rules.network)?;
+    command.envs(proxy.iter().flat_map(HostProxy::variables));
     let status = restrict_thread(spec)?;
-    Ok((command.spawn()?, status))
+    Ok((command.spawn()?, status, proxy))
 }
 
 /// Waits for the request, or for the end of its sender, and kills the sandbox.
