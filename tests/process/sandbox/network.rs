@@ -132,7 +132,8 @@ async fn a_host_that_is_not_listed_is_refused_with_its_setting() {
     let tunnel = format!("curl -sS --max-time 60 -p http://127.0.0.1:{port}/");
     for end in cell.run_everywhere(&tunnel).await {
         assert_eq!(end.code, Some(56), "{end:?}");
-        assert!(end.stderr.contains("403"), "{end:?}");
+        let line = format!("\nhermod: sandbox.network does not allow 127.0.0.1:{port}; only the operator");
+        assert!(end.stderr.contains("403") && end.stderr.contains(&line), "{end:?}");
     }
     other.set_nonblocking(true).unwrap();
     assert!(other.accept().is_err(), "nothing came");

@@ -45,12 +45,20 @@ impl ProxyAnswer {
         Self { status: 502, reason: "Bad Gateway", text: format!("{host}:{port} cannot be reached: {why}") }
     }
 
+    /// The answer without its status, as a line; `None` if it is about the request alone.
+    pub(super) fn about_host(&self) -> Option<String> {
+        matches!(self.status, 403 | 502).then(|| self.line())
+    }
+
+    fn line(&self) -> String {
+        format!("hermod: {}\n", self.text)
+    }
+
     pub(super) fn bytes(&self) -> Vec<u8> {
-        let Self { status, reason, text } = self;
+        let (Self { status, reason, .. }, line) = (self, self.line());
         format!(
-            "HTTP/1.1 {status} {reason}\r\ncontent-type: text/plain\r\ncontent-length: {}\r\nconnection: close\r\n\r\n\
-             hermod: {text}\n",
-            "hermod: \n".len() + text.len()
+            "HTTP/1.1 {status} {reason}\r\ncontent-type: text/plain\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{line}",
+            line.len()
         )
         .into_bytes()
     }

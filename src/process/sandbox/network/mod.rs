@@ -9,9 +9,12 @@ mod body;
 mod hosts;
 mod namespace;
 mod proxy;
+mod refused_hosts;
 mod request;
 mod rules;
 
 pub use hosts::HostRule;
 pub use rules::NetworkAccess;
-pub(super) use {namespace::enter as enter_namespace, proxy::HostProxy, rules::NetworkError};
+pub(super) use {
+    namespace::enter as enter_namespace, proxy::HostProxy, refused_hosts::RefusedHosts, rules::NetworkError,
+};

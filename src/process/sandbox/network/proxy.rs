@@ -19,6 +19,7 @@ use super::{
     body::{BodyLength, BodyScanner},
     hosts::have_loopback,
     namespace,
+    refused_hosts::RefusedHosts,
     request::{ProxyRequest, RequestKind, parse},
     rules::{NetworkAccess, NetworkError},
 };
@@ -50,6 +51,7 @@ pub(in crate::process::sandbox) struct HostProxy {
     port: u16,
     /// The hosts that clients reach without the proxy.
     exceptions: &'static str,
+    refused: RefusedHosts,
     server: AbortHandle,
 }
 
@@ -68,8 +70,15 @@ impl HostProxy {
         let (listener, port) = listen().map_err(NetworkError::Proxy)?;
         // Servers that the command starts itself are reached directly, unless the operator means those of the machine.
         let exceptions = if have_loopback(rules) { "" } else { LOOPBACK };
-        let server = tokio::spawn(serve(listener, Resolver::new(rules.clone()).into())).abort_handle();
-        Ok(Some(Self { port, exceptions, server }))
+        let refused = RefusedHosts::default();
+        let serving = serve(listener, Resolver::new(rules.clone()).into(), refused.clone());
+        let server = tokio::spawn(serving).abort_handle();
+        Ok(Some(Self { port, exceptions, refused, server }))
+    }
+
+    /// What clients could not reach.
+    pub(in crate::process::sandbox) fn refused(&self) -> &RefusedHosts {
+        &self.refused
     }
 
     /// The variables by which clients find the proxy.
@@ -95,14 +104,15 @@ fn max_connections() -> usize {
 }
 
 /// Serves until it is aborted. Connections above the limit wait in the queue of the listener.
-async fn serve(listener: TcpListener, resolver: Arc<Resolver>) {
+async fn serve(listener: TcpListener, resolver: Arc<Resolver>, refused: RefusedHosts) {
     let max_connections = max_connections();
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {
             accepted = listener.accept(), if connections.len() < max_connections => match accepted {
                 Ok((client, _)) => {
-                    connections.spawn(serve_client(client, Arc::clone(&resolver)));
+                    send_at_once(&client);
+                    connections.spawn(serve_client(client, Arc::clone(&resolver), refused.clone()));
                 }
                 // Such as too few files: those of connections that end.
                 Err(_) => sleep(ACCEPT_RETRY_DELAY).await,
@@ -110,6 +120,12 @@ async fn serve(listener: TcpListener, resolver: Arc<Resolver>) {
             Some(_) = connections.join_next() => {}
         }
     }
+}
+
+/// Handshakes are small messages that each side waits for.
+fn send_at_once(stream: &TcpStream) {
+    // Without it they are slower.
+    let (Ok(()) | Err(_)) = stream.set_nodelay(true);
 }
 
 /// Why a connection ends before its exchange.
@@ -133,10 +149,14 @@ impl From<io::Error> for ConnectionEnd {
     }
 }
 
-async fn serve_client<C: AsyncRead + AsyncWrite + Unpin>(mut client: C, resolver: Arc<Resolver>) {
+async fn serve_client<C>(mut client: C, resolver: Arc<Resolver>, refused: RefusedHosts)
+where
+    C: AsyncRead + AsyncWrite + Unpin,
+{
     let end = exchange(&mut client, &resolver).await;
     let finish = async {
         if let Err(ConnectionEnd::Answer(answer)) = end {
+            refused.add(&answer);
             client.write_all(&answer.bytes()).await?;
         }
         client.shutdown().await?;
@@ -199,7 +219,10 @@ async fn connect(resolver: &Resolver, request: &ProxyRequest) -> Result<TcpStrea
     let mut failure = io::Error::from(io::ErrorKind::TimedOut);
     for address in addresses.into_iter().take(MAX_ADDRESSES) {
         match ActiveDeadline::after(ADDRESS_TIMEOUT).bound(TcpStream::connect(address)).await {
-            Some(Ok(stream)) => return Ok(stream),
+            Some(Ok(stream)) => {
+                send_at_once(&stream);
+                return Ok(stream);
+            }
             Some(Err(error)) => failure = error,
             None => {}
         }
@@ -265,7 +288,7 @@ mod tests {
     /// All that the proxy answers to these bytes. `is_closed` tells whether the client closes its side.
     async fn answer(rules: &[&str], bytes: &[u8], is_closed: bool) -> String {
         let (mut client, server) = duplex(1 << 20);
-        let serving = tokio::spawn(serve_client(server, resolver(rules)));
+        let serving = tokio::spawn(serve_client(server, resolver(rules), RefusedHosts::default()));
         client.write_all(bytes).await.unwrap();
         if is_closed {
             client.shutdown().await.unwrap();
@@ -312,7 +335,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_head_that_comes_byte_by_byte_is_given_up() {
         let (mut client, server) = duplex(1 << 20);
-        let serving = tokio::spawn(serve_client(server, resolver(&[])));
+        let serving = tokio::spawn(serve_client(server, resolver(&[]), RefusedHosts::default()));
         let mut sent = 0;
         while client.write_all(b"G").await.is_ok() && sent < 100 && !serving.is_finished() {
             sent += 1;
