@@ -24,7 +24,7 @@ use hermod::{
     process::{
         Command, Environment,
         runner::{Runner, RunnerOutcome, SpoolName},
-        sandbox::{SandboxLimits, SandboxMode, SandboxRules, SandboxSpec},
+        sandbox::{NetworkAccess, SandboxLimits, SandboxMode, SandboxRules, SandboxSpec},
     },
 };
 use hermod_actors::{
@@ -81,7 +81,7 @@ impl World {
             read: Vec::new(),
             write: Vec::new(),
             hide: vec![self.state()],
-            network: false,
+            network: NetworkAccess::Off,
             unix_sockets: false,
             limits: SandboxLimits::default(),
         };

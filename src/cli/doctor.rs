@@ -10,7 +10,7 @@ use crate::{
     config::{Config, SandboxModeName},
     discovery::Variables,
     host,
-    process::sandbox::{ProbeOutcome, Protection, probe},
+    process::sandbox::{NetworkAccess, ProbeOutcome, Protection, may_limit_network, probe},
 };
 
 /// What this machine gives, found out by trying it
@@ -40,20 +40,23 @@ pub(crate) async fn execute(args: DoctorArgs, variables: &Variables) -> Result<(
     std::fs::create_dir(&folder).map_err(failed)?;
     let program = env::current_exe().map_err(failed)?;
     let outcomes = probe(&program, &folder).await;
+    let may_list_hosts = may_limit_network(&program).map_err(failed)?;
     crate::files::remove_tree(&folder).map_err(failed)?;
     let outcomes = outcomes.map_err(failed)?;
-    print_as(json, &report(&config, &outcomes), |_| format_report(&config, &outcomes))
+    print_as(json, &report(&config, &outcomes, may_list_hosts), |_| {
+        format_report(&config, &outcomes, may_list_hosts)
+    })
 }
 
-fn report(config: &Config, outcomes: &[(Protection, ProbeOutcome)]) -> Value {
+fn report(config: &Config, outcomes: &[(Protection, ProbeOutcome)], may_list_hosts: bool) -> Value {
     let protections: Vec<_> = outcomes
         .iter()
         .map(|(protection, outcome)| json!({ "protection": protection, "outcome": outcome }))
         .collect();
-    json!({ "mode": mode(config), "network": network(config), "protections": protections })
+    json!({ "mode": mode(config), "network": network(config), "may_list_hosts": may_list_hosts, "protections": protections })
 }
 
-fn format_report(config: &Config, outcomes: &[(Protection, ProbeOutcome)]) -> String {
+fn format_report(config: &Config, outcomes: &[(Protection, ProbeOutcome)], may_list_hosts: bool) -> String {
     let row = |(protection, outcome): &(Protection, ProbeOutcome)| {
         [describe(*protection).to_owned(), verdict(*outcome).to_owned()]
     };
@@ -68,8 +71,13 @@ fn format_report(config: &Config, outcomes: &[(Protection, ProbeOutcome)]) -> St
             "{count} of these are possible: a newer kernel, or one with Landlock and seccomp, refuses them."
         ),
     };
-    let mode = format!("sandbox.mode = \"{}\", sandbox.network = \"{}\"", mode(config), network(config));
-    format!("{}\n{mode}\n{summary}\n", table::render(["COMMANDS IN A SANDBOX", "RESULT"], &rows))
+    let mode = format!("sandbox.mode = \"{}\", sandbox.network = {}", mode(config), network(config));
+    let hosts = if may_list_hosts {
+        "sandbox.network can be a list of hosts here."
+    } else {
+        "sandbox.network can be no list of hosts here: this system allows no network namespace."
+    };
+    format!("{}\n{mode}\n{hosts}\n{summary}\n", table::render(["COMMANDS IN A SANDBOX", "RESULT"], &rows))
 }
 
 fn mode(config: &Config) -> &'static str {
@@ -81,10 +89,11 @@ fn mode(config: &Config) -> &'static str {
     }
 }
 
-fn network(config: &Config) -> &'static str {
-    match config.sandbox.network {
-        crate::config::NetworkName::Off => "off",
-        crate::config::NetworkName::On => "on",
+fn network(config: &Config) -> Value {
+    match &config.sandbox.network.0 {
+        NetworkAccess::Off => "off".into(),
+        NetworkAccess::On => "on".into(),
+        NetworkAccess::Hosts(hosts) => hosts.iter().map(ToString::to_string).collect(),
     }
 }
 

@@ -6,7 +6,7 @@ use std::{
 };
 
 use crate::{
-    config::{Config, NetworkName, SandboxModeName, SandboxSection},
+    config::{Config, SandboxModeName, SandboxSection},
     process::sandbox::{SandboxLimits, SandboxMode, SandboxRules},
 };
 
@@ -28,7 +28,7 @@ pub fn sandbox_rules(config: &Config, state: &Path) -> Option<SandboxRules> {
         read: read.0.iter().cloned().chain(skills).collect(),
         write: write.0.clone(),
         hide: hidden.collect(),
-        network: *network == NetworkName::On,
+        network: network.0.clone(),
         unix_sockets: unix_sockets.0,
         limits: SandboxLimits {
             cpu_seconds: limits.cpu.0.map(|time| time.as_secs().max(1)),
@@ -57,12 +57,14 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
+    use crate::process::sandbox::NetworkAccess;
 
     #[test]
     fn the_configured_rules_hide_state_and_credentials() {
         let config = Config::load(&[], &BTreeMap::new()).unwrap();
         let rules = sandbox_rules(&config, Path::new("/state")).expect("it is on by default");
-        assert_eq!((rules.mode, rules.network, rules.unix_sockets), (SandboxMode::Workspace, false, false));
+        let expected = (SandboxMode::Workspace, NetworkAccess::Off, false);
+        assert_eq!((rules.mode, rules.network, rules.unix_sockets), expected);
         assert_eq!(rules.hide, [Path::new("/state")]);
         assert_eq!(rules.read, [Path::new("/state/skills")]);
         assert_eq!(rules.limits.cpu_seconds, Some(6 * 3600));
@@ -70,6 +72,10 @@ mod tests {
         let load = |name: &str, value: &str| {
             Config::load(&[], &BTreeMap::from([(name.to_owned(), value.to_owned())])).unwrap()
         };
+        let config = load("HERMOD_SANDBOX__NETWORK", r#"["crates.io", "127.0.0.1:8080"]"#);
+        let hosts = ["crates.io", "127.0.0.1:8080"].map(|host| host.parse().unwrap()).to_vec();
+        let rules = sandbox_rules(&config, Path::new("/state")).unwrap();
+        assert_eq!(rules.network, NetworkAccess::Hosts(hosts));
         assert_eq!(sandbox_rules(&load("HERMOD_SANDBOX__MODE", "off"), Path::new("/state")), None);
         let config = load("HERMOD_PROVIDERS__OPENROUTER__CREDENTIAL", "file:/run/key");
         let rules = sandbox_rules(&config, Path::new("/state")).unwrap();

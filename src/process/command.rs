@@ -143,7 +143,7 @@ pub(super) async fn run_prepared(
     }
     let status = group.finish(DRAIN_TIMEOUT_AFTER_KILL).await?;
     if let Some(sandbox) = sandbox {
-        sandbox.end().await;
+        pipes.append_to_stderr(&sandbox.end().await);
     }
     let (stdout, stderr) = pipes.into_captures();
     let (exit_code, signal) = (status.and_then(|s| s.code()), status.and_then(|s: ExitStatus| s.signal()));

@@ -6,5 +6,7 @@ use super::{runner, sandbox};
 
 /// Does the work of a helper, if this process's arguments are those of one.
 pub fn helper_main() -> Option<ExitCode> {
-    runner::main(args_os()).or_else(|| sandbox::probe_main(args_os()))
+    runner::main(args_os())
+        .or_else(|| sandbox::probe_main(args_os()))
+        .or_else(|| sandbox::namespace_main(args_os()))
 }

@@ -76,6 +76,14 @@ impl OutputPipes {
         Ok(())
     }
 
+    /// Adds a text behind what the command has written to stderr.
+    pub(super) fn append_to_stderr(&mut self, text: &str) {
+        if let Some(tee) = &self.tee {
+            tee.push(text.as_bytes(), None);
+        }
+        self.stderr.capture.push(text.as_bytes());
+    }
+
     async fn read_with(&mut self, slot: Option<OwnedSemaphorePermit>) -> io::Result<usize> {
         if !self.are_open() {
             return Ok(0);

@@ -14,7 +14,7 @@ const ARTIFACT_TEXT_BYTES: usize = 500;
 
 /// The result of a command as JSON for the model.
 #[derive(Debug, Serialize)]
-struct CommandReply {
+struct CommandReply<'a> {
     exit_code: Option<i32>,
     signal: Option<i32>,
     timed_out: bool,
@@ -24,7 +24,7 @@ struct CommandReply {
     artifact: Option<FullOutput>,
     /// What the sandbox may have refused.
     #[serde(skip_serializing_if = "Option::is_none")]
-    hint: Option<&'static str>,
+    hint: Option<&'a str>,
 }
 
 /// The place of the full output, if the reply contains only a part.
@@ -58,7 +58,7 @@ pub(super) async fn command_end(
         ExitCause::Cancel => CallStatus::Stopped,
     };
     let hint = settings.sandbox.as_ref().and_then(|rules| hint(&mut result, rules));
-    let (mut reply, is_whole) = fit_output(&mut result, hint);
+    let (mut reply, is_whole) = fit_output(&mut result, hint.as_deref());
     let full_output = match spooled {
         SpooledOutput::Inline(_) if is_whole => None,
         SpooledOutput::Inline(bytes) => {
@@ -78,7 +78,7 @@ pub(super) async fn command_end(
 }
 
 /// The reply with as much output as fits, and whether that is all of it.
-fn fit_output(result: &mut CommandResult, hint: Option<&'static str>) -> (CommandReply, bool) {
+fn fit_output<'a>(result: &mut CommandResult, hint: Option<&'a str>) -> (CommandReply<'a>, bool) {
     let (out, err) = (result.stdout.total(), result.stderr.total());
     let mut max_bytes = MAX_RESULT_BYTES;
     loop {
@@ -106,7 +106,7 @@ fn fit_output(result: &mut CommandResult, hint: Option<&'static str>) -> (Comman
     }
 }
 
-fn json(reply: &CommandReply) -> String {
+fn json(reply: &CommandReply<'_>) -> String {
     serde_json::to_string(reply).expect("numbers and strings are JSON")
 }
 

@@ -1,13 +1,21 @@
 //! What a model is told about the sandbox when a command failed on it. The refusals of the kernel look like any other
 //! error.
 
-use crate::process::{Capture, CommandResult, HEAD_BYTES, TAIL_BYTES, sandbox::SandboxRules};
+use std::borrow::Cow;
 
-const NETWORK: &str = "commands have no network, not even to this machine; only the operator can allow it, with sandbox.network = \"on\"";
+use crate::process::{
+    Capture, CommandResult, HEAD_BYTES, TAIL_BYTES,
+    sandbox::{HostRule, NetworkAccess, SandboxRules},
+};
+
+const NETWORK: &str = "commands have no network, not even to this machine; only the operator can allow it, with sandbox.network = \"on\" or a list of hosts";
 const SOCKETS: &str = "commands may not use sockets with a path; only the operator can allow it, with sandbox.unix_sockets = true";
 const FILES: &str = "commands write only to the workspace and to $TMPDIR, and read neither credentials nor other homes; only the \
     operator can allow more, with sandbox.write or sandbox.read";
 const READ_ONLY: &str = "commands write only to $TMPDIR; the operator has set sandbox.mode = \"read-only\"";
+
+/// Hosts that a hint names.
+const MAX_LISTED_HOSTS: usize = 10;
 
 /// Texts of programs that could not reach a host.
 const NETWORK_SIGNS: &[&str] = &[
@@ -31,6 +39,14 @@ const NETWORK_SIGNS: &[&str] = &[
     "unable to connect to",
     "urlopen error",
 ];
+/// Texts of programs that the proxy has refused.
+const PROXY_SIGNS: &[&str] = &[
+    "refused by sandbox.network",
+    "sandbox.network does not allow",
+    "statuscode=403",
+    "to sandbox.network",
+    "tunnel failed, response 403",
+];
 /// Texts of programs that could not reach a service of this machine.
 const SOCKET_SIGNS: &[&str] = &["docker.sock", "docker daemon", "dbus", "agent.sock", "/run/user/", ".sock:"];
 /// Texts of programs that could not open a file.
@@ -44,7 +60,7 @@ const FILE_SIGNS: &[&str] = &[
 ];
 
 /// The hint for a command that has ended.
-pub(super) fn hint(result: &mut CommandResult, rules: &SandboxRules) -> Option<&'static str> {
+pub(super) fn hint(result: &mut CommandResult, rules: &SandboxRules) -> Option<Cow<'static, str>> {
     let has_failed = result.exit_code != Some(0);
     let mut printed = text(&mut result.stderr);
     if has_failed {
@@ -60,19 +76,38 @@ fn text(stream: &mut Capture) -> String {
 }
 
 /// A failure of the network counts also if the command, such as a pipeline, has succeeded.
-fn hint_of(printed: &str, has_failed: bool, rules: &SandboxRules) -> Option<&'static str> {
+fn hint_of(printed: &str, has_failed: bool, rules: &SandboxRules) -> Option<Cow<'static, str>> {
     let has = |signs: &[&str]| signs.iter().any(|sign| printed.contains(sign));
-    if !rules.network && has(NETWORK_SIGNS) {
-        Some(NETWORK)
+    let network = match &rules.network {
+        NetworkAccess::On => None,
+        NetworkAccess::Off => has(NETWORK_SIGNS).then_some(NETWORK.into()),
+        NetworkAccess::Hosts(hosts) => {
+            (has(NETWORK_SIGNS) || has(PROXY_SIGNS)).then(|| hosts_hint(hosts).into())
+        }
+    };
+    if network.is_some() {
+        network
     } else if !has_failed || !has(FILE_SIGNS) {
         None
     } else if !rules.unix_sockets && has(SOCKET_SIGNS) {
-        Some(SOCKETS)
+        Some(SOCKETS.into())
     } else if rules.mode.is_workspace_writable() {
-        Some(FILES)
+        Some(FILES.into())
     } else {
-        Some(READ_ONLY)
+        Some(READ_ONLY.into())
     }
+}
+
+fn hosts_hint(hosts: &[HostRule]) -> String {
+    let mut listed: Vec<_> = hosts.iter().take(MAX_LISTED_HOSTS).map(ToString::to_string).collect();
+    if hosts.len() > listed.len() {
+        listed.push("…".to_owned());
+    }
+    let listed = if listed.is_empty() { "none".to_owned() } else { listed.join(", ") };
+    format!(
+        "commands reach only the hosts in sandbox.network ({listed}), on ports 80 and 443 if it names no other, and only \
+         through the HTTP proxy that $https_proxy names; only the operator can add hosts to sandbox.network"
+    )
 }
 
 #[cfg(test)]
@@ -86,7 +121,7 @@ mod tests {
             read: Vec::new(),
             write: Vec::new(),
             hide: Vec::new(),
-            network: is_open,
+            network: if is_open { NetworkAccess::On } else { NetworkAccess::Off },
             unix_sockets: is_open,
             limits: SandboxLimits::default(),
         }
@@ -96,7 +131,11 @@ mod tests {
     fn a_refusal_is_explained_by_its_setting() {
         let check = |printed: &str, has_failed, is_open, expected: Option<&str>| {
             let rules = rules(SandboxMode::Workspace, is_open);
-            assert_eq!(hint_of(&printed.to_lowercase(), has_failed, &rules), expected, "{printed}");
+            assert_eq!(
+                hint_of(&printed.to_lowercase(), has_failed, &rules).as_deref(),
+                expected,
+                "{printed}"
+            );
         };
         let refused = "curl: (6) Could not resolve host: example.org";
         check(refused, true, false, Some(NETWORK));
@@ -107,7 +146,25 @@ mod tests {
         check("rm: cannot remove 'x': Permission denied", false, false, None);
         check("dial unix /var/run/docker.sock: permission denied", true, false, Some(SOCKETS));
         check("error: expected `;`", true, false, None);
+        let hosts = |printed: &str, hosts: &[&str]| {
+            let hosts = hosts.iter().map(|host| host.parse().unwrap()).collect();
+            let rules =
+                SandboxRules { network: NetworkAccess::Hosts(hosts), ..rules(SandboxMode::Workspace, false) };
+            hint_of(&printed.to_lowercase(), true, &rules)
+        };
+        for printed in [
+            refused,
+            "curl: (56) CONNECT tunnel failed, response 403",
+            "urllib.error.URLError: <urlopen error Tunnel connection failed: 403 Refused by sandbox.network>",
+            "hermod: sandbox.network does not allow evil.org:443; only the operator can allow it",
+        ] {
+            let hint = hosts(printed, &["crates.io", "*.crates.io:444"]).expect(printed);
+            assert!(hint.contains("(crates.io, *.crates.io:444)") && hint.contains("$https_proxy"), "{hint}");
+        }
+        assert!(hosts(refused, &[]).unwrap().contains("(none)"));
+        assert!(hosts(refused, &["a.org"; 11]).unwrap().contains("a.org, …)"));
+        assert_eq!(hosts("error: expected `;`", &["a.org"]), None);
         let read_only = rules(SandboxMode::ReadOnly, false);
-        assert_eq!(hint_of("permission denied", true, &read_only), Some(READ_ONLY));
+        assert_eq!(hint_of("permission denied", true, &read_only).as_deref(), Some(READ_ONLY));
     }
 }

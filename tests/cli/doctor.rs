@@ -10,6 +10,7 @@ fn the_sandbox_is_tried() {
     let world = World::new();
     let report: Value = serde_json::from_str(&world.ok(&["doctor", "sandbox", "--json"])).unwrap();
     assert_eq!((&report["mode"], &report["network"]), (&"workspace".into(), &"off".into()));
+    assert_eq!(report["may_list_hosts"], true, "this user may make a network namespace");
     let protections = report["protections"].as_array().unwrap();
     assert_eq!(protections.len(), 10, "{report}");
     // Landlock and seccomp are needed for the tests of the sandbox anyway.
@@ -19,6 +20,7 @@ fn the_sandbox_is_tried() {
     let table = world.ok(&["doctor", "sandbox"]);
     assert!(table.contains("read the state directory"), "{table}");
     assert!(table.contains("This kernel enforces all of it."), "{table}");
+    assert!(table.contains("sandbox.network can be a list of hosts here."), "{table}");
     let left: Vec<_> = std::fs::read_dir(world.state()).unwrap().collect();
     assert!(left.is_empty(), "{left:?}");
 }

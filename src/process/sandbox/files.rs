@@ -225,7 +225,10 @@ mod tests {
     use std::{convert::Infallible, fs, os::fd::AsRawFd, os::unix::fs::symlink};
 
     use super::{
-        super::spec::{SandboxLimits, SandboxMode, SandboxRules},
+        super::{
+            network::NetworkAccess,
+            spec::{SandboxLimits, SandboxMode, SandboxRules},
+        },
         *,
     };
 
@@ -242,7 +245,7 @@ mod tests {
                 read: Vec::new(),
                 write: Vec::new(),
                 hide: vec![root.join("work/state")],
-                network: false,
+                network: NetworkAccess::Off,
                 unix_sockets: false,
                 limits: SandboxLimits::default(),
             },
@@ -305,7 +308,7 @@ mod tests {
                 read: Vec::new(),
                 write: Vec::new(),
                 hide: Vec::new(),
-                network: false,
+                network: NetworkAccess::Off,
                 unix_sockets: false,
                 limits: SandboxLimits::default(),
             },

@@ -9,6 +9,7 @@ mod files;
 mod limits;
 mod mounts;
 mod namespace;
+mod network;
 mod observed;
 mod places;
 mod prepared;
@@ -20,6 +21,8 @@ mod temp;
 mod thread;
 
 pub use limits::restrict_own_process;
+pub use namespace::{main as namespace_main, may_limit_network};
+pub use network::{HostRule, NetworkAccess};
 pub(super) use prepared::{PreparedSandbox, SandboxCache};
 pub use probe::{ProbeOutcome, Protection, main as probe_main, probe};
 pub use restrict::{SandboxError, SandboxStatus};

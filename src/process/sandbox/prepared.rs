@@ -13,6 +13,7 @@ use super::{
     files::{GrantError, HiddenPaths, PathGrant, grant_files},
     mounts::MountPlan,
     namespace::{SandboxNamespace, isolate_mounts},
+    network::NetworkAccess,
     observed::ObservedPaths,
     restrict::{NEWEST, SandboxError, SandboxStatus, rights},
     spec::{SandboxMode, SandboxRules, SandboxSpec},
@@ -171,7 +172,8 @@ fn create_ruleset(
         if spec.rules.unix_sockets { AccessFs::ResolveUnix.into() } else { BitFlags::<AccessFs>::empty() };
     let handled = AccessFs::from_all(NEWEST) & !unhandled;
     let mut ruleset = Ruleset::default().set_compatibility(CompatLevel::BestEffort).handle_access(handled)?;
-    if !spec.rules.network {
+    // Hosts are limited by a network namespace, in which every port is the command's own.
+    if spec.rules.network == NetworkAccess::Off {
         ruleset = ruleset.handle_access(AccessNet::from_all(ABI::V4))?;
     }
     let mut ruleset = ruleset.scope(Scope::AbstractUnixSocket | Scope::Signal)?.create()?;

@@ -23,7 +23,10 @@ use rustix::{
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
-use super::spec::{SandboxLimits, SandboxMode, SandboxRules, SandboxSpec};
+use super::{
+    network::NetworkAccess,
+    spec::{SandboxLimits, SandboxMode, SandboxRules, SandboxSpec},
+};
 use crate::process::{
     Command, Environment, HEAD_BYTES,
     runner::{Runner, RunnerOutcome, SpoolName},
@@ -144,7 +147,7 @@ pub async fn probe(program: &Path, folder: &Path) -> io::Result<Vec<(Protection,
         read: vec![program.to_owned()],
         write: Vec::new(),
         hide: vec![folder.join("hidden")],
-        network: false,
+        network: NetworkAccess::Off,
         unix_sockets,
         limits: SandboxLimits::default(),
     };

@@ -6,7 +6,7 @@ use landlock::{ABI, Access as _, AccessFs, BitFlags, RulesetError};
 use rustix::thread::{CapabilitySet, remove_capability_from_bounding_set, set_no_new_privs};
 use serde::Serialize;
 
-use super::{files::FileAccess, prepared::PreparedSandbox, spec::SandboxSpec};
+use super::{files::FileAccess, network::NetworkError, prepared::PreparedSandbox, spec::SandboxSpec};
 
 /// The newest version whose rights are used. An older kernel enforces those that it knows.
 pub(super) const NEWEST: ABI = ABI::V10;
@@ -72,6 +72,9 @@ pub enum SandboxError {
         "this kernel lacks {0}, and sandbox.mode is \"required\": use a newer kernel, or set the mode to \"workspace\""
     )]
     Missing(&'static str),
+    /// The network cannot be limited to hosts.
+    #[error(transparent)]
+    Network(#[from] NetworkError),
     /// The thread of the sandbox cannot work.
     #[error("{0}")]
     System(#[from] io::Error),

@@ -4,6 +4,7 @@ use std::{ffi::OsString, io, path::PathBuf};
 
 use serde::{Deserialize, Serialize};
 
+use super::network::NetworkAccess;
 use crate::files::make_folder;
 
 /// How strict a sandbox is.
@@ -39,8 +40,8 @@ pub struct SandboxRules {
     pub write: Vec<PathBuf>,
     /// Paths that may be neither read nor written, besides well-known places of credentials.
     pub hide: Vec<PathBuf>,
-    /// Whether the network may be used.
-    pub network: bool,
+    /// How much of the network may be used.
+    pub network: NetworkAccess,
     /// Whether sockets with a path may be used. Services behind them may act without any sandbox.
     pub unix_sockets: bool,
     /// Limits of each process.

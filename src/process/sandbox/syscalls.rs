@@ -7,7 +7,7 @@ use seccompiler::{
     SeccompRule, sock_filter,
 };
 
-use super::spec::SandboxSpec;
+use super::{network::NetworkAccess, spec::SandboxSpec};
 
 type Rules = BTreeMap<i64, Vec<SeccompRule>>;
 
@@ -135,8 +135,13 @@ fn flag_rules() -> Result<Vec<(i64, Vec<SeccompRule>)>, BackendError> {
 /// Matches the families of sockets that are not allowed.
 fn socket_rule(spec: &SandboxSpec) -> Result<SeccompRule, BackendError> {
     let local = spec.rules.unix_sockets.then_some(libc::AF_UNIX);
-    let network = [libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK];
-    let allowed = local.into_iter().chain(network.into_iter().filter(|_| spec.rules.network));
+    let network: &[i32] = match spec.rules.network {
+        NetworkAccess::Off => &[],
+        // In a namespace of their own these reach no other process.
+        NetworkAccess::Hosts(_) => &[libc::AF_INET, libc::AF_INET6],
+        NetworkAccess::On => &[libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK],
+    };
+    let allowed = local.into_iter().chain(network.iter().copied());
     let others: Vec<_> =
         allowed.map(|family| (0, SeccompCmpOp::Ne, u64::from(family.unsigned_abs()))).collect();
     // A rule without a condition is not allowed: this one is met by every family.

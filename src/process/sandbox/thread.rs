@@ -11,6 +11,7 @@ use tokio::{
 
 use super::{
     limits,
+    network::{HostProxy, RefusedHosts},
     prepared::PreparedSandbox,
     restrict::{SandboxError, SandboxStatus, restrict_thread},
     spec::SandboxSpec,
@@ -21,6 +22,7 @@ use crate::process::pidfd;
 #[derive(Debug)]
 pub(in crate::process) struct SandboxThread {
     end: Option<mpsc::Sender<oneshot::Sender<()>>>,
+    refused: RefusedHosts,
 }
 
 impl SandboxThread {
@@ -38,41 +40,50 @@ impl SandboxThread {
                 let _runtime = runtime.enter();
                 start(command, &spec, prepared)
             };
-            let (result, status) = match result {
-                Ok((child, status)) => (Ok(child), status),
-                Err(error) => (Err(error), SandboxStatus::default()),
+            let (result, status, proxy) = match result {
+                Ok((child, status, proxy)) => {
+                    let refused = proxy.as_ref().map(HostProxy::refused).cloned();
+                    (Ok((child, refused.unwrap_or_default())), status, proxy)
+                }
+                Err(error) => (Err(error), SandboxStatus::default(), None),
             };
             // A command whose caller is gone ends with the value that is dropped here.
             let (Ok(()) | Err(_)) = started.send(result);
             end_on_request(&requests, status);
+            drop(proxy);
         })?;
-        let child =
+        let (child, refused) =
             is_started.await.map_err(|_| std::io::Error::other("the thread of the sandbox ended"))??;
         // Not on the restricted thread, which may not set limits of others. A child that has ended needs none.
         if let Some(pid) = pidfd::of_child(&child) {
             let (Ok(()) | Err(_)) = limits::restrict_child(pid, &limits);
         }
-        Ok((child, Self { end: Some(end) }))
+        Ok((child, Self { end: Some(end), refused }))
     }
 
-    /// Ends all processes of the sandbox, wherever they have gone.
-    pub(in crate::process) async fn end(mut self) {
+    /// Ends all processes of the sandbox, wherever they have gone. Returns lines about the hosts that they could not reach.
+    pub(in crate::process) async fn end(mut self) -> String {
         let (done, is_done) = oneshot::channel();
         if self.end.take().is_some_and(|end| end.send(done).is_ok()) {
             // The thread may have ended by itself, which it does after the signal.
             let (Ok(()) | Err(_)) = is_done.await;
         }
+        self.refused.text()
     }
 }
+
+type Started = (Child, SandboxStatus, Option<HostProxy>);
 
 fn start(
     mut command: Command,
     spec: &SandboxSpec,
     prepared: Option<PreparedSandbox>,
-) -> Result<(Child, SandboxStatus), SandboxError> {
+) -> Result<Started, SandboxError> {
     spec.make_temp_folder()?;
+    let proxy = HostProxy::start(&spec.rules.network)?;
+    command.envs(proxy.iter().flat_map(HostProxy::variables));
     let status = restrict_thread(spec, prepared)?;
-    Ok((command.spawn()?, status))
+    Ok((command.spawn()?, status, proxy))
 }
 
 /// Waits for the request, or for the end of its sender, and kills the sandbox.

@@ -2,6 +2,8 @@
 
 use std::{fs, net::TcpListener, os::unix::net::UnixListener};
 
+use hermod::process::sandbox::NetworkAccess;
+
 use super::{Cell, exists, python};
 
 #[tokio::test]
@@ -134,7 +136,7 @@ async fn the_network_is_out_of_reach_unless_it_is_on() {
         cell.refuses(&python(&format!("import socket; socket.socket(socket.{kind})"))).await;
     }
     cell.allows(&python("import socket; a, b = socket.socketpair(); a.send(b\"x\"); b.recv(1)")).await;
-    cell.rules.network = true;
+    cell.rules.network = NetworkAccess::On;
     cell.allows(&connect).await;
     cell.refuses(&python("import socket; socket.socket(socket.AF_PACKET, socket.SOCK_RAW)")).await;
 }

@@ -2,6 +2,7 @@
 
 mod ending;
 mod escapes;
+mod network;
 mod runs;
 mod tools;
 
@@ -15,7 +16,7 @@ use std::{
 use hermod::process::{
     self, Command, CommandResult, Environment,
     runner::{LiveRunner, Runner, RunnerOutcome, SpoolName},
-    sandbox::{SandboxLimits, SandboxMode, SandboxRules, SandboxSpec},
+    sandbox::{NetworkAccess, SandboxLimits, SandboxMode, SandboxRules, SandboxSpec},
 };
 use hermod_actors::model::{CallId, RunId};
 use rustix::process::geteuid;
@@ -64,7 +65,7 @@ impl Cell {
             read: Vec::new(),
             write: Vec::new(),
             hide: vec![dir.path().join("state")],
-            network: false,
+            network: NetworkAccess::Off,
             unix_sockets: false,
             limits: SandboxLimits::default(),
         };
