@@ -57,6 +57,8 @@ const FILE_SIGNS: &[&str] = &[
     "operation not permitted",
     "permissionerror",
     "cross-device link",
+    "erofs",
+    "read-only file system",
 ];
 
 /// The hint for a command that has ended.

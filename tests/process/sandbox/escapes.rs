@@ -1,10 +1,17 @@
 //! Attempts to leave the sandbox. Each must fail.
 
-use std::{fs, net::TcpListener, os::unix::net::UnixListener};
+use std::{
+    fs,
+    net::TcpListener,
+    os::unix::{fs::MetadataExt as _, net::UnixListener},
+};
 
-use hermod::process::sandbox::NetworkAccess;
+use hermod::process::{
+    runner::{Runner, RunnerOutcome, SpoolName},
+    sandbox::NetworkAccess,
+};
 
-use super::{Cell, exists, python};
+use super::{Cell, HERMOD, ended, exists, name, python};
 
 #[tokio::test]
 #[cfg_attr(no_sandbox, ignore = "the sandbox needs Linux 6.12: see README.md, Two commands")]
@@ -47,6 +54,77 @@ async fn nothing_outside_is_written() {
         cell.refuses(script).await;
     }
     assert_eq!(fs::read_dir(cell.at("outside")).unwrap().count(), 1);
+}
+
+#[tokio::test]
+#[cfg_attr(no_sandbox, ignore = "the sandbox needs Linux 6.12: see README.md, Two commands")]
+async fn modes_owners_and_times_outside_are_not_changed() {
+    let cell = Cell::new();
+    let scripts = [
+        "chmod 777 $1/outside/file",
+        "chmod 777 /proc/self/root$1/outside/file",
+        "chown 12345 $1/outside/file",
+        "touch -d 2001-01-01 $1/outside/file",
+        "ln -s $1/outside/file soft && chmod 777 soft",
+        "python3 -c 'import os, sys; os.setxattr(sys.argv[1] + \"/outside/file\", \"user.x\", b\"x\")' $1",
+    ];
+    let state = || {
+        let file = fs::metadata(cell.at("outside/file")).unwrap();
+        (file.mode(), file.uid(), file.modified().unwrap(), (file.ctime(), file.ctime_nsec()))
+    };
+    let before = state();
+    for script in scripts {
+        cell.refuses(script).await;
+        fs::remove_file(cell.at("work/soft")).unwrap_or_default();
+    }
+    assert_eq!(state(), before);
+    let inside = "chmod 751 known && touch -d 2001-01-01 known && touch $TMPDIR/t && chmod 700 $TMPDIR/t && stat -c %a known";
+    assert_eq!(cell.allows(inside).await, "751\n");
+    assert_eq!(cell.run_detached(inside).await.stdout, "751\n");
+}
+
+#[tokio::test]
+#[cfg_attr(no_sandbox, ignore = "the sandbox needs Linux 6.12: see README.md, Two commands")]
+async fn an_ordinary_user_changes_no_modes_outside() {
+    let cell = Cell::new();
+    let end = cell.run_as_user("chmod 777 $1/outside/file; chmod 700 known && stat -c %a known").await;
+    assert_eq!(end.stdout, "700\n", "{end:?}");
+    assert_eq!(fs::metadata(cell.at("outside/file")).unwrap().mode() & 0o777, 0o644);
+}
+
+#[tokio::test]
+#[cfg_attr(no_sandbox, ignore = "the sandbox needs Linux 6.12: see README.md, Two commands")]
+async fn what_changes_between_two_commands_of_a_runner_counts() {
+    let mut cell = Cell::new();
+    fs::create_dir_all(cell.at("outside/tools/bin")).unwrap();
+    fs::write(cell.at("outside/tools/bin/tool"), "tool").unwrap();
+    cell.rules.read.push(cell.at("outside/tools"));
+    let secret = cell.at("outside/tools/secret");
+    cell.rules.hide.push(secret.clone());
+    let runner = Runner::new(HERMOD, &cell.at("state"));
+    let mut attempt = 0;
+    let mut run = async |script: &str| {
+        attempt += 1;
+        let name = SpoolName { attempt, ..name() };
+        let live = runner.start(name, cell.command(script)).await.unwrap();
+        match live.wait(&cell.cancel).await {
+            RunnerOutcome::Ended(exit) => ended(exit.end.expect("it starts")),
+            other @ (RunnerOutcome::NeverBegun(_) | RunnerOutcome::Unknown | RunnerOutcome::Killed) => {
+                panic!("{other:?}")
+            }
+        }
+    };
+    assert_eq!(run("cat $1/outside/tools/bin/tool").await.stdout, "tool");
+    // A secret that appears in a granted folder is hidden, though the sandbox of the command before is kept.
+    fs::write(&secret, "secret").unwrap();
+    let end = run("cat $1/outside/tools/secret; cat $1/outside/tools/bin/tool").await;
+    assert_eq!(end.stdout, "tool", "{end:?}");
+    // The folder is granted by its entries now. A new one is seen.
+    fs::write(cell.at("outside/tools/new"), "new").unwrap();
+    assert_eq!(run("cat $1/outside/tools/new").await.stdout, "new");
+    // And so is the folder as a whole, once the secret is gone.
+    fs::remove_file(&secret).unwrap();
+    assert_eq!(run("ls $1/outside/tools").await.stdout, "bin\nnew\n");
 }
 
 #[tokio::test]
