@@ -3,6 +3,7 @@
 
 use super::{
     HardRule,
+    danger::searched_build_product,
     target::{PathKind, PathTarget},
 };
 
@@ -132,9 +133,15 @@ fn find(command: &CheckedCommand) -> Option<HardRule> {
     (deletes && is_wide && command.any_is(&roots, NEVER_DELETED)).then_some(WIPES)
 }
 
-/// The commands that `find` runs. Without a narrowing test, `{}` is replaced by each start path in turn.
+/// The commands that `find` runs. Without a narrowing test, `{}` is replaced by each start path in turn, and in a search
+/// for build products by one of those.
 pub(super) fn executed_commands(arguments: &[String]) -> Vec<Vec<String>> {
-    let roots = if is_narrowed(arguments) { Vec::new() } else { start_paths(arguments) };
+    let product = searched_build_product(arguments);
+    let roots = match &product {
+        Some(product) => vec![product.as_str()],
+        None if is_narrowed(arguments) => Vec::new(),
+        None => start_paths(arguments),
+    };
     let mut commands = Vec::new();
     let mut rest = arguments;
     while let Some(at) =

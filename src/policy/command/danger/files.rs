@@ -6,7 +6,10 @@ pub(super) const RULES: &[DangerRule] = &[
     DangerRule {
         name: "recursive-delete",
         programs: &["rm", "srm", "trash", "del", "erase", "rd", "rmdir"],
-        matches: |c| c.has_option("rR", "recursive") || is_windows_recursive(c),
+        matches: |c| {
+            (c.has_option("rR", "recursive") && !c.operands().all(is_build_product))
+                || is_windows_recursive(c)
+        },
         why: "deletes folders with all that is in them",
     },
     DangerRule {
@@ -14,7 +17,9 @@ pub(super) const RULES: &[DangerRule] = &[
         programs: &["rm", "srm", "del", "erase"],
         matches: |c| {
             let is_forced = c.has_option("f", "force") || c.has(&["/f", "/F", "/q", "/Q"]);
-            is_forced && (c.has_option("rR", "recursive") || !c.operands().all(is_named_file))
+            is_forced
+                && !c.operands().all(is_build_product)
+                && (c.has_option("rR", "recursive") || !c.operands().all(is_named_file))
         },
         why: "deletes files without asking",
     },
@@ -94,7 +99,44 @@ fn is_windows_recursive(command: &Invocation<'_>) -> bool {
     matches!(command.name, "rd" | "rmdir" | "del" | "erase") && command.has(&["/s", "/S"])
 }
 
-/// A wildcard for everything, a path out of the input, or an unknown one.
+/// Folders that builds and tests make, and make again.
+const BUILD_PRODUCTS: &[&str] = &[
+    "__pycache__",
+    ".cache",
+    ".eggs",
+    ".gradle",
+    ".mypy_cache",
+    ".next",
+    ".nox",
+    ".nuxt",
+    ".nyc_output",
+    ".parcel-cache",
+    ".pytest_cache",
+    ".ruff_cache",
+    ".svelte-kit",
+    ".tox",
+    ".turbo",
+    ".venv",
+    "build",
+    "coverage",
+    "dist",
+    "htmlcov",
+    "node_modules",
+    "out",
+    "target",
+    "venv",
+];
+/// Files that builds make, by the ends of their names.
+const BUILD_FILES: &[&str] = &["*.pyc", "*.pyo", "*.o", "*.obj", "*.class", "*.gcda", "*.gcno"];
+
+/// True for a folder below the current one that a build makes.
+fn is_build_product(path: &str) -> bool {
+    let path = path.strip_prefix("./").unwrap_or(path).trim_end_matches('/');
+    let name = path.rsplit('/').next().unwrap_or_default();
+    let is_file = BUILD_FILES.iter().any(|pattern| name.ends_with(&pattern[1..]));
+    is_named_file(path) && (BUILD_PRODUCTS.contains(&name) || name.ends_with(".egg-info") || is_file)
+}
+
 /// Whether the path names one thing below the current folder.
 fn is_named_file(path: &str) -> bool {
     let is_plain = |c: char| c.is_alphanumeric() || "._-/+@ ".contains(c);
@@ -103,6 +145,7 @@ fn is_named_file(path: &str) -> bool {
         && path.split('/').all(|name| name != ".." && name != "." && !name.is_empty())
 }
 
+/// A wildcard for everything, a path out of the input, or an unknown one.
 fn is_wide(path: &str) -> bool {
     let name = path.trim_end_matches('/').rsplit('/').next().unwrap_or_default();
     matches!(name, "*" | ".*" | "*.*" | "." | "..") || path.contains('\u{fffc}') || path.contains("{}")
@@ -116,6 +159,9 @@ fn find_deletes(command: &Invocation<'_>) -> bool {
         )
     };
     let runs = ["-exec", "-execdir", "-ok", "-okdir", "-x", "-X", "--exec", "--exec-batch"];
+    if command.name == "find" && searched_build_product(command.arguments).is_some() {
+        return false;
+    }
     let mut words = command.words();
     if command.name == "find" && command.has(&["-delete", "-fprint", "-fprintf", "-fls", "-fprint0"]) {
         return true;
@@ -123,6 +169,23 @@ fn find_deletes(command: &Invocation<'_>) -> bool {
     let ran = words.by_ref().skip_while(|word| !runs.contains(word)).skip(1);
     let mut ran = ran.skip_while(|word| matches!(*word, "sudo" | "env" | "nice" | "command"));
     ran.next().is_some_and(is_program)
+}
+
+/// A path that stands for the results of a search of `find`, if that is below the current folder and by the names of build
+/// products alone.
+pub(in crate::policy::command) fn searched_build_product(arguments: &[String]) -> Option<String> {
+    let is_below = |path: &String| path == "." || is_named_file(path.strip_prefix("./").unwrap_or(path));
+    let starts: Vec<_> = arguments.iter().take_while(|word| !word.starts_with(['-', '(', '!'])).collect();
+    let other = |word: &String| {
+        let others = ["-o", "-or", ",", "!", "-not", "-fprint", "-fprintf", "-fls", "-fprint0"];
+        others.contains(&word.as_str())
+    };
+    if starts.is_empty() || !starts.into_iter().all(is_below) || arguments.iter().any(other) {
+        return None;
+    }
+    let name = arguments.windows(2).find(|pair| pair[0] == "-name").map(|pair| pair[1].as_str())?;
+    let is_product = BUILD_PRODUCTS.contains(&name) || BUILD_FILES.contains(&name);
+    is_product.then(|| format!("./{}", name.replace('*', "product")))
 }
 
 /// `777`, `0666`, `o+w`, `a+rwx`, `+w` for others.

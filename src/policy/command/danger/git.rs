@@ -31,7 +31,8 @@ pub(super) const RULES: &[DangerRule] = &[
         name: "git-branch-delete",
         programs: &["git"],
         matches: |c| {
-            (is(c, &["branch"]) && (has(c, "dDM", "delete") || has(c, "f", "force")))
+            // Without force, only a branch that is merged is deleted.
+            (is(c, &["branch"]) && (has(c, "DM", "") || has(c, "f", "force")))
                 || (is(c, &["tag", "remote"])
                     && (has(c, "d", "delete") || second(c, &["remove", "rm", "prune"])))
                 || (is(c, &["worktree"]) && second(c, &["remove", "prune"]))

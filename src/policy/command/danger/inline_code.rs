@@ -1,6 +1,6 @@
 //! Dangers of code inside a command: of interpreters, of editors and of databases.
 
-use super::{BARE_SQL, DangerRule, Invocation};
+use super::{BARE_SQL, DangerRule, Invocation, harmless_code::only_computes};
 use crate::policy::command::{Danger, feed::Feed};
 
 /// Interpreters, with the options that take code.
@@ -67,13 +67,23 @@ pub(super) const RULES: &[DangerRule] = &[
     DangerRule {
         name: "inline-code",
         programs: &[],
-        matches: has_code,
+        matches: |c| has_code(c) && !(is_judged(c.name) && c.words().all(only_computes)),
         why: "runs code of an interpreter that stands in the command",
     },
     DangerRule {
         name: "code-from-input",
         programs: &[],
-        matches: |c| is_interpreter(c.name) && *c.input != Feed::None && reads_code(c),
+        matches: |c| {
+            is_interpreter(c.name)
+                && reads_code(c)
+                && match c.input {
+                    Feed::None => false,
+                    Feed::Known { text, is_decoded } => {
+                        *is_decoded || !(is_judged(c.name) && only_computes(text))
+                    }
+                    Feed::Unknown { .. } => true,
+                }
+        },
         why: "runs code that an interpreter reads from its input",
     },
     DangerRule {
@@ -243,6 +253,12 @@ pub(super) const RULES: &[DangerRule] = &[
         why: "drops or resets a database",
     },
 ];
+
+/// True for an interpreter whose code is read.
+fn is_judged(name: &str) -> bool {
+    let stem = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
+    matches!(stem, "python" | "pypy" | "node" | "nodejs" | "bun" | "deno" | "tsx" | "ts-node")
+}
 
 /// True for an interpreter, with any version in its name.
 pub(in crate::policy::command) fn is_interpreter(name: &str) -> bool {

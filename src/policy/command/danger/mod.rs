@@ -2,6 +2,7 @@
 
 mod files;
 mod git;
+mod harmless_code;
 mod inline_code;
 mod invocation;
 mod network;
@@ -11,6 +12,7 @@ mod sensitive;
 mod system;
 
 use super::{Danger, target::PathTarget};
+pub(super) use files::searched_build_product;
 pub(super) use inline_code::{bare_sql, is_interpreter};
 pub(super) use invocation::Invocation;
 pub(super) use network::downloaded_files;
