@@ -20,7 +20,7 @@ use super::{
     },
     target::PathTarget,
     text::{canonical, hides_text},
-    unwrap::{assignment, program},
+    unwrap::{SHELLS, assignment, program},
 };
 
 /// Limit of nested scripts and commands.
@@ -113,7 +113,7 @@ impl ScriptChecker {
         if script.is_malformed {
             self.flag(text, UNKNOWN_SCRIPT)?;
         }
-        if script.has_coded_word {
+        if script.has_coded_word || has_split_script(text) {
             self.flag(text, HIDDEN)?;
         }
         danger::bare_sql(text).map_or(Ok(()), |danger| self.flag(text, danger))?;
@@ -421,6 +421,9 @@ impl Values for ScriptChecker {
     }
 }
 
+/// Line continuations that are looked at.
+const MAX_CONTINUATIONS: usize = 1_000;
+
 /// True if a command runs its words, not only a program with them.
 fn runs_text(words: &[String]) -> bool {
     let mut words = words.iter().filter(|word| !is_keyword(word) && assignment(word).is_none());
@@ -430,6 +433,15 @@ fn runs_text(words: &[String]) -> bool {
                 program(name),
                 "eval" | "sh" | "bash" | "dash" | "zsh" | "ksh" | "exec" | "source" | "."
             )
+    })
+}
+
+/// True if a line continuation parts a shell from the script in its argument, which hides that from a reader of lines.
+fn has_split_script(text: &str) -> bool {
+    text.match_indices("\\\n").take(MAX_CONTINUATIONS).any(|(at, _)| {
+        let mut words = text[..at].split_ascii_whitespace().rev();
+        let is_option = words.next().is_some_and(|word| word.starts_with('-') && word.ends_with('c'));
+        is_option && words.next().is_some_and(|word| SHELLS.contains(&program(word)))
     })
 }
 

@@ -71,6 +71,31 @@ pub(super) const DOWNLOADERS: &[&str] = &[
     "ncat", "netcat", "ftp", "lftp", "tftp", "scp", "sftp", "gh", "dig", "nslookup", "iwr", "irm",
 ];
 
+/// Stands for a file or a folder that `mktemp` has made.
+pub(super) const NEW_TEMPORARY: &str = "/tmp/mktemp.XXXXXXXXXX";
+
+/// Programs that print a script for the shell that runs them, to be read by `eval`, and the words that ask for it.
+const HOOKS: &[(&str, &[&str])] = &[
+    ("brew", &["shellenv"]),
+    ("conda", &["shell.bash"]),
+    ("direnv", &["hook", "export"]),
+    ("dircolors", &["-b"]),
+    ("fnm", &["env"]),
+    ("mise", &["activate", "env"]),
+    ("nodenv", &["init"]),
+    ("opam", &["env"]),
+    ("pyenv", &["init", "virtualenv-init"]),
+    ("rbenv", &["init"]),
+    ("ssh-agent", &["-s"]),
+    ("starship", &["init"]),
+    ("zoxide", &["init"]),
+];
+
+fn prints_hook(name: &str, arguments: &[String]) -> bool {
+    let hook = HOOKS.iter().find(|(program, _)| *program == name);
+    hook.is_some_and(|(_, verbs)| arguments.first().is_some_and(|word| verbs.contains(&word.as_str())))
+}
+
 /// The output of a command, as far as its arguments and its input determine it.
 pub(super) fn output_of(name: &str, arguments: &[String], input: Feed) -> Feed {
     let has = |options: &[&str]| arguments.iter().any(|word| options.contains(&word.as_str()));
@@ -94,6 +119,8 @@ pub(super) fn output_of(name: &str, arguments: &[String], input: Feed) -> Feed {
         "which" => {
             arguments.last().map_or(Feed::Unknown { is_download: false }, |name| Feed::known(name.clone()))
         }
+        "mktemp" => Feed::known(NEW_TEMPORARY.to_owned()),
+        name if prints_hook(name, arguments) => Feed::known("true".to_owned()),
         name if DOWNLOADERS.contains(&name) => Feed::Unknown { is_download: true },
         _ => Feed::Unknown { is_download: input.is_download() },
     }

@@ -133,7 +133,7 @@ const SSH_VALUES: &[&str] = &[
     "-W",
 ];
 /// Shells that take a script after `-c`.
-const SHELLS: &[&str] =
+pub(super) const SHELLS: &[&str] =
     &["sh", "bash", "dash", "zsh", "ksh", "ksh93", "ash", "mksh", "fish", "rbash", "yash", "tcsh", "csh"];
 
 /// Finds what the outermost layer of a command runs. The first word is its name.
@@ -148,6 +148,7 @@ pub(super) fn unwrap(words: &[String]) -> UnwrappedCommand<'_> {
         "trap" => {
             rest.first().map_or(UnwrappedCommand::Nothing, |word| UnwrappedCommand::Script(word.clone()))
         }
+        "." | "source" if rest.first().is_some_and(|file| is_input(file)) => UnwrappedCommand::InputScript,
         "." | "source" => {
             rest.first().map_or(UnwrappedCommand::Nothing, |file| UnwrappedCommand::ScriptFile(file))
         }
@@ -342,4 +343,9 @@ fn parallel(rest: &[String]) -> UnwrappedCommand<'_> {
 fn last_quoted(words: &[String]) -> Option<String> {
     let is_script = |word: &&String| word.contains(' ') && !word.starts_with('-');
     words.iter().rev().find(is_script).cloned()
+}
+
+/// True for a path that stands for the input.
+fn is_input(file: &str) -> bool {
+    matches!(file, "/dev/stdin" | "/dev/fd/0" | "/proc/self/fd/0")
 }

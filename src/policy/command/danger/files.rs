@@ -1,6 +1,7 @@
 //! Dangers to files: deleting them, and opening them to all users.
 
 use super::{DangerRule, Invocation};
+use crate::policy::command::feed::NEW_TEMPORARY;
 
 pub(super) const RULES: &[DangerRule] = &[
     DangerRule {
@@ -59,7 +60,10 @@ pub(super) const RULES: &[DangerRule] = &[
         name: "sync-delete",
         programs: &["rsync", "rclone", "aws", "gsutil", "mc"],
         matches: |c| match c.name {
-            "rsync" => c.begins(&["--del", "--remove-source"]),
+            "rsync" => {
+                let is_product = c.operands().next_back().is_some_and(is_build_product);
+                c.begins(&["--remove-source"]) || (c.begins(&["--del"]) && !is_product)
+            }
             "rclone" => c.is_verb(&["sync", "purge", "delete", "deletefile", "move"]),
             "aws" => c.has(&["rm", "rb", "--delete"]) && c.has(&["s3"]),
             _ => c.has(&["rm", "rb", "-d", "--remove"]),
@@ -129,12 +133,15 @@ const BUILD_PRODUCTS: &[&str] = &[
 /// Files that builds make, by the ends of their names.
 const BUILD_FILES: &[&str] = &["*.pyc", "*.pyo", "*.o", "*.obj", "*.class", "*.gcda", "*.gcno"];
 
-/// True for a folder below the current one that a build makes.
+/// True for what a build makes below the current folder, or what `mktemp` has made.
 fn is_build_product(path: &str) -> bool {
     let path = path.strip_prefix("./").unwrap_or(path).trim_end_matches('/');
     let name = path.rsplit('/').next().unwrap_or_default();
     let is_file = BUILD_FILES.iter().any(|pattern| name.ends_with(&pattern[1..]));
-    is_named_file(path) && (BUILD_PRODUCTS.contains(&name) || name.ends_with(".egg-info") || is_file)
+    let is_inside = path.split('/').any(|name| BUILD_PRODUCTS.contains(&name));
+    let is_temporary =
+        path.strip_prefix(NEW_TEMPORARY).is_some_and(|rest| rest.is_empty() || is_named_file(&rest[1..]));
+    is_temporary || is_named_file(path) && (is_inside || name.ends_with(".egg-info") || is_file)
 }
 
 /// Whether the path names one thing below the current folder.
@@ -176,11 +183,16 @@ fn find_deletes(command: &Invocation<'_>) -> bool {
 pub(in crate::policy::command) fn searched_build_product(arguments: &[String]) -> Option<String> {
     let is_below = |path: &String| path == "." || is_named_file(path.strip_prefix("./").unwrap_or(path));
     let starts: Vec<_> = arguments.iter().take_while(|word| !word.starts_with(['-', '(', '!'])).collect();
-    let other = |word: &String| {
-        let others = ["-o", "-or", ",", "!", "-not", "-fprint", "-fprintf", "-fls", "-fprint0"];
-        others.contains(&word.as_str())
-    };
-    if starts.is_empty() || !starts.into_iter().all(is_below) || arguments.iter().any(other) {
+    let others = ["-o", "-or", ",", "-fprint", "-fprintf", "-fls", "-fprint0"];
+    let is_other = |word: &String| others.contains(&word.as_str());
+    // A path that is left out makes the search narrower.
+    let is_wide_negation =
+        |pair: &[String]| matches!(&*pair[0], "!" | "-not") && !matches!(&*pair[1], "-path" | "-wholename");
+    if starts.is_empty()
+        || !starts.into_iter().all(is_below)
+        || arguments.iter().any(is_other)
+        || arguments.windows(2).any(is_wide_negation)
+    {
         return None;
     }
     let name = arguments.windows(2).find(|pair| pair[0] == "-name").map(|pair| pair[1].as_str())?;

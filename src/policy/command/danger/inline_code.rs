@@ -67,7 +67,9 @@ pub(super) const RULES: &[DangerRule] = &[
     DangerRule {
         name: "inline-code",
         programs: &[],
-        matches: |c| has_code(c) && !(is_judged(c.name) && c.words().all(only_computes)),
+        matches: |c| {
+            has_code(c) && !(is_judged(c.name) && c.words().all(only_computes)) && !only_substitutes(c)
+        },
         why: "runs code of an interpreter that stands in the command",
     },
     DangerRule {
@@ -258,6 +260,28 @@ pub(super) const RULES: &[DangerRule] = &[
 fn is_judged(name: &str) -> bool {
     let stem = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
     matches!(stem, "python" | "pypy" | "node" | "nodejs" | "bun" | "deno" | "tsx" | "ts-node")
+}
+
+/// True for `perl -pi -e 's/a/b/g' FILE`: one substitution, and no option that takes other code.
+fn only_substitutes(command: &Invocation<'_>) -> bool {
+    let mut codes =
+        command.arguments.windows(2).filter(|pair| pair[0].starts_with('-') && pair[0].ends_with('e'));
+    let is_plain = |code: &str| {
+        let parts: Vec<&str> = code.trim_end_matches(';').split('/').collect();
+        // Patterns and replacements can have code of their own.
+        let has_code = |text: &str| ["(?{", "(??{", "@{", "${"].iter().any(|start| text.contains(start));
+        matches!(*parts, ["s", pattern, replacement, flags]
+            if flags.chars().all(|flag| "gimsx".contains(flag)) && !has_code(pattern) && !has_code(replacement))
+    };
+    command.name == "perl"
+        && codes.clone().count() == 1
+        && codes.all(|pair| is_plain(&pair[1]))
+        && command.words().filter(|word| word.starts_with('-')).all(|word| {
+            matches!(
+                word,
+                "-e" | "-pe" | "-pi" | "-i" | "-p" | "-pie" | "-i.bak" | "-0pe" | "-0pi" | "-0777" | "--"
+            )
+        })
 }
 
 /// True for an interpreter, with any version in its name.

@@ -2,6 +2,7 @@
 
 use super::{DangerRule, Invocation};
 use crate::policy::command::feed::DOWNLOADERS;
+use crate::policy::command::feed::Feed;
 
 /// Programs that send what they read.
 const SENDERS: &[&str] = &[
@@ -28,7 +29,11 @@ pub(super) const RULES: &[DangerRule] = &[
                 || (c.name.starts_with('n') && has_letter(c, 'l'))
                 || (c.name == "openssl"
                     && c.is_verb(&["s_client", "s_server"])
-                    && *c.input != crate::policy::command::feed::Feed::None)
+                    && match c.input {
+                        Feed::None => false,
+                        Feed::Known { text, .. } => !text.trim().is_empty(),
+                        Feed::Unknown { .. } => true,
+                    })
         },
         why: "gives a shell, or a port of this machine, to the network",
     },

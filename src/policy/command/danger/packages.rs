@@ -188,8 +188,8 @@ pub(super) const RULES: &[DangerRule] = &[
             }) || c.verb(&["-n", "--namespace", "--context", "--kubeconfig"]).is_some_and(|verb| {
                 matches!(verb, "scale" | "exec" | "cp" | "patch" | "edit" | "apply" | "upgrade" | "rollout")
                     && !c.has(&["--dry-run=client", "--dry-run=server", "--dry-run", "status", "history"])
-            }) || (c.operands().next() == Some("get")
-                && c.operands().nth(1).is_some_and(|kind| kind.starts_with("secret")))
+            }) || matches!(c.after_options(&["-n", "--namespace", "--context", "--kubeconfig"]),
+                [verb, kind, ..] if verb == "get" && kind.starts_with("secret"))
         },
         why: "changes or deletes something in a cluster, or reads its secrets",
     },

@@ -206,6 +206,9 @@ const NAME_READERS: &[&str] = &[
     "md5sum",
     "cmp",
     "kubectl",
+    "[",
+    "[[",
+    "test",
 ];
 /// Endings of names that make a harmless template of a secret file.
 const TEMPLATES: &[&str] = &["example", "sample", "template", "dist", "tpl", "schema", "md"];
@@ -268,6 +271,9 @@ pub(super) fn read(path: &str, folder: Option<&PathTarget>) -> Option<Danger> {
 /// The first danger of the files that a command writes or reads.
 pub(super) fn of_command(command: &Invocation<'_>) -> Option<Danger> {
     let danger = written_files(command).into_iter().find_map(|path| written(path, command.folder));
+    if danger == Some(CREDENTIAL_FILE) && copies_template(command) {
+        return None;
+    }
     let danger = danger.or_else(|| written_into_folder(command));
     // A file that is moved away is missing where it was.
     let moved = command.operands().filter(|_| command.name == "mv");
@@ -286,6 +292,14 @@ pub(super) fn of_command(command: &Invocation<'_>) -> Option<Danger> {
     let is_path =
         |path: &&str| path.len() <= 4_096 && !path.contains(char::is_whitespace) && !path.contains("://");
     paths.filter(is_path).find_map(|path| read(path, command.folder))
+}
+
+/// True for `cp .env.example .env`, which puts in no secret.
+fn copies_template(command: &Invocation<'_>) -> bool {
+    let is_template = |path: &str| path.rsplit('.').next().is_some_and(|ending| TEMPLATES.contains(&ending));
+    command.name == "cp"
+        && command.operands().count() == 2
+        && command.operands().next().is_some_and(is_template)
 }
 
 /// The danger of a file that a command puts into a folder under its own name.
