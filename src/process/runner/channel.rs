@@ -47,6 +47,11 @@ pub(super) fn send(socket: impl AsFd, bytes: &[u8], file: Option<BorrowedFd<'_>>
     Ok(())
 }
 
+/// True for an error that means that the other side is closed.
+pub(super) fn is_closed(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset)
+}
+
 /// Receives the next message without waiting, and of a longer one what the buffer takes. `None` if the other side is
 /// closed, `WouldBlock` if there is no message.
 pub(super) fn receive(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<Option<ReceivedMessage<'_>>> {

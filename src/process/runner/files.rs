@@ -3,12 +3,13 @@
 
 use std::{
     fmt,
-    fs::{self, DirBuilder, File, TryLockError},
+    fs::{self, DirBuilder, File, OpenOptions, TryLockError},
     io,
     os::unix::fs::{DirBuilderExt, MetadataExt},
     path::{Path, PathBuf},
     process,
     sync::atomic::{AtomicU64, Ordering},
+    time::Duration,
 };
 
 use hermod_actors::model::{Attempt, CallId};
@@ -30,6 +31,9 @@ const TASK_FILE: &str = "task";
 /// The file whose lock runners of earlier versions hold.
 const EARLIER_LOCK_FILE: &str = "lock";
 const STARTED_FILE: &str = "started";
+/// Attempts to take the lock. Others hold it for a moment.
+const LOCK_TRIES: u32 = 100;
+const LOCK_RETRY_DELAY: Duration = Duration::from_millis(5);
 /// Follows the attempt's name in the name of a folder that is being removed.
 const REMOVAL_INFIX: &str = ".removed-";
 
@@ -171,12 +175,14 @@ impl SpoolFolder {
         parse(&files::read_own(&self.file(TASK_FILE))?)
     }
 
-    /// Step 2: takes the lock for as long as the file is open. It waits only for processes that check whether it is
-    /// held.
+    /// Step 2: takes the lock for as long as the file is open. It waits for processes that check whether it is held, and
+    /// not for another runner.
     pub(super) fn lock(&self) -> io::Result<File> {
-        let task = files::open_regular(&self.file(TASK_FILE))?;
-        task.lock()?;
-        Ok(task)
+        let task = self.open_lock(TASK_FILE)?;
+        if files::lock_within(&task, (LOCK_TRIES, LOCK_RETRY_DELAY), || true)? {
+            return Ok(task);
+        }
+        Err(Errno::WOULDBLOCK.into())
     }
 
     /// True if a runner holds the lock.
@@ -187,7 +193,7 @@ impl SpoolFolder {
     /// Waits until no runner holds the lock.
     pub(super) fn wait_unlocked(&self) -> io::Result<()> {
         while let Some(held) = self.held_lock()? {
-            held.lock()?;
+            held.lock_shared()?;
         }
         Ok(())
     }
@@ -195,7 +201,7 @@ impl SpoolFolder {
     /// The file whose lock a runner holds.
     fn held_lock(&self) -> io::Result<Option<File>> {
         for name in [TASK_FILE, EARLIER_LOCK_FILE] {
-            let Some(file) = present(files::open_regular(&self.file(name)))? else { continue };
+            let Some(file) = present(self.open_lock(name))? else { continue };
             match file.try_lock_shared() {
                 Ok(()) => {}
                 Err(TryLockError::WouldBlock) => return Ok(Some(file)),
@@ -203,6 +209,11 @@ impl SpoolFolder {
             }
         }
         Ok(None)
+    }
+
+    /// Some file systems lock only files that are open for writing.
+    fn open_lock(&self, name: &str) -> io::Result<File> {
+        files::open_regular_with(OpenOptions::new().read(true).write(true), &self.file(name))
     }
 
     /// Step 4, for runner and owner: makes `started`, complete and only once; false if it existed before. `NotFound` if

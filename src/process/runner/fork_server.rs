@@ -31,13 +31,9 @@ use rustix::{
 use super::{
     channel::{self, MAX_MESSAGE_BYTES, ReceivedMessage},
     files::SpoolFolder,
-    runner_process::{self, OwnerLink},
+    runner_process::{self, OwnerLink, SandboxPreparation},
 };
-use crate::process::{
-    Command,
-    descendants::reap,
-    sandbox::{PreparedSandbox, SandboxCache},
-};
+use crate::process::{Command, descendants::reap, sandbox::SandboxCache};
 
 /// The first argument of the fork server; the second names the spool, for a list of processes. Its standard input is the
 /// socket of the owner.
@@ -63,7 +59,7 @@ struct RunnerTask {
     folder: SpoolFolder,
     task: io::Result<Command>,
     owner: OwnerLink,
-    sandbox: Option<PreparedSandbox>,
+    sandbox: SandboxPreparation,
 }
 
 /// Serves, if this process's arguments are those of the fork server. In a runner this returns when its command has
@@ -100,16 +96,18 @@ fn serve() -> io::Result<Option<RunnerTask>> {
             Ok(None) => return Ok(None),
             Err(error) => return Err(error),
         };
+        // The variables of a command may be secret, and the next runner has a copy of this memory.
+        buffer.fill(0);
         let ForkRequest { folder, variables } = request;
         let folder = SpoolFolder::new(folder);
         // Whatever is wrong with it, the runner reports.
         let task = folder.task().map(|task| Command { variables, ..task });
         let spec = task.as_ref().ok().and_then(|task| task.sandbox.as_ref());
-        let prepared = spec.and_then(|spec| sandboxes.prepare(spec));
+        let prepared = spec.map(|spec| sandboxes.prepare(spec)).transpose();
         let owner = OwnerLink::new(status);
         match fork() {
             Ok(Fork::Child) => {
-                let sandbox = prepared.map(|index| sandboxes.take(index));
+                let sandbox = prepared.map(|position| position.map(|position| sandboxes.take(position)));
                 return Ok(Some(RunnerTask { folder, task, owner, sandbox }));
             }
             Ok(Fork::Parent(_)) => {}

@@ -6,8 +6,10 @@ use std::{
     path::Path,
     process::Stdio,
     sync::Arc,
+    time::Duration,
 };
 
+use hermod_actors::ActiveDeadline;
 use rustix::process::{Signal, pidfd_send_signal};
 use tokio::{
     io::{Interest, unix::AsyncFd},
@@ -16,12 +18,14 @@ use tokio::{
 };
 
 use super::{
-    channel::{self, ReceivedMessage},
+    channel::{self, ReceivedMessage, is_closed},
     fork_server::{ARGUMENT, ForkRequest},
     runner_process::ANNOUNCEMENT,
 };
 use crate::process::{inherited, pidfd};
 
+/// Time that a fork server may take to fork. It looks at paths, and a file system may not answer.
+const FORK_TIMEOUT: Duration = Duration::from_secs(10);
 /// Further requests for one runner.
 const MAX_RETRIES: u32 = 3;
 /// Limit of what a runner reports.
@@ -50,10 +54,14 @@ struct ForkServer {
 pub(super) struct ForkedRunner {
     client: Arc<ForkClient>,
     request: ForkRequest,
-    /// Requests that may still be made, should the fork server end before it has forked.
+    /// Requests that may still be made, should the fork server end or not answer before it has forked.
     retries_left: u32,
+    /// When the fork server has to have forked.
+    deadline: ActiveDeadline,
     /// Closed by the other side at the end of the runner, or if none will be forked.
     socket: AsyncFd<OwnedFd>,
+    /// True once the runner has reported that it exists.
+    is_announced: bool,
     /// Readable once the runner has exited; present once it has sent its pidfd.
     process: Option<AsyncFd<OwnedFd>>,
     /// Why nothing was run.
@@ -65,6 +73,11 @@ impl ForkClient {
         Self { program, spool, server: Mutex::new(None) }
     }
 
+    /// Gives up a server that does not answer. It ends once it reads from its socket.
+    async fn replace(&self) {
+        *self.server.lock().await = None;
+    }
+
     /// True if the fork servers of both are the same program for the same spool.
     pub(super) fn is_like(&self, other: &Self) -> bool {
         (&self.program, &self.spool) == (&other.program, &other.spool)
@@ -73,8 +86,16 @@ impl ForkClient {
     /// Requests a runner. An error means that none is forked.
     pub(super) async fn request(self: &Arc<Self>, request: ForkRequest) -> io::Result<ForkedRunner> {
         let socket = self.send(&request).await?;
-        let client = Arc::clone(self);
-        Ok(ForkedRunner { client, request, retries_left: MAX_RETRIES, socket, process: None, error: None })
+        Ok(ForkedRunner {
+            client: Arc::clone(self),
+            request,
+            retries_left: MAX_RETRIES,
+            deadline: ActiveDeadline::after(FORK_TIMEOUT),
+            socket,
+            is_announced: false,
+            process: None,
+            error: None,
+        })
     }
 
     /// Sends a request, and returns the socket for its runner.
@@ -125,10 +146,6 @@ impl ForkServer {
     }
 }
 
-fn is_closed(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset)
-}
-
 impl ForkedRunner {
     /// Resolves when the runner has ended, or when it is certain that there will be none. Cancel-safe.
     pub(super) async fn ended(&mut self) -> io::Result<()> {
@@ -140,10 +157,20 @@ impl ForkedRunner {
         }
     }
 
-    /// Resolves when the runner can be signalled, or has ended. Cancel-safe.
+    /// Resolves when the runner exists, or its requested socket is closed. It makes no further request. Cancel-safe.
     pub(super) async fn announced(&mut self) -> io::Result<()> {
-        while self.process.is_none() && self.receive().await? {}
+        self.retries_left = 0;
+        while !self.is_announced
+            && let Some(report) = receive_report(&self.socket).await?
+        {
+            self.on_report(report)?;
+        }
         Ok(())
+    }
+
+    /// True if this can signal the runner.
+    pub(super) fn has_process(&self) -> bool {
+        self.process.is_some()
     }
 
     /// Signals the runner, if it has announced itself.
@@ -156,34 +183,59 @@ impl ForkedRunner {
         self.error.as_ref().and_then(io::Error::raw_os_error).map(io::Error::from_raw_os_error)
     }
 
-    /// Takes the next message; false if there will be none. If the fork server has ended before it has forked, it requests
-    /// the runner again. A request that was cancelled may have been sent: then of two runners one finds the attempt taken.
+    /// Takes the next message; false if there will be none. If the fork server ends before it has forked, or does not
+    /// answer, another one is requested to. Of two runners, one finds the attempt taken.
     async fn receive(&mut self) -> io::Result<bool> {
-        if self.receive_once().await? {
-            return Ok(true);
+        let received = if self.is_announced || self.retries_left == 0 {
+            Some(receive_report(&self.socket).await?)
+        } else {
+            self.deadline.bound(receive_report(&self.socket)).await.transpose()?
+        };
+        if let Some(Some(report)) = received {
+            return self.on_report(report);
         }
-        if self.process.is_some() || self.error.is_some() || self.retries_left == 0 {
+        if self.is_announced || self.error.is_some() || self.retries_left == 0 {
             return Ok(false);
         }
-        self.retries_left -= 1;
-        self.socket = self.client.send(&self.request).await?;
+        // Boxed, because it is rare and large.
+        Box::pin(self.request_again(received.is_none())).await?;
         Ok(true)
     }
 
-    async fn receive_once(&mut self) -> io::Result<bool> {
-        let mut buffer = [0; MAX_REPORT_BYTES];
-        let mut receive = |socket: &OwnedFd| {
-            let message = channel::receive(socket, &mut buffer)?;
-            Ok(message.map(|ReceivedMessage { bytes, file }| (bytes.to_vec(), file)))
-        };
-        let Some((bytes, file)) = self.socket.async_io(Interest::READABLE, &mut receive).await? else {
-            return Ok(false);
-        };
+    async fn request_again(&mut self, is_silent: bool) -> io::Result<()> {
+        if is_silent {
+            tracing::warn!(request = ?self.request, "the process that starts commands does not answer, and is replaced");
+            self.client.replace().await;
+        }
+        self.retries_left -= 1;
+        self.deadline = ActiveDeadline::after(FORK_TIMEOUT);
+        self.socket = self.client.send(&self.request).await?;
+        Ok(())
+    }
+
+    fn on_report(&mut self, Report { bytes, file }: Report) -> io::Result<bool> {
         if bytes == ANNOUNCEMENT {
+            self.is_announced = true;
             self.process = file.map(pidfd::watch).transpose()?;
         } else if let Ok(code) = bytes.try_into() {
             self.error = Some(io::Error::from_raw_os_error(i32::from_le_bytes(code)));
         }
         Ok(true)
     }
+}
+
+/// What a runner reports.
+struct Report {
+    bytes: Vec<u8>,
+    file: Option<OwnedFd>,
+}
+
+/// Receives the next report; `None` if there will be none. Cancel-safe.
+async fn receive_report(socket: &AsyncFd<OwnedFd>) -> io::Result<Option<Report>> {
+    let mut buffer = [0; MAX_REPORT_BYTES];
+    let receive = |socket: &OwnedFd| {
+        let message = channel::receive(socket, &mut buffer)?;
+        Ok(message.map(|ReceivedMessage { bytes, file }| Report { bytes: bytes.to_vec(), file }))
+    };
+    socket.async_io(Interest::READABLE, receive).await
 }

@@ -138,12 +138,11 @@ impl LiveRunner {
     }
 
     async fn stop(&mut self) -> io::Result<()> {
-        if let RunnerProcess::Forked(runner) = &mut self.process
-            && ActiveDeadline::after(STOP_TIMEOUT).bound(runner.announced()).await.is_none()
-        {
-            // The fork server does not answer. If it forks a runner later, that finds the attempt revoked.
-            let folder = self.folder.clone();
-            return off_thread(move || folder.claim(Claim::Revoked)).await.map(drop);
+        if let RunnerProcess::Forked(runner) = &mut self.process {
+            ActiveDeadline::after(STOP_TIMEOUT).bound(runner.announced()).await.transpose()?;
+            if !runner.has_process() && self.revoke_or_find().await? {
+                return Ok(());
+            }
         }
         self.signal(Signal::TERM);
         if let Some(result) = ActiveDeadline::after(STOP_TIMEOUT).bound(self.wait_exit()).await {
@@ -152,6 +151,25 @@ impl LiveRunner {
         self.signal(Signal::KILL);
         let result = ActiveDeadline::after(KILL_TIMEOUT).bound(self.wait_exit()).await;
         result.unwrap_or_else(|| Err(io::Error::other("its runner does not end")))
+    }
+
+    /// Revokes the attempt: a runner that the fork server forks later finds that. If one has begun it already, this takes
+    /// that one over. True if there is none to wait for.
+    async fn revoke_or_find(&mut self) -> io::Result<bool> {
+        let (folder, name) = (self.folder.clone(), self.name);
+        let found =
+            off_thread(
+                move || {
+                    if folder.claim(Claim::Revoked)? { Ok(None) } else { Self::find(folder, name) }
+                },
+            );
+        match found.await? {
+            Some(found) => {
+                self.process = found.process;
+                Ok(false)
+            }
+            None => Ok(true),
+        }
     }
 
     fn signal(&self, signal: Signal) {

@@ -21,7 +21,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    channel,
+    channel::{self, is_closed},
     exit::{ExitRecord, OutputExtent, PreallocatedExit},
     files::{Claim, SpoolFolder, VARIABLE},
     identity::RunnerIdentity,
@@ -31,7 +31,7 @@ use crate::{
     files::IoResult as _,
     process::{
         self, Command, ExitCause, Tee, descendants, pidfd,
-        sandbox::{PreparedSandbox, restrict_own_process},
+        sandbox::{PreparedSandbox, SandboxError, restrict_own_process},
     },
 };
 
@@ -47,9 +47,11 @@ impl OwnerLink {
     /// Hands the owner the descriptor of this process, for signals.
     fn announce(&self) -> io::Result<()> {
         let process = pidfd::open(getpid())?;
-        // Without its owner the runner goes on.
-        let (Ok(()) | Err(_)) = channel::send(&self.0, ANNOUNCEMENT, Some(process.as_fd()));
-        Ok(())
+        match channel::send(&self.0, ANNOUNCEMENT, Some(process.as_fd())) {
+            // Without its owner the runner goes on. One that lives would request another runner.
+            Err(error) if !is_closed(&error) => Err(error),
+            Ok(()) | Err(_) => Ok(()),
+        }
     }
 
     /// Reports why nothing was run.
@@ -67,6 +69,9 @@ impl OwnerLink {
     }
 }
 
+/// The sandbox of a command, if it has one, or why there is none: then the command is not run.
+pub(super) type SandboxPreparation = Result<Option<PreparedSandbox>, SandboxError>;
+
 /// The name of the process, for a list of processes.
 const NAME: &CStr = c"hermod-runner";
 
@@ -78,7 +83,7 @@ pub(super) fn main(
     folder: &SpoolFolder,
     task: io::Result<Command>,
     owner: OwnerLink,
-    sandbox: Option<PreparedSandbox>,
+    sandbox: SandboxPreparation,
 ) -> ExitCode {
     match run(folder, task, &owner, sandbox) {
         Ok(()) => ExitCode::SUCCESS,
@@ -93,7 +98,7 @@ fn run(
     folder: &SpoolFolder,
     task: io::Result<Command>,
     owner: &OwnerLink,
-    sandbox: Option<PreparedSandbox>,
+    sandbox: SandboxPreparation,
 ) -> io::Result<()> {
     set_name(NAME)?;
     owner.announce()?;
@@ -102,7 +107,7 @@ fn run(
     descendants::adopt()?;
     let mut task = task?;
     task.variables.push((VARIABLE.into(), folder.name().into()));
-    if let Some(sandbox) = &sandbox {
+    if let Ok(Some(sandbox)) = &sandbox {
         sandbox.prepare_process()?;
     }
     let runtime = Builder::new_current_thread().enable_all().build()?;
@@ -148,11 +153,14 @@ fn stop_token() -> io::Result<CancellationToken> {
 async fn run_task(
     folder: &SpoolFolder,
     task: Command,
-    sandbox: Option<PreparedSandbox>,
+    sandbox: SandboxPreparation,
     stop: &CancellationToken,
 ) -> io::Result<(ExitRecord, KeptOutput)> {
     let (tee, pieces) = Tee::new();
-    let run = process::run_prepared(task, sandbox, Some(tee), stop);
+    let run = async {
+        let sandbox = sandbox.map_err(io::Error::other)?;
+        process::run_prepared(task, sandbox, Some(tee), stop).await
+    };
     let (end, output) = tokio::join!(run, keep_output(folder, pieces));
     // What has left its group ends too, before the outcome is known.
     descendants::end().await?;

@@ -12,8 +12,9 @@ use std::{
 };
 
 use rustix::{
-    fs::{Access, AtFlags, CWD, Dir, FileType, Mode, OFlags, accessat, fstat, openat},
+    fs::{Access, AtFlags, CWD, Dir, FileType, Mode, OFlags, accessat, fstat, openat, stat},
     io::Errno,
+    process::geteuid,
 };
 
 use super::{observed::ObservedPaths, places, spec::SandboxSpec};
@@ -112,11 +113,14 @@ pub(super) struct HiddenPaths {
 }
 
 impl HiddenPaths {
-    /// Only what exists and is readable for this user has to be hidden.
+    /// Only what this user can read has to be hidden, or what is its own: it could change the mode of that.
     pub(super) fn of(spec: &SandboxSpec) -> Self {
         let (home, mut observed) = (home(), ObservedPaths::default());
         let paths = spec.rules.hide.iter().cloned().chain(places::secrets(home.as_deref()));
-        let is_readable = |path: &PathBuf| accessat(CWD, path, Access::READ_OK, AtFlags::EACCESS).is_ok();
+        let user = geteuid();
+        let is_own = |path: &PathBuf| stat(path).is_ok_and(|stat| stat.st_uid == user.as_raw());
+        let is_readable =
+            |path: &PathBuf| accessat(CWD, path, Access::READ_OK, AtFlags::EACCESS).is_ok() || is_own(path);
         let real = paths
             .inspect(|path| observed.record_file(path))
             .filter(is_readable)

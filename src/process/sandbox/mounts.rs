@@ -8,8 +8,10 @@
 //! process with a single thread can enter: a runner at its start.
 
 use std::{
+    collections::{BTreeMap, BTreeSet},
     ffi::OsString,
-    fs, io,
+    fs::{self, File},
+    io,
     os::{
         fd::{AsRawFd as _, OwnedFd},
         unix::ffi::OsStringExt as _,
@@ -37,6 +39,7 @@ const MOUNT_OPTIONS: &[(&[u8], MountFlags)] = &[
     (b"noatime", MountFlags::NOATIME),
     (b"nodiratime", MountFlags::NODIRATIME),
     (b"relatime", MountFlags::RELATIME),
+    (b"nosymfollow", MountFlags::NOSYMFOLLOW),
 ];
 
 /// What differs from the file system outside.
@@ -50,7 +53,7 @@ pub(super) struct MountPlan {
     pub(super) exposed: Vec<PathBuf>,
 }
 
-/// A line of `/proc/self/mountinfo` (proc_pid_mountinfo(5)).
+/// A line of `/proc/thread-self/mountinfo` (proc_pid_mountinfo(5)).
 #[derive(Debug, PartialEq)]
 struct MountEntry {
     path: PathBuf,
@@ -67,16 +70,30 @@ impl MountPlan {
         for path in self.writable.iter().filter(|path| path.parent().is_some()) {
             mount_bind_recursive(path, path)?;
         }
+        // Whoever could rename a folder on the way would take what is in it out of its cover. A mount point stays.
+        for folder in self.folders_above_hidden() {
+            mount_bind_recursive(&folder, &folder)?;
+        }
         let exposed = self.exposed.iter().map(ExposedPath::open).collect::<io::Result<Vec<_>>>()?;
         let covered = self.cover_hidden()?;
-        for path in exposed.iter().filter(|path| covered.iter().any(|covered| path.path.starts_with(covered)))
-        {
+        let is_below = |path: &Path, folder: &Path| path != folder && path.starts_with(folder);
+        for path in exposed.iter().filter(|path| covered.iter().any(|covered| is_below(path.path, covered))) {
             path.mount()?;
         }
         for folder in covered {
-            mount_remount(folder, EMPTY | MountFlags::RDONLY, "")?;
+            mount_remount(folder, MountFlags::BIND | MountFlags::RDONLY | EMPTY, "")?;
         }
         self.protect_others()
+    }
+
+    /// The folders strictly between a writable path and a hidden one below it, those above first.
+    fn folders_above_hidden(&self) -> BTreeSet<PathBuf> {
+        let above = |hidden: &PathBuf| {
+            let writable = self.writable.iter().find(|writable| hidden.starts_with(writable))?;
+            let ancestors = hidden.ancestors().skip(1).map(Path::to_owned);
+            Some(ancestors.take_while(|folder| folder != writable).collect::<Vec<_>>())
+        };
+        self.hidden.iter().filter_map(above).flatten().collect()
     }
 
     /// Covers folders by empty ones, and files by the null device. Returns the folders.
@@ -96,12 +113,13 @@ impl MountPlan {
         Ok(folders)
     }
 
-    /// Makes all mounts read-only that are not below a writable path.
+    /// Makes all mounts read-only that are not below a writable path, and those of exposed paths that are not writable
+    /// themselves.
     fn protect_others(&self) -> io::Result<()> {
-        for MountEntry { path, flags, is_automount } in parse_mounts(&fs::read("/proc/self/mountinfo")?) {
-            let is_writable = self.writable.iter().any(|writable| path.starts_with(writable));
+        for (path, MountEntry { flags, is_automount, .. }) in parse_mounts(&fs::read("/proc/self/mountinfo")?)
+        {
             // A look at an automount may wait for another machine.
-            if is_writable || is_automount || flags.contains(MountFlags::RDONLY) {
+            if self.is_writable(&path) || is_automount || flags.contains(MountFlags::RDONLY) {
                 continue;
             }
             match mount_remount(&path, MountFlags::BIND | MountFlags::RDONLY | flags, "") {
@@ -111,6 +129,14 @@ impl MountPlan {
             }
         }
         Ok(())
+    }
+
+    /// The innermost of the writable and the exposed paths above a path decides.
+    fn is_writable(&self, path: &Path) -> bool {
+        let writable = self.writable.iter().map(|above| (above, true));
+        let exposed = self.exposed.iter().map(|above| (above, false));
+        let above = exposed.chain(writable).filter(|(above, _)| path.starts_with(above));
+        above.max_by_key(|(above, _)| above.components().count()).is_some_and(|(_, is_writable)| is_writable)
     }
 }
 
@@ -134,14 +160,20 @@ impl<'a> ExposedPath<'a> {
             fs::create_dir_all(self.path)?;
         } else {
             self.path.parent().map_or(Ok(()), fs::create_dir_all)?;
-            fs::write(self.path, "")?;
+            // It exists if a folder above was mounted before.
+            match File::create_new(self.path) {
+                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+                Ok(_) | Err(_) => {}
+            }
         }
         Ok(mount_bind_recursive(format!("/proc/thread-self/fd/{}", self.file.as_raw_fd()), self.path)?)
     }
 }
 
-fn parse_mounts(text: &[u8]) -> Vec<MountEntry> {
-    text.split(|byte| *byte == b'\n').filter_map(MountEntry::parse).collect()
+/// The mounts by their paths. Of several at one path only the last can be reached.
+fn parse_mounts(text: &[u8]) -> BTreeMap<PathBuf, MountEntry> {
+    let entries = text.split(|byte| *byte == b'\n').filter_map(MountEntry::parse);
+    entries.map(|entry| (entry.path.clone(), entry)).collect()
 }
 
 impl MountEntry {
@@ -185,6 +217,28 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_innermost_path_decides_what_is_writable() {
+        let paths = |paths: &[&str]| paths.iter().map(PathBuf::from).collect();
+        let plan = MountPlan {
+            writable: paths(&["/home/me", "/home/me/.state/tmp/run"]),
+            hidden: paths(&["/home/me/.config/gh", "/home/me/.config/x/y/z", "/home/me/.state"]),
+            exposed: paths(&["/home/me/.state/skills", "/home/me/.state/tmp/run", "/usr"]),
+        };
+        let check = |path: &str, expected| assert_eq!(plan.is_writable(path.as_ref()), expected, "{path}");
+        check("/home/me/work", true);
+        check("/home/me/.state/tmp/run", true);
+        check("/home/me/.state/skills", false);
+        check("/home/me/.state/skills/a", false);
+        check("/usr", false);
+        check("/home", false);
+        let above: Vec<_> = plan.folders_above_hidden().into_iter().collect();
+        assert_eq!(
+            above,
+            paths(&["/home/me/.config", "/home/me/.config/x", "/home/me/.config/x/y"]) as Vec<_>
+        );
+    }
+
+    #[test]
     fn a_mount_is_read_as_the_kernel_tells_it() {
         let check = |line: &str, expected: Option<(&str, MountFlags, bool)>| {
             let read = MountEntry::parse(line.as_bytes());
@@ -203,11 +257,7 @@ mod tests {
         check("23 21 0:6 / /x rw - autofs systemd-1 rw", Some(("/x", MountFlags::STRICTATIME, true)));
         check("24 21 0:6", None);
         check("", None);
-        assert!(
-            parse_mounts(&fs::read("/proc/self/mountinfo").unwrap())
-                .iter()
-                .any(|entry| entry.path == Path::new("/"))
-        );
+        assert!(parse_mounts(&fs::read("/proc/self/mountinfo").unwrap()).contains_key(Path::new("/")));
         assert_eq!(unescaped(br"\9\04").as_os_str().as_bytes(), br"\9\04");
     }
 }

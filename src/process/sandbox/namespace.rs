@@ -15,6 +15,7 @@ use std::{
 
 use fork::{Fork, fork};
 use rustix::{
+    io::Errno,
     process::{Pid, Signal, WaitId, WaitIdOptions, getegid, geteuid, kill_process, waitid},
     thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space},
 };
@@ -35,7 +36,8 @@ pub(super) struct SandboxNamespace {
 }
 
 impl SandboxNamespace {
-    /// Makes the namespaces in another process. `None` where the system does not allow it.
+    /// Makes the namespaces in another process. `None` where the system does not allow namespaces; an error where they
+    /// cannot be made as planned.
     ///
     /// It must be called while this process has one thread.
     pub(super) fn create(plan: &MountPlan) -> io::Result<Option<Self>> {
@@ -44,23 +46,23 @@ impl SandboxNamespace {
             Fork::Parent(child) => Pid::from_raw(child).ok_or(io::ErrorKind::InvalidData)?,
             Fork::Child => {
                 drop(own);
-                let made = enter_namespace_of_user().and_then(|()| isolate_mounts(plan));
+                let made =
+                    Creation::of(enter_namespace_of_user().and_then(|()| unshare_mounts()), || plan.apply());
                 // The parent opens the namespaces, and then closes its socket.
-                let waited = childs.write_all(&[u8::from(made.is_ok())]).and_then(|()| childs.read(&mut [0]));
-                exit(i32::from(made.is_err() || waited.is_err()))
+                let waited = childs.write_all(&made.encode()).and_then(|()| childs.read(&mut [0]));
+                exit(i32::from(waited.is_err()))
             }
         };
         drop(childs);
-        own.set_read_timeout(Some(CREATION_TIMEOUT))?;
-        let mut is_made = [0];
-        let namespace = match own.read_exact(&mut is_made) {
-            Ok(()) if is_made == [1] => Self::of(child).map(Some),
-            Ok(()) | Err(_) => Ok(None),
-        };
+        let namespace = Creation::read(&mut own).and_then(|creation| match creation {
+            Creation::Made => Self::of(child).map(Some),
+            Creation::NotAllowed => Ok(None),
+            Creation::Failed(code) => Err(io::Error::from_raw_os_error(code)),
+        });
         drop(own);
-        // It has nothing left to do, or does not answer.
+        // It has nothing left to do, or does not answer: then it is reaped when it has ended.
         let (Ok(()) | Err(_)) = kill_process(child, Signal::KILL);
-        waitid(WaitId::Pid(child), WaitIdOptions::EXITED)?;
+        let (Ok(_) | Err(_)) = waitid(WaitId::Pid(child), WaitIdOptions::EXITED | WaitIdOptions::NOHANG);
         namespace
     }
 
@@ -86,11 +88,63 @@ impl SandboxNamespace {
     }
 }
 
-/// Gives the calling thread a mount namespace of its own. An error leaves it as it was, or in a namespace of which only a
-/// part is made.
-pub(super) fn isolate_mounts(plan: &MountPlan) -> io::Result<()> {
-    unshare(UnshareFlags::NEWNS)?;
-    plan.apply()
+/// How the making of namespaces has ended, as the process that made them tells it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Creation {
+    Made,
+    /// The system refuses namespaces to this user.
+    NotAllowed,
+    /// The system's error.
+    Failed(i32),
+}
+
+impl Creation {
+    fn of(entered: io::Result<()>, apply: impl FnOnce() -> io::Result<()>) -> Self {
+        match entered {
+            Err(_) => Self::NotAllowed,
+            Ok(()) => match apply() {
+                Ok(()) => Self::Made,
+                Err(error) => Self::Failed(error.raw_os_error().unwrap_or(Errno::IO.raw_os_error())),
+            },
+        }
+    }
+
+    /// The error number, 0 without one and -1 if it is not allowed.
+    fn encode(self) -> [u8; 4] {
+        match self {
+            Self::Made => 0_i32,
+            Self::NotAllowed => -1,
+            Self::Failed(code) => code,
+        }
+        .to_le_bytes()
+    }
+
+    fn read(socket: &mut UnixStream) -> io::Result<Self> {
+        let mut code = [0; 4];
+        socket.set_read_timeout(Some(CREATION_TIMEOUT))?;
+        let is_late = |error: &io::Error| error.kind() == io::ErrorKind::WouldBlock;
+        socket.read_exact(&mut code).map_err(|error| {
+            if is_late(&error) { io::Error::other("its mount namespace is not made in time") } else { error }
+        })?;
+        Ok(match i32::from_le_bytes(code) {
+            0 => Self::Made,
+            -1 => Self::NotAllowed,
+            code => Self::Failed(code),
+        })
+    }
+}
+
+/// Gives the calling thread a mount namespace of its own. False if the system does not allow that; after an error it is in
+/// a namespace of which only a part is made.
+pub(super) fn isolate_mounts(plan: &MountPlan) -> io::Result<bool> {
+    if unshare_mounts().is_err() {
+        return Ok(false);
+    }
+    plan.apply().map(|()| true)
+}
+
+fn unshare_mounts() -> io::Result<()> {
+    Ok(unshare(UnshareFlags::NEWNS)?)
 }
 
 /// Enters a new user namespace, unless this is an administrator. It must be called while the process has one thread.

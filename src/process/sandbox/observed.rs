@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Stat, stat};
+use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
 
 /// Paths, and what was at them.
 #[derive(Debug, Default)]
@@ -19,10 +19,13 @@ struct ObservedPath {
 
 #[derive(Debug, PartialEq, Eq)]
 struct FileState {
-    file: (u64, u64),
-    mode: u32,
+    device: (u32, u32),
+    inode: u64,
+    /// A new file may get the number of one that was removed. Zero where the file system keeps no times of birth.
+    born: (i64, u32),
+    mode: u16,
     owner: (u32, u32),
-    changed: Option<(i64, u64)>,
+    changed: Option<(i64, u32)>,
 }
 
 impl ObservedPaths {
@@ -49,10 +52,16 @@ impl ObservedPaths {
 
 impl FileState {
     fn at(path: &Path, has_content: bool) -> Option<Self> {
-        let Stat { st_dev, st_ino, st_mode, st_uid, st_gid, st_ctime, st_ctime_nsec, .. } =
-            stat(path).ok()?;
-        let changed = has_content.then_some((st_ctime, st_ctime_nsec));
-        Some(Self { file: (st_dev, st_ino), mode: st_mode, owner: (st_uid, st_gid), changed })
+        let wanted = StatxFlags::BASIC_STATS | StatxFlags::BTIME;
+        let stat = statx(CWD, path, AtFlags::empty(), wanted).ok()?;
+        Some(Self {
+            device: (stat.stx_dev_major, stat.stx_dev_minor),
+            inode: stat.stx_ino,
+            born: (stat.stx_btime.tv_sec, stat.stx_btime.tv_nsec),
+            mode: stat.stx_mode,
+            owner: (stat.stx_uid, stat.stx_gid),
+            changed: has_content.then_some((stat.stx_ctime.tv_sec, stat.stx_ctime.tv_nsec)),
+        })
     }
 }
 

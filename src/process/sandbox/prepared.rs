@@ -1,12 +1,13 @@
 //! A sandbox that is made before its command: its rules as an open descriptor of the kernel, and its filters of system
 //! calls. A thread only has to enter it.
 
-use std::{io, path::PathBuf};
+use std::{fs::File, io, path::PathBuf};
 
 use landlock::{
     ABI, Access as _, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible as _, LandlockStatus,
     PathBeneath, Ruleset, RulesetAttr as _, RulesetCreated, RulesetCreatedAttr as _, RulesetStatus, Scope,
 };
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use seccompiler::BpfProgram;
 
 use super::{
@@ -49,24 +50,40 @@ pub(in crate::process) struct PreparedSandbox {
 #[derive(Debug, Default)]
 pub(in crate::process) struct SandboxCache {
     kept: Vec<PreparedSandbox>,
+    /// Tells when mounts change.
+    mounts: Option<File>,
 }
 
 impl SandboxCache {
-    /// Prepares a sandbox and returns its position, which is valid until the next call. `None` if that fails: its
-    /// command then fails in the same way, and reports why.
+    /// Prepares a sandbox and returns its position, which is valid until the next call.
     ///
     /// It must be called while the process has one thread.
-    pub(in crate::process) fn prepare(&mut self, spec: &SandboxSpec) -> Option<usize> {
+    pub(in crate::process) fn prepare(&mut self, spec: &SandboxSpec) -> Result<usize, SandboxError> {
+        if self.have_mounts_changed() {
+            self.kept.clear();
+        }
         let found = self.kept.iter().position(|kept| kept.spec == *spec).map(|at| self.kept.remove(at));
         let prepared = match found.filter(|kept| kept.observed.is_unchanged()) {
             Some(kept) => kept,
-            None => PreparedSandbox::with_namespace(spec).ok()?,
+            None => PreparedSandbox::with_namespace(spec)?,
         };
         if self.kept.len() == MAX_KEPT {
             self.kept.remove(0);
         }
         self.kept.push(prepared);
-        Some(self.kept.len() - 1)
+        Ok(self.kept.len() - 1)
+    }
+
+    /// True if something was mounted or unmounted since the last call, or if that cannot be seen. What is mounted later is
+    /// not read-only in a namespace that was made before.
+    fn have_mounts_changed(&mut self) -> bool {
+        let Some(mounts) = &self.mounts else {
+            self.mounts = File::open("/proc/self/mountinfo").ok();
+            return true;
+        };
+        let mut changes = [PollFd::new(mounts, PollFlags::PRI)];
+        let polled = poll(&mut changes, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }));
+        polled.is_err() || changes[0].revents().intersects(PollFlags::PRI | PollFlags::ERR)
     }
 
     /// Takes a prepared sandbox, in a process that was forked for it.
@@ -89,10 +106,8 @@ impl PreparedSandbox {
     /// Prepares a sandbox for the calling thread, which enters a mount namespace if it may.
     pub(super) fn of_thread(spec: &SandboxSpec) -> Result<Self, SandboxError> {
         let hidden = HiddenPaths::of(spec);
-        let mounts = match isolate_mounts(&mount_plan(spec, &hidden)) {
-            Ok(()) => MountIsolation::Entered,
-            Err(_) => MountIsolation::None,
-        };
+        let is_isolated = isolate_mounts(&mount_plan(spec, &hidden))?;
+        let mounts = if is_isolated { MountIsolation::Entered } else { MountIsolation::None };
         Self::new(spec, hidden, mounts)
     }
 

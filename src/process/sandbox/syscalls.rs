@@ -81,7 +81,10 @@ pub(super) fn filters(spec: &SandboxSpec) -> Result<Vec<BpfProgram>, BackendErro
     let refused = REFUSED.iter().map(|call| Ok((*call, Vec::new())));
     let refused =
         refused.chain(flag_rules()?.into_iter().map(Ok)).collect::<Result<Rules, BackendError>>()?;
-    let sockets = Rules::from([(libc::SYS_socket, vec![socket_rule(spec)?])]);
+    let mut sockets = Rules::from([(libc::SYS_socket, vec![socket_rule(spec)?])]);
+    if !spec.rules.unix_sockets {
+        sockets.insert(libc::SYS_socketpair, redirectable_pair_rules()?);
+    }
     Ok(vec![filter(refused, libc::EPERM)?, filter(sockets, libc::EACCES)?, absent_filter()?])
 }
 
@@ -146,6 +149,13 @@ fn socket_rule(spec: &SandboxSpec) -> Result<SeccompRule, BackendError> {
         allowed.map(|family| (0, SeccompCmpOp::Ne, u64::from(family.unsigned_abs()))).collect();
     // A rule without a condition is not allowed: this one is met by every family.
     if others.is_empty() { rule(&[(0, SeccompCmpOp::Ge, 0)]) } else { rule(&others) }
+}
+
+/// Matches pairs of sockets that can send elsewhere than to each other.
+fn redirectable_pair_rules() -> Result<Vec<SeccompRule>, BackendError> {
+    // The kind of a socket stands beside its flags.
+    let is_kind = |kind: i32| rule(&[(1, SeccompCmpOp::MaskedEq(0xf), u64::from(kind.unsigned_abs()))]);
+    [libc::SOCK_DGRAM, libc::SOCK_RAW].into_iter().map(is_kind).collect()
 }
 
 fn rule(conditions: &[(u8, SeccompCmpOp, u64)]) -> Result<SeccompRule, BackendError> {

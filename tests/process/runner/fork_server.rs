@@ -38,6 +38,22 @@ async fn a_request_that_a_killed_one_has_not_served_is_made_again() {
 }
 
 #[tokio::test]
+async fn one_that_does_not_answer_is_replaced() {
+    let place = Place::new();
+    ended(end(place.start("true").await).await);
+    let server = fork_server(&place);
+    kill_process(server, Signal::STOP).unwrap();
+    let other = SpoolName { attempt: 2, ..name() };
+    let watched = place.runner.start(other, place.command("echo once | tee -a ran")).await.unwrap();
+    assert_eq!(told(ended(end(watched).await)).3, "once\n");
+    // The runner of the late one finds the attempt taken.
+    kill_process(server, Signal::CONT).unwrap();
+    until("the late one has ended", || is_gone(server));
+    until("no runner is left", || runners(&place).is_empty());
+    assert_eq!(place.times_run(), 1);
+}
+
+#[tokio::test]
 async fn a_stop_does_not_wait_for_one_that_does_not_answer() {
     let place = Place::new();
     ended(end(place.start("true").await).await);

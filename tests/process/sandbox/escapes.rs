@@ -85,6 +85,43 @@ async fn modes_owners_and_times_outside_are_not_changed() {
 
 #[tokio::test]
 #[cfg_attr(no_sandbox, ignore = "the sandbox needs Linux 6.12: see README.md, Two commands")]
+async fn what_is_exposed_in_a_covered_folder_keeps_its_rights() {
+    let mut cell = Cell::new();
+    cell.workspace = String::new();
+    for folder in ["state/skills/deep", "state/cache", "folder/secret"] {
+        fs::create_dir_all(cell.at(folder)).unwrap();
+    }
+    fs::write(cell.at("state/skills/script"), "echo skilled").unwrap();
+    fs::write(cell.at("folder/secret/key"), "key").unwrap();
+    cell.rules.read = vec![cell.at("state/skills"), cell.at("state/skills/script")];
+    cell.rules.write = vec![cell.at("state/cache")];
+    cell.rules.hide.push(cell.at("folder/secret"));
+    assert_eq!(
+        cell.allows("sh $1/state/skills/script && echo x > $1/state/cache/x && echo y > $1/folder/new").await,
+        "skilled\n"
+    );
+    for script in [
+        "echo x > $1/state/skills/script",
+        "echo x > $1/state/skills/new",
+        "chmod 777 $1/state/skills/script",
+        "mv $1/state/skills/script $1/script",
+        // Out of its cover, for the next command.
+        "mv $1/folder $1/other",
+        "mv $1/folder/secret $1/other",
+        "cat $1/folder/secret/key",
+    ] {
+        cell.refuses(script).await;
+    }
+    assert_eq!(cell.text("state/skills/script"), "echo skilled");
+    assert_eq!(cell.text("state/cache/x"), "x\n");
+    let user = cell
+        .run_as_user("echo x > $1/state/skills/script; mv $1/folder $1/other; cat $1/state/skills/script")
+        .await;
+    assert_eq!(user.stdout, "echo skilled", "{user:?}");
+}
+
+#[tokio::test]
+#[cfg_attr(no_sandbox, ignore = "the sandbox needs Linux 6.12: see README.md, Two commands")]
 async fn an_ordinary_user_changes_no_modes_outside() {
     let cell = Cell::new();
     let end = cell.run_as_user("chmod 777 $1/outside/file; chmod 700 known && stat -c %a known").await;
@@ -217,6 +254,16 @@ async fn the_network_is_out_of_reach_unless_it_is_on() {
     cell.rules.network = NetworkAccess::On;
     cell.allows(&connect).await;
     cell.refuses(&python("import socket; socket.socket(socket.AF_PACKET, socket.SOCK_RAW)")).await;
+}
+
+#[tokio::test]
+#[cfg_attr(no_sandbox, ignore = "the sandbox needs Linux 6.12: see README.md, Two commands")]
+async fn pairs_of_sockets_reach_only_each_other() {
+    let cell = Cell::new();
+    let stream =
+        python("import socket; a, b = socket.socketpair(); a.send(b\"x\"); print(b.recv(1).decode())");
+    assert_eq!(cell.allows(&stream).await, "x\n");
+    cell.refuses(&python("import socket; socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)")).await;
 }
 
 #[tokio::test]
