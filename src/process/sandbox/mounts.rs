@@ -116,7 +116,8 @@ impl MountPlan {
     /// Makes all mounts read-only that are not below a writable path, and those of exposed paths that are not writable
     /// themselves.
     fn protect_others(&self) -> io::Result<()> {
-        for (path, MountEntry { flags, is_automount, .. }) in parse_mounts(&fs::read("/proc/self/mountinfo")?)
+        for (path, MountEntry { flags, is_automount, .. }) in
+            parse_mounts(&fs::read("/proc/thread-self/mountinfo")?)
         {
             // A look at an automount may wait for another machine.
             if self.is_writable(&path) || is_automount || flags.contains(MountFlags::RDONLY) {
