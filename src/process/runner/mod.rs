@@ -1,19 +1,23 @@
 //! Commands that outlive the process that started them.
 //!
-//! A detached command does not depend on the life of the owner of the state directory. The owner executes its own
-//! binary as the **runner**, in a POSIX session of its own, and the runner runs the command. They share only a folder
-//! of files, `spool/<call>.<attempt>/` in the state directory. The order of its writes is the protocol between them:
+//! A detached command does not depend on the life of the owner of the state directory. The owner has a **fork server**, a
+//! process of its own binary with one thread. That forks a **runner** for each command, which leads a POSIX session of
+//! its own and runs the command. Owner and runner share a folder of files, `spool/<call>.<attempt>/` in the state
+//! directory. The order of its writes is the protocol between them:
 //!
-//! 1. The owner makes the folder and writes `task`: what to run. Then it starts the runner.
-//! 2. The runner locks `lock`, and keeps it locked as long as it lives.
-//! 3. It makes the files that it will need: `output`, and `exit` with its disk space preallocated.
+//! 1. The owner makes the folder and writes `task`: what to run. Then it requests a runner from its fork server.
+//! 2. The runner hands the owner its pidfd. It locks `task`, and keeps it locked as long as it lives.
+//! 3. It makes `exit`, with its disk space preallocated.
 //! 4. It makes `started`, which can be made only once. If the file exists already, that attempt is *revoked*: the
-//!    runner ends. Then it enters the attempt and its pid into the ledger (`ledger.rs`), outside of the folder. After
+//!    runner ends. Then it enters the attempt and itself into the ledger (`ledger.rs`), outside of the folder. After
 //!    that it checks again whether `started` is its own.
-//! 5. It runs the command, ends it when its time is up, and writes the command's output into `output`.
-//! 6. It syncs `output`, then writes `exit`, with a hash of its content, and syncs that; after a stop it syncs nothing.
-//!    It first restores the files that the command has removed from the folder.
-//! 7. It ends, which frees the lock.
+//! 5. It runs the command, and ends it when its time is up. Output that is long or takes a while goes into `output`.
+//! 6. It writes `exit`, with a hash of its content and with a short output. It first restores the files that the command
+//!    has removed from the folder. It syncs `output` and `exit` if no owner waits for it, and not after a stop.
+//! 7. It ends, which frees the lock, and closes the socket to the owner that requested it.
+//!
+//! A fork server ends with its owner, and its runners do not. One that ends or hangs before it has forked is replaced, and
+//! the request is made again: of two runners of an attempt only one makes `started`.
 //!
 //! A later owner on the same boot decides by these rules:
 //!
@@ -32,8 +36,8 @@
 //!
 //! A folder that is no longer needed is renamed before it is emptied: a late runner finds no folder, not one without
 //! `started`. After another boot only a complete `exit` counts. A runner is alive as long as the lock is held, whatever
-//! its pid says. A process is signalled only as a child that was not reaped, or through a pidfd that is known to be the
-//! right one's.
+//! its pid says. A process is signalled only through a pidfd that is known to be the right one's: the runner's own, or that
+//! of the process which started at the time in the ledger.
 
 mod channel;
 mod exit;
