@@ -12,7 +12,7 @@ fn the_sandbox_is_tried() {
     assert_eq!((&report["mode"], &report["network"]), (&"workspace".into(), &"off".into()));
     assert_eq!(report["may_list_hosts"], true, "this user may make a network namespace");
     let protections = report["protections"].as_array().unwrap();
-    assert_eq!(protections.len(), 10, "{report}");
+    assert_eq!(protections.len(), 11, "{report}");
     // Landlock and seccomp are needed for the tests of the sandbox anyway.
     for protection in protections {
         assert_ne!(protection["outcome"], "possible", "{protection}");
