@@ -42,14 +42,8 @@ pub fn sandbox_rules(config: &Config, state: &Path) -> Option<SandboxRules> {
 
 /// The files that the configuration names as secrets.
 fn credential_files(config: &Config) -> Vec<PathBuf> {
-    let references = config.providers.values().flat_map(|section| {
-        let oauth = section.oauth.iter().flat_map(|oauth| [&oauth.client_secret, &oauth.refresh_token]);
-        let oauth = oauth.flatten().map(|secret| &secret.0);
-        let several = section.credentials.iter().flat_map(|secrets| &secrets.0);
-        section.credential.iter().map(|secret| &secret.0).chain(several).chain(oauth)
-    });
     let home = env::var_os("HOME").map(PathBuf::from);
-    references.filter_map(|reference| reference.file(home.as_deref())).collect()
+    config.secret_references().filter_map(|reference| reference.file(home.as_deref())).collect()
 }
 
 #[cfg(test)]
