@@ -12,7 +12,8 @@ use crate::{
 
 /// The rules for all commands; `None` if the sandbox is off. The state directory and the files of credentials are hidden.
 pub fn sandbox_rules(config: &Config, state: &Path) -> Option<SandboxRules> {
-    let SandboxSection { mode, network, unix_sockets, read, write, hide, limits } = &config.sandbox;
+    let SandboxSection { mode, workspace: _, network, unix_sockets, read, write, hide, limits } =
+        &config.sandbox;
     let mode = match mode {
         SandboxModeName::Off => return None,
         SandboxModeName::Workspace => SandboxMode::Workspace,
