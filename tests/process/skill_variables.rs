@@ -5,7 +5,10 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use crate::world::{World, stderr};
+use crate::{
+    secrets::files,
+    world::{World, stderr},
+};
 
 /// Its name tells no secret.
 const DECLARED: (&str, &str) = ("TRACKER_LOGIN", "trk-51c07ab2e9d84f36");
@@ -71,6 +74,10 @@ fn commands_get_the_variables_of_trusted_skills_alone() {
     assert!(journal.contains("it is <[redacted:TRACKER_LOGIN]>"), "{journal}");
     assert_eq!(journal.matches("[redacted:TRACKER_LOGIN]").count(), 2, "the result and the file: {journal}");
     assert!(!journal.contains(DECLARED.1), "{journal}");
+    for (path, bytes) in files(&world.state()) {
+        let value = DECLARED.1.as_bytes();
+        assert!(!bytes.windows(value.len()).any(|window| window == value), "{path} has the value");
+    }
 }
 
 #[test]
