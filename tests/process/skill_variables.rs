@@ -1,11 +1,13 @@
 //! The variables that skills declare, in a run of the real program: which of them a command sees, and that their values
 //! are redacted.
 
-use std::fs;
+use std::{fs, process::Stdio};
 
+use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::{
+    running::{Running, WAITING, until},
     secrets::files,
     world::{World, stderr},
 };
@@ -49,6 +51,15 @@ fn run(world: &World, steps: &Value) -> String {
     world.ok(&["journal", "last"])
 }
 
+/// No file of the state directory has the value.
+#[track_caller]
+fn check_no_copy(world: &World) {
+    for (path, bytes) in files(&world.state()) {
+        let value = DECLARED.1.as_bytes();
+        assert!(!bytes.windows(value.len()).any(|window| window == value), "{path} has the value");
+    }
+}
+
 #[test]
 fn commands_get_the_variables_of_trusted_skills_alone() {
     let world = world();
@@ -73,11 +84,28 @@ fn commands_get_the_variables_of_trusted_skills_alone() {
     assert_eq!(fs::read_to_string(world.work().join("value")).unwrap(), format!("{}\n", DECLARED.1));
     assert!(journal.contains("it is <[redacted:TRACKER_LOGIN]>"), "{journal}");
     assert_eq!(journal.matches("[redacted:TRACKER_LOGIN]").count(), 2, "the result and the file: {journal}");
-    assert!(!journal.contains(DECLARED.1), "{journal}");
-    for (path, bytes) in files(&world.state()) {
-        let value = DECLARED.1.as_bytes();
-        assert!(!bytes.windows(value.len()).any(|window| window == value), "{path} has the value");
-    }
+    check_no_copy(&world);
+}
+
+#[test]
+fn the_value_is_redacted_when_another_process_takes_the_command_up() {
+    let world = world();
+    let command = format!("{WAITING}; echo \"it is <$TRACKER_LOGIN>\"");
+    let shell = json!({ "tool": "shell", "arguments": { "command": command } });
+    let script = world.script(&json!([{ "call": [shell] }, { "say": "{{result:1.1}}" }]));
+    let mut command = world.hermod(&["run", &script, "do it"]);
+    command.envs([DECLARED]).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let running = Running::new(command.spawn().unwrap());
+    until("the command runs", || world.work().join("ran").exists());
+    running.signal(Signal::KILL);
+    running.end();
+    world.release();
+    let resumed = world.hermod(&["runs", "resume", "--all", "--wait"]).envs([DECLARED]).output().unwrap();
+    assert_eq!(resumed.status.code(), Some(0), "{}", stderr(&resumed));
+    let journal = world.ok(&["journal", "last"]);
+    assert_eq!(world.times_run(), 1, "it was attached to");
+    assert!(journal.contains("it is <[redacted:TRACKER_LOGIN]>"), "{journal}");
+    check_no_copy(&world);
 }
 
 #[test]
