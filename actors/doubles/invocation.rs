@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{MemoryArtifacts, START_MS};
 use crate::{
-    model::{CallEnd, CallId, RunId, SessionId, Timestamp},
+    model::{CallEnd, CallId, RunId, RunSpec, SessionId, Timestamp},
     port::{ArtifactName, Artifacts, AttemptArtifacts, Invocation, ProgressReporter, Tool},
 };
 
@@ -28,6 +28,7 @@ pub fn invocation(workspace: &str) -> Invocation {
     Invocation {
         call,
         attempt: name.attempt,
+        spec: RunSpec::new(Vec::new(), workspace).into(),
         isolation_key: "task".into(),
         workspace: workspace.into(),
         now: Timestamp(START_MS),

@@ -13,7 +13,9 @@ use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::AttemptArtifacts;
-use crate::model::{Attempt, BadArguments, Boot, CallEnd, CallId, Intent, RunId, Timestamp, ToolSpec};
+use crate::model::{
+    Attempt, BadArguments, Boot, CallEnd, CallId, Intent, RunId, RunSpec, Timestamp, ToolSpec,
+};
 
 /// A tool that a model may call.
 pub trait Tool: Debug + Send + Sync + 'static {
@@ -119,6 +121,8 @@ pub struct Invocation {
     pub call: CallId,
     /// The attempt, counted from 1 within its call.
     pub attempt: Attempt,
+    /// The spec of the run, with the names of its tools.
+    pub spec: Arc<RunSpec>,
     /// The isolation key of the run's tools.
     pub isolation_key: Arc<str>,
     /// The working directory of the tool.

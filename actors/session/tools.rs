@@ -160,6 +160,7 @@ impl TaskSpawner {
         let invocation = Invocation {
             call,
             attempt,
+            spec: Arc::clone(spec),
             isolation_key: spec.isolation_key.as_str().into(),
             workspace: spec.workspace.as_str().into(),
             now: self.parts.clock.at(),

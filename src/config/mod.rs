@@ -21,7 +21,9 @@ pub use file::UserFile;
 pub use layer::{Setting, SettingLayer, SettingOrigin};
 pub use load::{ConfigFile, EMBEDDED};
 pub use model_section::{EMBEDDED_MODELS, ModelSection, PriceSection};
-pub use sandbox_section::{NetworkSetting, SandboxLimitsSection, SandboxModeName, SandboxSection};
+pub use sandbox_section::{
+    NetworkSetting, SandboxLimitsSection, SandboxModeName, SandboxSection, WorkspaceScope,
+};
 pub use sections::{
     AgentDefaultsSection, AgentSection, AgentsSection, AttemptsSection, BreakerSection, CompactionSection,
     Config, DelegationSection, MemorySection, OauthSection, OllamaSection, PolicySection, PromptSection,

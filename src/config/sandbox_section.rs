@@ -12,6 +12,8 @@ use crate::process::sandbox::{HostRule, NetworkAccess};
 pub struct SandboxSection {
     /// How strict the sandbox is.
     pub mode: SandboxModeName,
+    /// Which sessions have a workspace in common.
+    pub workspace: WorkspaceScope,
     /// How much of the network commands may use.
     pub network: NetworkSetting,
     /// Whether commands may use sockets with a path.
@@ -56,6 +58,16 @@ pub enum SandboxModeName {
     Required,
 }
 
+/// Which sessions have a workspace in common.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "Value")]
+pub enum WorkspaceScope {
+    /// All of the same folder.
+    Shared,
+    /// None: each has a folder of its own in the chosen one.
+    Session,
+}
+
 /// How much of the network commands may use.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "Value")]
@@ -71,6 +83,18 @@ impl TryFrom<Value> for SandboxModeName {
             Some("read-only") => Ok(Self::ReadOnly),
             Some("required") => Ok(Self::Required),
             Some(_) | None => Err("must be \"off\", \"workspace\", \"read-only\" or \"required\""),
+        }
+    }
+}
+
+impl TryFrom<Value> for WorkspaceScope {
+    type Error = &'static str;
+
+    fn try_from(value: Value) -> Result<Self, Self::Error> {
+        match value.as_str() {
+            Some("shared") => Ok(Self::Shared),
+            Some("session") => Ok(Self::Session),
+            Some(_) | None => Err("must be \"shared\" or \"session\""),
         }
     }
 }

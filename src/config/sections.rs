@@ -18,7 +18,10 @@ use super::{
         RuleList, SecretRef, SecretRefs, StaticSecretRef, StoreDurability, ThinkingLevelName, WireName,
     },
 };
-use crate::provider::{CacheTtl, Deadlines};
+use crate::{
+    provider::{CacheTtl, Deadlines},
+    secret::Reference,
+};
 
 /// All settings.
 #[derive(Debug, Clone, Deserialize)]
@@ -93,6 +96,16 @@ impl Config {
     pub fn cache_of(&self, provider: &str) -> CacheTtl {
         let section = self.providers.get(provider).and_then(|section| section.cache);
         section.unwrap_or(self.provider_defaults.cache).0
+    }
+
+    /// The references to all secrets of the section `providers`.
+    pub fn secret_references(&self) -> impl Iterator<Item = &Reference> {
+        self.providers.values().flat_map(|section| {
+            let oauth = section.oauth.iter().flat_map(|oauth| [&oauth.client_secret, &oauth.refresh_token]);
+            let oauth = oauth.flatten().map(|secret| &secret.0);
+            let several = section.credentials.iter().flat_map(|secrets| &secrets.0);
+            section.credential.iter().map(|secret| &secret.0).chain(several).chain(oauth)
+        })
     }
 
     /// The configured providers in the order of the file. Those that only variables set come last.

@@ -11,8 +11,12 @@ use hermod_actors::{
 use super::{
     error::{HostError, StartError},
     folders::{WorkspaceChoice, resolve_workspace},
+    session_workspace::{SessionFolder, create_session_workspace},
 };
-use crate::control::{ResolvedId, StoreReader};
+use crate::{
+    config::WorkspaceScope,
+    control::{ResolvedId, StoreReader},
+};
 
 /// The conversation that a caller asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -86,12 +90,26 @@ impl ConversationTarget {
         Ok(Self { choice, open, last_spec, named_run, waiting_elsewhere: elsewhere.len() })
     }
 
-    /// The workspace if the caller names none: that of the conversation's last run, because the prompt names that
-    /// folder. Without a last run, the current folder.
-    pub fn workspace(&self, state: &Path) -> Result<PathBuf, StartError> {
-        let former =
-            self.last_spec.as_ref().map(|last_spec| WorkspaceChoice::Former(Path::new(&last_spec.workspace)));
-        resolve_workspace(former.unwrap_or(WorkspaceChoice::Current), state)
+    /// The workspace of a new run; `named` is the folder that the caller names. If there is none, it is that of the
+    /// conversation's last run, because the prompt names that folder. Without a last run, the current folder. Where each
+    /// session has its own, that one is made in the named or current folder.
+    pub fn workspace(
+        &self,
+        named: Option<PathBuf>,
+        scope: WorkspaceScope,
+        state: &Path,
+    ) -> Result<PathBuf, StartError> {
+        let former = self.last_spec.as_ref().map(|last_spec| Path::new(&last_spec.workspace));
+        if let (None, Some(former)) = (&named, former) {
+            return resolve_workspace(WorkspaceChoice::Former(former), state);
+        }
+        let root = named.map_or_else(|| resolve_workspace(WorkspaceChoice::Current, state), Ok)?;
+        match scope {
+            WorkspaceScope::Shared => Ok(root),
+            WorkspaceScope::Session => {
+                create_session_workspace(&root, &SessionFolder::new(&self.choice, former), state)
+            }
+        }
     }
 
     /// The unfinished run to resume: the named one, else the youngest, so that all runs before it end too.

@@ -21,6 +21,7 @@ mod policy;
 mod resume;
 pub mod run_defaults;
 mod sandbox_rules;
+mod session_workspace;
 mod signals;
 mod start;
 mod store_client;

@@ -12,7 +12,8 @@ use crate::{
 
 /// The rules for all commands; `None` if the sandbox is off. The state directory and the files of credentials are hidden.
 pub fn sandbox_rules(config: &Config, state: &Path) -> Option<SandboxRules> {
-    let SandboxSection { mode, network, unix_sockets, read, write, hide, limits } = &config.sandbox;
+    let SandboxSection { mode, workspace: _, network, unix_sockets, read, write, hide, limits } =
+        &config.sandbox;
     let mode = match mode {
         SandboxModeName::Off => return None,
         SandboxModeName::Workspace => SandboxMode::Workspace,
@@ -42,14 +43,8 @@ pub fn sandbox_rules(config: &Config, state: &Path) -> Option<SandboxRules> {
 
 /// The files that the configuration names as secrets.
 fn credential_files(config: &Config) -> Vec<PathBuf> {
-    let references = config.providers.values().flat_map(|section| {
-        let oauth = section.oauth.iter().flat_map(|oauth| [&oauth.client_secret, &oauth.refresh_token]);
-        let oauth = oauth.flatten().map(|secret| &secret.0);
-        let several = section.credentials.iter().flat_map(|secrets| &secrets.0);
-        section.credential.iter().map(|secret| &secret.0).chain(several).chain(oauth)
-    });
     let home = env::var_os("HOME").map(PathBuf::from);
-    references.filter_map(|reference| reference.file(home.as_deref())).collect()
+    config.secret_references().filter_map(|reference| reference.file(home.as_deref())).collect()
 }
 
 #[cfg(test)]

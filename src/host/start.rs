@@ -34,7 +34,10 @@ use crate::{
     prompt::skill_folders,
     redaction,
     rehearsal::RehearsalHandle,
-    tool,
+    tool::{
+        self,
+        skills::{SkillFolders, own_variable},
+    },
 };
 
 /// Limit of submissions that wait until they are durable.
@@ -103,13 +106,15 @@ pub async fn start(
     let [memory_chars, user_chars] = [config.memory.memory_chars.0, config.memory.user_chars.0]
         .map(|chars| usize::try_from(chars).unwrap_or(usize::MAX));
     let memory = config.memory.enabled.0.then(|| MemoryFiles::new(&state, memory_chars, user_chars));
+    let skills = skill_folders(config, &state);
+    learn_skill_variables(skills.clone()).await;
     let tools = tool::builtin(tool::Settings {
         state: Some(state.clone()),
         memory,
         shell_timeout: config.tools.shell.timeout.0,
         runner: Some(runner.clone()).filter(|_| Path::new(OWN_PROGRAM).exists()),
         sandbox: sandbox_rules(config, &state),
-        skills: skill_folders(config, &state),
+        skills,
     });
     let dependencies = HostDependencies {
         journal: Arc::clone(&journal),
@@ -130,6 +135,14 @@ pub async fn start_write_only(journal: Arc<dyn Journal>, state: &Path) -> Result
     let defaults = Defaults::fixed(run_defaults::spec(&config, Vec::new(), None, state), "");
     let endpoints = Endpoints::new(Vec::new(), state.to_owned(), config.provider_defaults);
     start(journal, endpoints, &config, defaults, None).await
+}
+
+/// Redacts the values that commands get by skills, before a command of an earlier process is attached to.
+async fn learn_skill_variables(skills: SkillFolders) {
+    let variables = off_thread(move || Ok(skills.read_operators().variables(own_variable))).await;
+    for (name, value) in variables.unwrap_or_default() {
+        redaction::learn_variable(&name, &value);
+    }
 }
 
 /// Removes what commands of ended runs have left. Their folders take a while: the runtime works meanwhile.

@@ -18,7 +18,8 @@ use hermod_actors::port::{PromptLayer, PromptRequest, SystemPrompt, SystemPrompt
 use tokio::task::spawn_blocking;
 
 use crate::{
-    config::{Config, MemorySection, PromptSection},
+    config::{Config, MemorySection, PromptSection, VENDORS},
+    secret::Reference,
     tool::skills::SkillFolders,
 };
 use bounded_text::BoundedText;
@@ -51,9 +52,19 @@ struct PromptInputs<'a> {
     request: &'a PromptRequest,
 }
 
-/// The folders of skills outside the workspace.
+/// The folders of skills outside the workspace, and what their declarations of variables do not get.
 pub fn skill_folders(config: &Config, state: &Path) -> SkillFolders {
-    SkillFolders { own: Some(state.join("skills")), further: config.skills.paths.0.clone() }
+    let credentials = config.secret_references().filter_map(|reference| match reference {
+        Reference::Variable(name) => Some(name.clone()),
+        Reference::File(_) | Reference::Command(_) => None,
+    });
+    let of_vendors = VENDORS.iter().map(|vendor| vendor.key.to_owned());
+    SkillFolders {
+        own: Some(state.join("skills")),
+        further: config.skills.paths.0.clone(),
+        writable: config.sandbox.write.0.clone(),
+        withheld: credentials.chain(of_vendors).collect(),
+    }
 }
 
 /// Builds the system prompts of the sessions of one state directory.

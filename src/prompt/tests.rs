@@ -11,7 +11,7 @@ use hermod_actors::port::{PromptRequest, SystemPrompt, SystemPromptBuilder};
 use rustix::fs::{CWD, Mode, mkfifoat};
 use tempfile::TempDir;
 
-use super::{LAYERS, LayeredPrompt};
+use super::{LAYERS, LayeredPrompt, skill_folders};
 use crate::config::{Config, ConfigFile};
 
 /// A state directory, a workspace, and settings.
@@ -168,6 +168,19 @@ fn only_tools_that_are_there_are_spoken_of() {
     let cut = format!("{shown}\n[cut: 10 of {of} bytes shown]");
     let world = World::new().tools(&["shell"]).set("[prompt]\nguidance_bytes = 10");
     world.check("guidance", &cut, Some(of as u64));
+}
+
+#[test]
+fn credentials_are_withheld_from_skills() {
+    let text = "[providers.acme]\nbase_url = \"http://127.0.0.1/v1\"\ncredentials = [\"env:ACME_A\", \"file:/k\"]\n\
+        oauth = { token_url = \"http://127.0.0.1/t\", client_id = \"c\", refresh_token = \"env:ACME_R\" }\n\
+        [sandbox]\nwrite = [\"/srv/data\"]\n";
+    let file = ConfigFile { path: "hermod.toml".into(), text: text.to_owned() };
+    let config = Config::load(&[file], &BTreeMap::new()).unwrap();
+    let folders = skill_folders(&config, Path::new("/state"));
+    let expected = ["ACME_A", "ACME_R", "ANTHROPIC_API_KEY", "OPENAI_API_KEY", "OPENROUTER_API_KEY"];
+    assert_eq!(folders.withheld, expected.map(str::to_owned).into());
+    assert_eq!(folders.writable, [Path::new("/srv/data")]);
 }
 
 #[test]

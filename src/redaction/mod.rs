@@ -11,7 +11,7 @@ mod variables;
 use std::sync::LazyLock;
 
 pub use redactor::Redactor;
-pub use variables::{learn_url, learn_variables};
+pub use variables::{learn_url, learn_variable, learn_variables};
 
 use crate::secret::Secret;
 

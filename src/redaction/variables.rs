@@ -33,6 +33,21 @@ pub fn learn_variables(variables: &BTreeMap<String, String>) {
     learn_from(of_process(), variables);
 }
 
+/// This process redacts the value of a variable that a command gets from now on, whatever the name of the variable.
+/// Words, short numbers and paths that exist stay readable.
+pub fn learn_variable(name: &str, value: &str) {
+    learn_passed(of_process(), name, value);
+}
+
+fn learn_passed(redactor: &Redactor, name: &str, value: &str) {
+    let value = value.trim();
+    let mut secrets: Vec<Secret> = secrets_of_url(value).into_iter().map(Secret::new).collect();
+    if !is_setting(value) {
+        secrets.push(Secret::new(value));
+    }
+    redactor.learn_all(secrets.iter().map(|secret| (name, secret)));
+}
+
 /// This process redacts the secrets of a configured URL from now on: the password, and query values with such names.
 pub fn learn_url(label: &str, url: &str) {
     let secrets: Vec<Secret> = secrets_of_url(url).into_iter().map(Secret::new).collect();
@@ -122,6 +137,24 @@ mod tests {
         check("https://host/v1?key=k-1&model=m&api_key=k-2#end", &["k-1", "k-2"]);
         check("https://host/a:b@c", &[]);
         check("no url", &[]);
+    }
+
+    #[test]
+    fn the_value_of_a_passed_variable_is_redacted_whatever_its_name() {
+        let redactor = Redactor::default();
+        let check = |value: &str, expect: &str| {
+            learn_passed(&redactor, "TRACKER", value);
+            assert_eq!(redactor.redact(value.trim()), expect);
+        };
+        check("tracker-0123456789\n", "[redacted:TRACKER]");
+        check("https://me:pass-word-7@tracker/x", "[redacted:TRACKER]");
+        assert_eq!(
+            redactor.redact("https://me:pass-word-7@tracker"),
+            "https://me:[redacted:TRACKER]@tracker"
+        );
+        check("/", "/");
+        check("3600", "3600");
+        check("production", "production");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! The tool `shell`: checks a command, and runs it as a child or as a detached command (`detached.rs`).
 
-use std::{path::PathBuf, time::Duration};
+use std::{ffi::OsString, path::PathBuf, time::Duration};
 
 use hermod_actors::{
     model::{Access, Attempt, CallEnd, CallId, CallStatus, EffectClass, RunId},
@@ -10,10 +10,11 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{
-    MAX_ARGUMENT_CHARS, Settings,
+    MAX_ARGUMENT_CHARS, SKILL_VIEW, Settings,
     blocking::try_blocking,
     command_reply::command_end,
     detached,
+    skills::own_variable,
     spool::collect_output,
     typed_tool::{ToolContext, TypedTool},
 };
@@ -25,6 +26,7 @@ use crate::{
         runner::SpoolName,
         sandbox::{SandboxSpec, temp_folder},
     },
+    redaction,
 };
 
 /// POSIX provides this shell on every machine, so a command means the same everywhere.
@@ -94,15 +96,16 @@ impl TypedTool for Shell {
 
     async fn run(arguments: Arguments, context: ToolContext) -> CallEnd {
         let Arguments { command, timeout, workdir } = arguments;
-        let folder = match try_blocking(&context, move |context| folder(context, workdir.as_deref())).await {
-            Ok(folder) => folder,
+        let prepare =
+            move |context: &ToolContext| Ok((folder(context, workdir.as_deref())?, skill_variables(context)));
+        let (folder, variables) = match try_blocking(&context, prepare).await {
+            Ok(prepared) => prepared,
             Err(end) => return end,
         };
         let timeout = timeout_of(timeout, &context.settings);
         let arguments = vec!["-c".into(), command];
         let environment = Environment::Clean;
         let sandbox = sandbox(&context);
-        let variables = Vec::new();
         let command =
             Command { program: SHELL.into(), arguments, folder, environment, variables, sandbox, timeout };
         if context.cancel.is_cancelled() {
@@ -150,6 +153,16 @@ fn folder(context: &ToolContext, workdir: Option<&str>) -> Result<PathBuf, CallE
     let path = context.resolve("workdir", workdir.unwrap_or("."))?;
     path.open_folder()?;
     Ok(path.absolute())
+}
+
+/// The variables that the skills of the run declare. This process redacts their values from now on.
+fn skill_variables(context: &ToolContext) -> Vec<(OsString, OsString)> {
+    if !context.spec.tools.iter().any(|tool| tool == SKILL_VIEW) {
+        return Vec::new();
+    }
+    let variables = context.settings.skills.read(&context.workspace).variables(own_variable);
+    variables.iter().for_each(|(name, value)| redaction::learn_variable(name, value));
+    variables.into_iter().map(|(name, value)| (name.into(), value.into())).collect()
 }
 
 /// The sandbox of a call. The commands of a run share a folder for temporary files.

@@ -12,7 +12,7 @@ use super::{
     SKILL_VIEW,
     blocking::run_blocking,
     paths::declared_path,
-    skills::{FileExcerpt, split},
+    skills::{FileExcerpt, own_variable, split},
     typed_tool::{ToolContext, TypedTool},
 };
 use crate::process::without_cut_end;
@@ -62,7 +62,8 @@ impl TypedTool for SkillView {
             let source = FileExcerpt::read(&file, MAX_READ_BYTES)
                 .map_err(|error| unreadable_error(&skill.name, error))?;
             context.check_stopped()?;
-            Ok(format_excerpt(&source, path))
+            let remark = path.is_none().then(|| skill.variables.remark(own_variable));
+            Ok(format_excerpt(&source, path) + &remark.unwrap_or_default())
         })
         .await
     }

@@ -21,6 +21,7 @@ mod run;
 #[path = "../common/running.rs"]
 mod running;
 mod server;
+mod session_workspace;
 mod suspended;
 mod terminal;
 mod tree;

@@ -17,6 +17,7 @@ mod running;
 mod sandbox;
 mod secrets;
 mod signals;
+mod skill_variables;
 mod stopped_process;
 mod tools;
 #[path = "../common/world.rs"]

@@ -114,7 +114,7 @@ fn check_no_copy(name: &str, bytes: &[u8]) {
 }
 
 /// Every file below the folder, with its bytes.
-fn files(folder: &Path) -> BTreeMap<String, Vec<u8>> {
+pub(crate) fn files(folder: &Path) -> BTreeMap<String, Vec<u8>> {
     let mut found = BTreeMap::new();
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();

@@ -241,8 +241,8 @@ async fn prepare(
             (RunAction::Report((row.id, row.session)), spec)
         }
         (None, Some((task, folder))) => {
-            let folder =
-                folder.map_or_else(|| target.workspace(state).map_err(CliError::of_workspace), Ok)?;
+            let folder = target.workspace(folder, config.sandbox.workspace, state);
+            let folder = folder.map_err(CliError::of_workspace)?;
             let spec = new_spec((config, &request), &target, &endpoints, (&folder, state))?;
             (RunAction::Submit(task, args.key.as_deref().map(Into::into)), spec)
         }

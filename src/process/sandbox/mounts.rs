@@ -70,7 +70,7 @@ impl MountPlan {
         for path in self.writable.iter().filter(|path| path.parent().is_some()) {
             mount_bind_recursive(path, path)?;
         }
-        // Whoever could rename a folder on the way would take what is in it out of its cover. A mount point stays.
+        // A command that renames a folder on the way takes what is in it out of its cover. A mount point stays.
         for folder in self.folders_above_hidden() {
             mount_bind_recursive(&folder, &folder)?;
         }

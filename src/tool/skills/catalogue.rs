@@ -1,14 +1,14 @@
 //! Finds the skills in the configured folders and the workspace, and the files in a skill's folder.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs, io,
     path::{Path, PathBuf},
 };
 
 use hermod_actors::SanitizedText;
 
-use super::{FileExcerpt, split};
+use super::{DeclaredVariables, FileExcerpt, split};
 use crate::tool::{WorkspacePath, one_line, resolve};
 
 /// The file that makes a folder a skill.
@@ -27,6 +27,10 @@ pub struct SkillFolders {
     pub own: Option<PathBuf>,
     /// Further folders, after the workspace's.
     pub further: Vec<PathBuf>,
+    /// Paths besides the workspace that commands may write: what skills in there declare is not trusted.
+    pub writable: Vec<PathBuf>,
+    /// Names of variables that no skill gets, beside those that are never passed: they hold credentials.
+    pub withheld: BTreeSet<String>,
 }
 
 /// A skill of the catalogue.
@@ -38,6 +42,8 @@ pub struct Skill {
     pub description: String,
     /// The real path of the skill's folder.
     pub folder: PathBuf,
+    /// The variables that the skill declares for commands.
+    pub variables: DeclaredVariables,
 }
 
 /// The skills that were found.
@@ -52,10 +58,19 @@ pub struct Catalogue {
 impl SkillFolders {
     /// Reads all skills. The first one of a name takes precedence.
     pub fn read(&self, workspace: &str) -> Catalogue {
+        self.read_with(Some(workspace))
+    }
+
+    /// Reads the skills outside of all workspaces.
+    pub fn read_operators(&self) -> Catalogue {
+        self.read_with(None)
+    }
+
+    fn read_with(&self, workspace: Option<&str>) -> Catalogue {
         let (mut found, mut left_out) = (BTreeMap::new(), Vec::new());
         let operators = self.own.iter().map(|path| SkillRoot::Trusted(path));
         let further = self.further.iter().map(|path| SkillRoot::Trusted(path));
-        for root in operators.chain([SkillRoot::Confined(workspace)]).chain(further) {
+        for root in operators.chain(workspace.map(SkillRoot::Confined)).chain(further) {
             let names = root.names().unwrap_or_else(|error| {
                 left_out.push(format!("{}: {error}", root.display()));
                 Vec::new()
@@ -65,7 +80,7 @@ impl SkillFolders {
                     .push(format!("{}: only its first {MAX_FOLDERS} entries are looked at", root.display()));
             }
             for name in names.iter().take(MAX_FOLDERS) {
-                match root.skill(name) {
+                match root.skill(name, |folder, env| self.judge(&root, folder, workspace, env)) {
                     Ok(Some(skill)) => drop(found.entry(skill.name.clone()).or_insert(skill)),
                     Ok(None) => {}
                     Err(why) => {
@@ -75,6 +90,35 @@ impl SkillFolders {
             }
         }
         Catalogue { skills: found.into_values().collect(), left_out }
+    }
+
+    fn judge(
+        &self,
+        root: &SkillRoot<'_>,
+        folder: &Path,
+        workspace: Option<&str>,
+        env: Vec<String>,
+    ) -> DeclaredVariables {
+        if env.is_empty() {
+            return DeclaredVariables::default();
+        }
+        let is_confined = matches!(root, SkillRoot::Confined(_));
+        match is_confined || self.is_writable(folder, workspace.map(Path::new)) {
+            true => DeclaredVariables::Untrusted,
+            false => DeclaredVariables::judged(env, &self.withheld),
+        }
+    }
+
+    /// True if commands or file tools may write a part of the skill's folder. They never write to the operator's folder,
+    /// also if the workspace is above it.
+    fn is_writable(&self, folder: &Path, workspace: Option<&Path>) -> bool {
+        let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        let overlaps = |path: &Path| {
+            let path = real(path);
+            folder.starts_with(&path) || path.starts_with(folder)
+        };
+        let is_own = self.own.as_deref().is_some_and(|own| folder.starts_with(real(own)));
+        self.writable.iter().any(|path| overlaps(path)) || !is_own && workspace.is_some_and(overlaps)
     }
 }
 
@@ -135,8 +179,12 @@ impl SkillRoot<'_> {
         Ok(names)
     }
 
-    /// The skill in the folder `name`; `None` without a `SKILL.md`.
-    fn skill(&self, name: &str) -> Result<Option<Skill>, String> {
+    /// The skill in the folder `name`, with what `judge` takes of its variables; `None` without a `SKILL.md`.
+    fn skill(
+        &self,
+        name: &str,
+        judge: impl FnOnce(&Path, Vec<String>) -> DeclaredVariables,
+    ) -> Result<Option<Skill>, String> {
         let folder = match self {
             Self::Trusted(path) => path.join(name),
             Self::Confined(workspace) => Path::new(workspace).join(WORKSPACE_FOLDER).join(name),
@@ -155,7 +203,8 @@ impl SkillRoot<'_> {
         let text = String::from_utf8_lossy(&source.head);
         let (front_matter, _) = split(&text)?;
         let description = one_line(SanitizedText::sanitize(&front_matter.description).as_bytes());
-        Ok(Some(Skill { name: front_matter.name, description, folder }))
+        let variables = judge(&folder, front_matter.env);
+        Ok(Some(Skill { name: front_matter.name, description, folder, variables }))
     }
 }
 

@@ -17,20 +17,30 @@ pub(in crate::tool) struct FrontMatter {
     pub(in crate::tool) name: String,
     /// The description on one line, truncated.
     pub(in crate::tool) description: String,
+    /// The words of `env`, at the outermost level and in `metadata`. Not all need be names of variables.
+    pub(in crate::tool) env: Vec<String>,
 }
 
 /// Splits a text into its front matter and its body. Errors are half sentences with the remedy.
 pub(in crate::tool) fn split(text: &str) -> Result<(FrontMatter, &str), String> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let (inside, body) = parts(text)?;
-    let (mut name, mut description) = (None, None);
+    let (mut name, mut description, mut env) = (None, None, Vec::new());
     let mut lines = inside.lines().peekable();
     while let Some(line) = lines.next() {
         let Some((key, value)) = entry(line)? else { continue };
-        let continued = continued(&mut lines);
+        let continued = continued(&mut lines, key == "env");
         let slot = match key {
             "name" => &mut name,
             "description" => &mut description,
+            "env" => {
+                env.extend(words(value, &continued));
+                continue;
+            }
+            "metadata" => {
+                env.extend(inner_entry(&continued, "env").map_or_else(Vec::new, |(v, l)| words(v, l)));
+                continue;
+            }
             _ => continue,
         };
         if slot.is_some() {
@@ -48,7 +58,7 @@ pub(in crate::tool) fn split(text: &str) -> Result<(FrontMatter, &str), String> 
         ));
     }
     let description = first_chars(&description, MAX_DESCRIPTION_CHARS).into_owned();
-    Ok((FrontMatter { name, description }, body))
+    Ok((FrontMatter { name, description, env }, body))
 }
 
 /// The text between the two lines, and the text after them.
@@ -77,23 +87,46 @@ fn entry(line: &str) -> Result<Option<(&str, &str)>, String> {
     Ok(Some((key.trim(), value.trim())))
 }
 
-/// The continuation lines of an entry: they are indented or empty.
-fn continued(lines: &mut Peekable<Lines<'_>>) -> String {
-    let mut joined = String::new();
-    while let Some(line) = lines.next_if(|line| line.starts_with([' ', '\t']) || line.trim().is_empty()) {
-        joined.push(' ');
-        joined.push_str(line.trim());
-    }
-    joined
+/// The continuation lines of an entry: they are indented or empty. Items of a list need no indentation.
+fn continued<'t>(lines: &mut Peekable<Lines<'t>>, may_be_list: bool) -> Vec<&'t str> {
+    let is_item = |line: &str| may_be_list && line.starts_with(['-', '#']);
+    let continues = |line: &&str| line.starts_with([' ', '\t']) || line.trim().is_empty() || is_item(line);
+    std::iter::from_fn(|| lines.next_if(continues)).collect()
+}
+
+/// Value and continuation lines of the entry `key` in the mapping of these lines.
+fn inner_entry<'l, 't>(lines: &'l [&'t str], key: &str) -> Option<(&'t str, &'l [&'t str])> {
+    let depth = |line: &str| line.len() - line.trim_start().len();
+    let outer = lines.iter().find(|line| !line.trim().is_empty()).map(|line| depth(line))?;
+    let value_of = |line: &'t str| line.trim().strip_prefix(key)?.trim_start().strip_prefix(':');
+    let at = lines.iter().position(|line| depth(line) == outer && value_of(line).is_some())?;
+    let rest = &lines[at + 1..];
+    let is_next =
+        |line: &&str| depth(line) <= outer && !line.trim().is_empty() && !line.trim_start().starts_with('-');
+    let end = rest.iter().position(is_next).unwrap_or(rest.len());
+    Some((value_of(lines[at])?.trim(), &rest[..end]))
+}
+
+/// The words of a value: of a list in either notation, or of a text with spaces or commas.
+fn words(value: &str, continued: &[&str]) -> Vec<String> {
+    let value = value.trim_start_matches(['|', '>']).trim_start_matches(['-', '+']);
+    let lines = std::iter::once(value).chain(continued.iter().map(|line| line.trim_start()));
+    let lines = lines.filter(|line| !line.starts_with('#'));
+    let lines = lines.map(|line| line.split_once(" #").map_or(line, |(text, _)| text));
+    let lines = lines.map(|line| line.strip_prefix('-').unwrap_or(line));
+    let is_between = |c: char| c.is_whitespace() || ",[]\"'".contains(c);
+    let words = lines.flat_map(|line| line.split(is_between)).filter(|word| !word.is_empty());
+    words.map(str::to_owned).collect()
 }
 
 /// The text of a value, on one line.
-fn scalar(key: &str, value: &str, continued: &str) -> Result<String, String> {
+fn scalar(key: &str, value: &str, continued: &[&str]) -> Result<String, String> {
     let no_text = || format!("has a `{key}` that is no text; write it behind the colon");
     let one_line = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let continued: String = continued.iter().flat_map(|line| [" ", line.trim()]).collect();
     let whole = format!("{value}{continued}");
     match value.chars().next() {
-        Some('|' | '>') => Ok(one_line(continued)),
+        Some('|' | '>') => Ok(one_line(&continued)),
         Some('"') => {
             let end = whole.rfind('"').filter(|end| *end > 0).ok_or_else(no_text)?;
             let text: String = serde_json::from_str(&whole[..=end]).map_err(|_| no_text())?;
@@ -150,6 +183,34 @@ mod tests {
     }
 
     #[test]
+    fn variables_are_read_in_each_notation() {
+        let check = |inside: &str, expect: &[&str]| {
+            let text = format!("---\nname: pdf\n{inside}description: x\n---\n");
+            let (found, _) = split(&text).unwrap();
+            assert_eq!(
+                (found.env, found.description.as_str()),
+                (expect.iter().map(|&n| n.into()).collect(), "x")
+            );
+        };
+        check("", &[]);
+        check("env:\n", &[]);
+        check("env: [ONE, \"TWO\"] # why\n", &["ONE", "TWO"]);
+        check("env: [ONE,\n  TWO]\n", &["ONE", "TWO"]);
+        check("env: ONE, 'TWO'\n", &["ONE", "TWO"]);
+        check("env: ONE TWO\r\n", &["ONE", "TWO"]);
+        check("env:\n- ONE # why\n# about\n- TWO\n", &["ONE", "TWO"]);
+        check("env:\n  - ONE\n  # about\n\n  - TWO\n", &["ONE", "TWO"]);
+        check("env: >-\n  ONE\n  TWO\n", &["ONE", "TWO"]);
+        check("env: ONE\nmetadata:\n  env: TWO\n", &["ONE", "TWO"]);
+        check("metadata:\n  author: me\n  env: [ONE,\n    TWO]\n  env2: no\n", &["ONE", "TWO"]);
+        check("metadata:\n  env:\n  - ONE\n  - TWO\n  other: no\n", &["ONE", "TWO"]);
+        check("metadata:\n  inner:\n    env: no\n", &[]);
+        check("metadata: {}\n", &[]);
+        check("environment: no\n", &[]);
+        check("env: {ONE: why}\n", &["{ONE:", "why}"]);
+    }
+
+    #[test]
     fn what_does_not_do_is_named() {
         check("description: x\n", Err("no `name`"));
         check("name: pdf\n", Err("no `description`"));
@@ -168,8 +229,10 @@ mod tests {
     proptest! {
         #[test]
         fn nothing_makes_it_panic(inside in "[a-z:'\"|>#\\n \\-\\\\é]{0,60}", text in any::<String>()) {
-            let inside = format!("---\nname: {inside}\n---\n");
-            for text in [&text, &inside] {
+            let of_name = format!("---\nname: {inside}\ndescription: x\n---\n");
+            let [of_env, of_metadata] = ["env", "metadata"]
+                .map(|key| format!("---\n{key}: {inside}\nname: x\ndescription: x\n---\n"));
+            for text in [&text, &of_name, &of_env, &of_metadata] {
                 if let Ok((found, body)) = split(text) {
                     prop_assert!(text.ends_with(body) && !found.description.contains('\n'));
                 }
