@@ -1,6 +1,6 @@
 //! The sandbox in a run of the real program: on by default, explained to the model, and cleaned up.
 
-use std::fs;
+use std::{fs, process::Command};
 
 use serde_json::json;
 
@@ -60,4 +60,25 @@ fn a_sandbox_that_is_off_keeps_nothing_inside() {
     let world = World::new();
     journal(&world, &["echo x > ../outside"], &[("HERMOD_SANDBOX__MODE", "off")]);
     assert!(super::exists(&world.work().join("../outside")));
+}
+
+#[test]
+#[cfg_attr(no_sandbox, ignore = "the sandbox needs Linux 6.12: see README.md, Two commands")]
+fn descriptors_of_the_caller_reach_no_command() {
+    let world = World::new();
+    let steps = json!([
+        { "call": [{ "tool": "shell", "arguments": { "command": "ls /proc/self/fd | tr '\\n' ' '" } }] },
+        { "say": "open: {{result:1.1#/stdout}}" },
+    ]);
+    let run = ["run", &world.script(&steps), "do it"];
+    // A shell hands on what it has opened by number.
+    let mut program = Command::new("sh");
+    program.args(["-c", "exec 7</dev/zero; exec \"$0\" \"$@\"", env!("CARGO_BIN_EXE_hermod")]).args(run);
+    let environment = world.hermod(&[]);
+    let variables = environment.get_envs().filter_map(|(name, value)| Some((name, value?)));
+    let output = program.env_clear().envs(variables).current_dir(world.work()).output().unwrap();
+    let answer = String::from_utf8_lossy(&output.stdout);
+    // The last one is that of the listing itself.
+    assert!(answer.contains("open: 0 1 2 3 "), "{answer}{}", stderr(&output));
+    assert!(!answer.contains('7'), "{answer}");
 }
