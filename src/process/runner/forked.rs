@@ -13,7 +13,7 @@ use hermod_actors::ActiveDeadline;
 use rustix::process::{Signal, pidfd_send_signal};
 use tokio::{
     io::{Interest, unix::AsyncFd},
-    process::{Child, Command},
+    process::Command,
     sync::Mutex,
 };
 
@@ -45,8 +45,6 @@ pub(super) struct ForkClient {
 #[derive(Debug)]
 struct ForkServer {
     socket: AsyncFd<OwnedFd>,
-    /// Reaped by the async runtime after this is dropped.
-    _process: Child,
 }
 
 /// A runner that was requested. Dropping this leaves it running.
@@ -127,7 +125,7 @@ impl ForkServer {
     /// It gets only variables that a command may see, since any command can read its environment.
     fn start(program: &Path, spool: &Path) -> io::Result<Self> {
         let (own, servers) = channel::pair()?;
-        let process = Command::new(program)
+        let mut process = Command::new(program)
             .arg(ARGUMENT)
             .arg(spool)
             .env_clear()
@@ -137,7 +135,9 @@ impl ForkServer {
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()?;
-        Ok(Self { socket: pidfd::register(own, Interest::WRITABLE)?, _process: process })
+        // Reaped as soon as it has ended. A child that is only dropped can stay a zombie until another one ends.
+        tokio::spawn(async move { process.wait().await });
+        Ok(Self { socket: pidfd::register(own, Interest::WRITABLE)? })
     }
 
     async fn send(&self, request: &[u8], runner: &OwnedFd) -> io::Result<()> {
