@@ -103,7 +103,7 @@ impl TryFrom<Value> for NetworkSetting {
     type Error = String;
 
     fn try_from(value: Value) -> Result<Self, Self::Error> {
-        const RULE: &str = "must be \"off\", \"on\" or a list of hosts, like [\"crates.io\", \"*.crates.io\", \"127.0.0.1:8080\"]";
+        const RULE: &str = "must be \"off\", \"on\" or a list of hosts, like [\"example.com\", \"*.example.com\", \"127.0.0.1:8080\"]";
         let rule = |host: &Value| {
             let host = host.as_str().ok_or(RULE)?;
             host.trim().parse::<HostRule>().map_err(|problem| format!("the host {host:?} {problem}"))
@@ -146,7 +146,7 @@ mod tests {
         check("\"off\"", NetworkAccess::Off);
         check("\"on\"", NetworkAccess::On);
         check("[]", hosts(&[]));
-        check("[\"*.Crates.io\", \"127.0.0.1:8080\"]", hosts(&["*.crates.io", "127.0.0.1:8080"]));
+        check("[\"*.Example.com\", \"127.0.0.1:8080\"]", hosts(&["*.example.com", "127.0.0.1:8080"]));
         let variable = ("HERMOD_SANDBOX__NETWORK".to_owned(), "[\"a.org\", \"b.org:1\"]".to_owned());
         let config = Config::load(&[], &BTreeMap::from([variable])).unwrap();
         assert_eq!(config.sandbox.network.0, hosts(&["a.org", "b.org:1"]));
@@ -159,8 +159,8 @@ mod tests {
             assert!(error.starts_with("config.toml:2: sandbox.network"), "{error}");
             assert!(error.contains(expected), "{error}");
         };
-        for value in ["true", "\"crates.io\"", "7", "[7]", "\"[7\"", "[[\"a.org\"]]"] {
-            check(value, "must be \"off\", \"on\" or a list of hosts, like [\"crates.io\"");
+        for value in ["true", "\"example.com\"", "7", "[7]", "\"[7\"", "[[\"a.org\"]]"] {
+            check(value, "must be \"off\", \"on\" or a list of hosts, like [\"example.com\"");
         }
         check("[\"a.org\", \"\"]", "the host \"\" is empty; give a host");
         check("[\"https://a.org\"]", "the host \"https://a.org\" has a scheme; give the host alone");

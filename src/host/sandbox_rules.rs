@@ -67,8 +67,8 @@ mod tests {
         let load = |name: &str, value: &str| {
             Config::load(&[], &BTreeMap::from([(name.to_owned(), value.to_owned())])).unwrap()
         };
-        let config = load("HERMOD_SANDBOX__NETWORK", r#"["crates.io", "127.0.0.1:8080"]"#);
-        let hosts = ["crates.io", "127.0.0.1:8080"].map(|host| host.parse().unwrap()).to_vec();
+        let config = load("HERMOD_SANDBOX__NETWORK", r#"["example.com", "127.0.0.1:8080"]"#);
+        let hosts = ["example.com", "127.0.0.1:8080"].map(|host| host.parse().unwrap()).to_vec();
         let rules = sandbox_rules(&config, Path::new("/state")).unwrap();
         assert_eq!(rules.network, NetworkAccess::Hosts(hosts));
         assert_eq!(sandbox_rules(&load("HERMOD_SANDBOX__MODE", "off"), Path::new("/state")), None);

@@ -140,8 +140,9 @@ pub async fn start_write_only(journal: Arc<dyn Journal>, state: &Path) -> Result
 /// Redacts the values that commands get by skills, before a command of an earlier process is attached to.
 async fn learn_skill_variables(skills: SkillFolders) {
     let variables = off_thread(move || Ok(skills.read_operators().variables(own_variable))).await;
-    for (name, value) in variables.unwrap_or_default() {
-        redaction::learn_variable(&name, &value);
+    match variables {
+        Ok(variables) => variables.iter().for_each(|(name, value)| redaction::learn_variable(name, value)),
+        Err(error) => tracing::warn!(%error, "the variables that skills declare are not redacted yet"),
     }
 }
 

@@ -148,6 +148,7 @@ impl OutputFile {
     }
 
     fn create_and_write(&mut self, bytes: &[u8]) {
+        // A file that cannot be made, on a full disk, takes nothing: all output is counted as left out, and reported.
         self.file = make(&self.folder.file(FILE)).ok();
         self.write(bytes);
     }

@@ -117,7 +117,7 @@ async fn a_listed_host_is_reached_by_requests_and_by_tunnels() {
 #[cfg_attr(no_sandbox, ignore = "the sandbox needs Linux 6.12: see README.md, Two commands")]
 async fn a_host_that_is_not_listed_is_refused_with_its_setting() {
     let (server, other) = (Server::start(), TcpListener::bind("127.0.0.1:0").unwrap());
-    let cell = limited(&[&format!("127.0.0.1:{}", server.port), "*.crates.io", "localhost"]);
+    let cell = limited(&[&format!("127.0.0.1:{}", server.port), "*.example.com", "localhost"]);
     let port = other.local_addr().unwrap().port();
     let check = async |curl: &str, host: &str| {
         for end in cell.run_everywhere(&format!("curl -sS --max-time 60 {curl}")).await {
@@ -126,7 +126,7 @@ async fn a_host_that_is_not_listed_is_refused_with_its_setting() {
         }
     };
     check(&format!("http://127.0.0.1:{port}/"), &format!("127.0.0.1:{port}")).await;
-    check("http://crates.io/", "crates.io:80").await;
+    check("http://example.com/", "example.com:80").await;
     // A name without its port leads to no address of this machine.
     check("http://localhost/", "localhost:80").await;
     let tunnel = format!("curl -sS --max-time 60 -p http://127.0.0.1:{port}/");
@@ -187,7 +187,7 @@ async fn past_the_proxy_there_is_only_the_loopback_of_the_command() {
 #[tokio::test]
 #[cfg_attr(no_sandbox, ignore = "the sandbox needs Linux 6.12: see README.md, Two commands")]
 async fn a_server_of_the_command_is_reached_by_clients_that_know_the_proxy() {
-    let cell = limited(&["crates.io"]);
+    let cell = limited(&["example.com"]);
     let script = "python3 -m http.server --bind 127.0.0.1 0 > log 2>&1 & \
         while ! grep -q 'port [0-9]' log; do sleep 0.01; done; port=$(sed -n 's/.*port \\([0-9]*\\).*/\\1/p' log); \
         curl -sS --max-time 60 http://127.0.0.1:$port/known && curl -sS --max-time 60 http://localhost:$port/known";
@@ -238,7 +238,7 @@ print("done")
 #[tokio::test]
 #[cfg_attr(no_sandbox, ignore = "the sandbox needs Linux 6.12: see README.md, Two commands")]
 async fn hostile_clients_get_bounded_answers() {
-    let cell = limited(&["crates.io"]);
+    let cell = limited(&["example.com"]);
     let [bad, refused] = ["HTTP/1.1 400 Bad Request", "HTTP/1.1 403 Refused by sandbox.network"];
     let large = "HTTP/1.1 431 Request Header Fields Too Large";
     let expected = [
@@ -285,7 +285,7 @@ async fn connections_end_with_the_command() {
 #[tokio::test]
 #[cfg_attr(no_sandbox, ignore = "the sandbox needs Linux 6.12: see README.md, Two commands")]
 async fn hidden_paths_in_the_workspace_are_covered_too() {
-    let mut cell = limited(&["crates.io"]);
+    let mut cell = limited(&["example.com"]);
     cell.workspace = String::new();
     let script = "cd $1 && cat work/known && ls state && echo x > new && rm new && [ -n \"$https_proxy\" ] \
         && ! cat state/control.token 2> work/error";
@@ -295,7 +295,7 @@ async fn hidden_paths_in_the_workspace_are_covered_too() {
 #[tokio::test]
 #[cfg_attr(no_sandbox, ignore = "the sandbox needs Linux 6.12: see README.md, Two commands")]
 async fn without_a_namespace_a_command_is_not_run() {
-    let cell = limited(&["crates.io"]);
+    let cell = limited(&["example.com"]);
     let runner = cell.at("runner");
     let text = format!(
         "#!/bin/sh\nexec unshare -Ur sh -c 'echo 0 > /proc/sys/user/max_net_namespaces && exec \"$0\" \"$@\"' '{HERMOD}' \"$@\"\n"

@@ -44,14 +44,14 @@ fn commands_of_a_run_are_kept_inside() {
 #[cfg_attr(no_sandbox, ignore = "the sandbox needs Linux 6.12: see README.md, Two commands")]
 fn commands_of_a_run_are_told_which_hosts_they_reach() {
     let world = World::new();
-    let hosts = r#"["crates.io", "127.0.0.1:1"]"#;
+    let hosts = r#"["example.com", "127.0.0.1:1"]"#;
     let journal = journal(
         &world,
         &["curl -sS --max-time 60 https://evil.example/"],
         &[("HERMOD_SANDBOX__NETWORK", hosts)],
     );
     assert!(journal.contains("sandbox.network does not allow evil.example:443"), "{journal}");
-    assert!(journal.contains("hosts in sandbox.network (crates.io, 127.0.0.1:1)"), "{journal}");
+    assert!(journal.contains("hosts in sandbox.network (example.com, 127.0.0.1:1)"), "{journal}");
 }
 
 #[test]

@@ -91,7 +91,7 @@ pub(super) enum HostAccess {
     Any,
 }
 
-/// A host, or all hosts below a name, that commands may reach: `crates.io`, `*.crates.io`, `127.0.0.1:8080`.
+/// A host, or all hosts below a name, that commands may reach: `example.com`, `*.example.com`, `127.0.0.1:8080`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct HostRule {
@@ -182,33 +182,33 @@ impl FromStr for HostRule {
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         if text.is_empty() {
-            return Err("is empty; give a host, like \"crates.io\", or leave it out");
+            return Err("is empty; give a host, like \"example.com\", or leave it out");
         }
         if text.contains("://") {
-            return Err("has a scheme; give the host alone, like \"crates.io\" or \"crates.io:443\"");
+            return Err("has a scheme; give the host alone, like \"example.com\" or \"example.com:443\"");
         }
         if text.contains(['/', '?', '#', '@']) {
             return Err(
-                "has more than a host and a port; give it without path, query and user, like \"crates.io\"",
+                "has more than a host and a port; give it without path, query and user, like \"example.com\"",
             );
         }
         if text.parse::<Ipv6Addr>().is_ok() {
             return Err("is an IPv6 address without brackets; give it like \"[::1]:8080\"");
         }
         let (host, port) = split_port(text).ok_or(
-            "has a bad port; give a number from 1 to 65535 behind one colon, like \"crates.io:443\"",
+            "has a bad port; give a number from 1 to 65535 behind one colon, like \"example.com:443\"",
         )?;
         if host == "*" {
             return Err(
-                "allows every host, which is what \"on\" stands for; give hosts, like \"*.crates.io\"",
+                "allows every host, which is what \"on\" stands for; give hosts, like \"*.example.com\"",
             );
         }
         let (host, is_suffix) = host.strip_prefix("*.").map_or((host, false), |suffix| (suffix, true));
         if host.contains('*') {
-            return Err("has a `*` that is not the whole first label; give it like \"*.crates.io\"");
+            return Err("has a `*` that is not the whole first label; give it like \"*.example.com\"");
         }
         let host = Host::parse(host).ok_or(
-            "is no host; give a name like \"crates.io\" (an international one as xn--…) or an address",
+            "is no host; give a name like \"example.com\" (an international one as xn--…) or an address",
         )?;
         let pattern = match host {
             Host::Name(name) if is_suffix => HostPattern::Below(name),
@@ -235,7 +235,7 @@ mod tests {
         let check = |text: &str, expected: Option<&str>| {
             assert_eq!(Host::parse(text).map(|host| host.to_string()).as_deref(), expected, "{text}");
         };
-        check("Crates.IO.", Some("crates.io"));
+        check("Example.COM.", Some("example.com"));
         check("localhost", Some("localhost"));
         check("a_b-c.xn--p1ai", Some("a_b-c.xn--p1ai"));
         check("127.0.0.1", Some("127.0.0.1"));
@@ -278,8 +278,8 @@ mod tests {
     #[test]
     fn a_request_is_judged_by_the_rules() {
         let rules: Vec<HostRule> = [
-            "crates.io",
-            "*.crates.io",
+            "example.com",
+            "*.example.com",
             "npm.org:444",
             "*.corp:443",
             "10.0.0.7:5432",
@@ -292,13 +292,13 @@ mod tests {
         let check = |host: &str, port: u16, expected: HostAccess| {
             assert_eq!(access(&rules, &Host::parse(host).unwrap(), port), expected, "{host}:{port}");
         };
-        check("crates.io", 443, Public);
-        check("CRATES.IO.", 80, Public);
-        check("crates.io", 22, Refused);
-        check("static.crates.io", 443, Public);
-        check("a.b.crates.io", 443, Public);
-        check("evilcrates.io", 443, Refused);
-        check("crates.io.evil.org", 443, Refused);
+        check("example.com", 443, Public);
+        check("EXAMPLE.COM.", 80, Public);
+        check("example.com", 22, Refused);
+        check("static.example.com", 443, Public);
+        check("a.b.example.com", 443, Public);
+        check("evilexample.com", 443, Refused);
+        check("example.com.evil.org", 443, Refused);
         check("npm.org", 444, Any);
         check("npm.org", 443, Refused);
         check("a.corp", 443, Public);
@@ -316,7 +316,9 @@ mod tests {
 
     #[test]
     fn a_rule_prints_as_it_was_given() {
-        for text in ["crates.io", "*.crates.io", "a.b:1", "127.0.0.1:8080", "[::1]:65535", "[2606:4700::1]"] {
+        for text in
+            ["example.com", "*.example.com", "a.b:1", "127.0.0.1:8080", "[::1]:65535", "[2606:4700::1]"]
+        {
             assert_eq!(text.parse::<HostRule>().unwrap().to_string(), text);
         }
     }
@@ -328,12 +330,12 @@ mod tests {
             assert!(error.contains(expected), "{text}: {error}");
         };
         check("", "is empty");
-        check("https://crates.io", "has a scheme");
-        check("crates.io/api", "without path");
-        check("crates.io?x", "without path");
-        check("me@crates.io", "user");
+        check("https://example.com", "has a scheme");
+        check("example.com/api", "without path");
+        check("example.com?x", "without path");
+        check("me@example.com", "user");
         for port in ["", "0", "65536", "x", "+80", "-1", " 80", "8 0"] {
-            check(&format!("crates.io:{port}"), "bad port");
+            check(&format!("example.com:{port}"), "bad port");
         }
         check("::1", "without brackets");
         check("fe80::1", "without brackets");
@@ -343,7 +345,7 @@ mod tests {
         check("*", "\"on\"");
         check("*:443", "\"on\"");
         check("a.*.io", "whole first label");
-        check("*crates.io", "whole first label");
+        check("*example.com", "whole first label");
         check("*.*.io", "whole first label");
         check("crates.*", "whole first label");
         check("*.10.0.0.1", "whole address");

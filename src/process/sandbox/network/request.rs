@@ -154,23 +154,23 @@ mod tests {
                 other => panic!("{target}: {other:?}"),
             }
         };
-        check("Crates.io:443", Some(("crates.io", 443)));
+        check("Example.com:443", Some(("example.com", 443)));
         check("[::1]:80", Some(("[::1]", 80)));
         check("127.0.0.1:65535", Some(("127.0.0.1", 65535)));
         let long = format!("{}:443", "a".repeat(5_000));
         for target in [
-            "crates.io",
-            "crates.io:",
-            "crates.io:0",
-            "crates.io:65536",
-            "crates.io:99999999999999999999",
+            "example.com",
+            "example.com:",
+            "example.com:0",
+            "example.com:65536",
+            "example.com:99999999999999999999",
             ":443",
             ":",
             "*",
             "/",
-            "http://crates.io:443",
-            "me@crates.io:443",
-            "crates.io:443/x",
+            "http://example.com:443",
+            "me@example.com:443",
+            "example.com:443/x",
             "::1:80",
             "[::1]",
             "[::1]80",

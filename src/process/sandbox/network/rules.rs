@@ -78,8 +78,8 @@ mod tests {
         };
         check("true", NetworkAccess::On);
         check("false", NetworkAccess::Off);
-        let rules = ["crates.io", "*.crates.io:443"].map(|rule| rule.parse().unwrap()).to_vec();
-        check(r#"["crates.io","*.crates.io:443"]"#, NetworkAccess::Hosts(rules));
+        let rules = ["example.com", "*.example.com:443"].map(|rule| rule.parse().unwrap()).to_vec();
+        check(r#"["example.com","*.example.com:443"]"#, NetworkAccess::Hosts(rules));
         assert!(serde_json::from_str::<NetworkAccess>(r#"["http://x"]"#).is_err());
         assert!(serde_json::from_str::<NetworkAccess>("\"on\"").is_err());
     }
