@@ -188,7 +188,8 @@ async fn past_the_proxy_there_is_only_the_loopback_of_the_command() {
 #[cfg_attr(no_sandbox, ignore = "the sandbox needs Linux 6.12: see README.md, Two commands")]
 async fn a_server_of_the_command_is_reached_by_clients_that_know_the_proxy() {
     let cell = limited(&["example.com"]);
-    let script = "python3 -m http.server --bind 127.0.0.1 0 > log 2>&1 & \
+    // The log of the run before names a port that is closed.
+    let script = "rm -f log; python3 -m http.server --bind 127.0.0.1 0 > log 2>&1 & \
         while ! grep -q 'port [0-9]' log; do sleep 0.01; done; port=$(sed -n 's/.*port \\([0-9]*\\).*/\\1/p' log); \
         curl -sS --max-time 60 http://127.0.0.1:$port/known && curl -sS --max-time 60 http://localhost:$port/known";
     let script = format!("export PYTHONUNBUFFERED=1; {script}");
