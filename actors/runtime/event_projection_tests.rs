@@ -65,6 +65,7 @@ fn accepted(run: u128) -> Body {
         history: Arc::default(),
         spec: Arc::new(spec),
         parent: None,
+        request_hash: None,
     }))
 }
 

@@ -35,8 +35,8 @@ pub struct KeyConflict {
     pub this: String,
 }
 
-/// The parts of a task's identity, in the order of comparison. Models, limits and all other fields do not count: a
-/// repeat gets the first run with its own spec.
+/// The parts of a task's identity, in the order of comparison. Models, limits and all other fields count only by the hash
+/// of a client's request: without one, a repeat gets the first run with its own spec.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, strum::Display)]
 pub enum TaskPart {
     /// The input.
@@ -51,6 +51,9 @@ pub enum TaskPart {
     /// The conversation: the session by its key or id, or a new one.
     #[strum(serialize = "another conversation")]
     Session,
+    /// Another part of the client's request.
+    #[strum(serialize = "other settings")]
+    Settings,
 }
 
 /// The first run of an idempotency key, from the store.
@@ -99,7 +102,15 @@ impl RunRequest {
             SessionChoice::Key(key) => *key == session.key,
             SessionChoice::Id(id) => *id == session.id,
         };
-        (!is_there).then_some(TaskPart::Session)
+        if !is_there {
+            return Some(TaskPart::Session);
+        }
+        let is_same_request = match (self.request_hash, accepted.request_hash) {
+            (Some(this), Some(first)) => this == first,
+            // One of them came from a caller that compares the task alone.
+            (None, _) | (_, None) => true,
+        };
+        (!is_same_request).then_some(TaskPart::Settings)
     }
 }
 

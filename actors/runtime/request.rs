@@ -6,8 +6,8 @@ use bytes::Bytes;
 
 use crate::{
     model::{
-        Amounts, BootId, BreakerPolicy, CallId, IdError, Message, ModelRef, OutcomeDetail, RunId, RunSpec,
-        SessionId, ThinkingLevel, Timestamp, Usage,
+        Amounts, BootId, BreakerPolicy, CallId, Hash, IdError, Message, ModelRef, OutcomeDetail, RunId,
+        RunSpec, SessionId, ThinkingLevel, Timestamp, Usage,
     },
     policy::FinalText,
     port::{
@@ -101,6 +101,9 @@ pub struct RunRequest {
     pub prompt: Option<Arc<str>>,
     /// The idempotency key, not blank: a repeat gets the first run, and another task is a [`RunError::KeyConflict`].
     pub idempotency_key: Option<Arc<str>>,
+    /// The hash of the client's whole request. A repeat of its idempotency key with another hash is a
+    /// [`RunError::KeyConflict`] too.
+    pub request_hash: Option<Hash>,
 }
 
 impl RunRequest {

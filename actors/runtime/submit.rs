@@ -50,7 +50,8 @@ impl Runtime {
         }
         let images = images::describe_all(run, &request.images)?;
         let accepted = RunAccepted::new(run, Arc::clone(&request.input), Arc::clone(&spec));
-        let accepted = RunAccepted { images, history: Arc::new(repaired.past), ..accepted };
+        let (history, request_hash) = (Arc::new(repaired.past), request.request_hash);
+        let accepted = RunAccepted { images, history, request_hash, ..accepted };
         let input = Input::Submitted { accepted: Box::new(accepted), key: request.idempotency_key.clone() };
         self.submit_to_session(&request, (run, &spec), input, permit).await
     }

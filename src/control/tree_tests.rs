@@ -59,6 +59,7 @@ fn accepted(n: u128) -> Body {
         history: Arc::new(ImportedHistory::default()),
         spec: spec.into(),
         parent: None,
+        request_hash: None,
     }))
 }
 

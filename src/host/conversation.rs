@@ -62,6 +62,28 @@ impl ConversationTarget {
         Self::of(reader, choice, session, named_run).await
     }
 
+    /// The conversation of a submission, without its unfinished runs: the new run is queued behind them.
+    pub async fn for_submission(reader: &StoreReader, session: &str) -> Result<Self, HostError> {
+        let row = match session.parse::<SessionId>() {
+            Ok(id) => reader.read(|rows| rows.session(id)).await?,
+            Err(_) => reader.read(|rows| rows.session_of_key(session)).await?,
+        };
+        let choice = match &row {
+            Some(row) => SessionChoice::Id(row.id),
+            None => SessionChoice::Key(session.into()),
+        };
+        let last_spec = match row {
+            Some(row) => find_last_spec(reader, row.id).await?,
+            None => None,
+        };
+        Ok(Self { last_spec, ..Self::new(choice) })
+    }
+
+    /// A conversation without any run.
+    pub const fn new(choice: SessionChoice) -> Self {
+        Self { choice, open: Vec::new(), last_spec: None, named_run: None, waiting_elsewhere: 0 }
+    }
+
     /// The conversation of a run.
     pub async fn of_run(reader: &StoreReader, row: RunRow) -> Result<Self, HostError> {
         Self::of(reader, SessionChoice::Id(row.session), Some(row.session), Some(row)).await

@@ -66,8 +66,8 @@ pub struct Endpoints {
     pub(super) state: PathBuf,
     /// Settings of the rehearsal providers.
     limits: ProviderDefaults,
-    pub(super) providers: BTreeMap<Arc<str>, (Arc<dyn ModelProvider>, usize)>,
-    pub(super) rehearsals: Vec<RehearsalHandle>,
+    providers: BTreeMap<Arc<str>, (Arc<dyn ModelProvider>, usize)>,
+    rehearsals: Vec<RehearsalHandle>,
     missing_auxiliary_models: Vec<(ModelRef, String)>,
 }
 
@@ -94,6 +94,17 @@ impl Endpoints {
     /// Auxiliary models that are not available, each with the reason.
     pub fn missing_auxiliary_models(&self) -> &[(ModelRef, String)] {
         &self.missing_auxiliary_models
+    }
+
+    /// Number of the endpoints created so far.
+    pub(super) fn count(&self) -> usize {
+        self.providers.len()
+    }
+
+    /// The endpoints created so far: each with its name and the limit of its concurrent calls.
+    pub(super) fn providers(&self) -> Vec<(Arc<str>, Arc<dyn ModelProvider>, usize)> {
+        let providers = self.providers.iter();
+        providers.map(|(name, (adapter, calls))| (Arc::clone(name), Arc::clone(adapter), *calls)).collect()
     }
 
     /// The discovered providers.

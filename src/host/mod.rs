@@ -25,6 +25,7 @@ mod session_workspace;
 mod signals;
 mod start;
 mod store_client;
+mod submission;
 
 pub use budget_limits::{BudgetLimits, millis, parse_duration};
 pub use conversation::{ConversationChoice, ConversationTarget};
@@ -52,3 +53,4 @@ pub use start::{RuntimeHost, ShutdownUrgency, start, start_write_only};
 pub use store_client::{
     OwnerReply, RETRY_DELAY, StoreAccess, StoreClient, open_as_owner, unexpected_response,
 };
+pub use submission::{RunSubmitter, Submission};

@@ -6,8 +6,8 @@ use std::{path::Path, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use hermod_actors::{
-    FirstTask, RunRequest, SessionChoice,
-    model::{Message, RunRow, RunSpec, ThinkingLevel, ThinkingLevels, ThinkingStyle},
+    FirstTask, RunError, RunRequest, SessionChoice,
+    model::{Hash, Message, RunRow, RunSpec, ThinkingLevel, ThinkingLevels, ThinkingStyle},
 };
 
 use super::{
@@ -34,6 +34,8 @@ pub struct RunInput {
     pub history: Vec<Message>,
     /// The isolation key of the run's tools; `None` generates one.
     pub isolation_key: Option<Arc<str>>,
+    /// The hash of the client's whole request, which a repeat by its idempotency key must have too.
+    pub request_hash: Option<Hash>,
 }
 
 /// What a caller sets of a new run's spec; `None` takes the conversation's or the configured value.
@@ -45,6 +47,8 @@ pub struct SpecRequest<'a> {
     pub budget: BudgetLimits,
     /// Time after which the run ends as timed out.
     pub timeout: Option<Duration>,
+    /// Whether the run is timed out by default, because no user at a terminal can end it by hand.
+    pub is_unattended: bool,
     /// How much the models are to think.
     pub thinking: Option<ThinkingLevel>,
     /// A system message for this run only.
@@ -112,8 +116,8 @@ pub fn new_spec(
         check_priced(&spec)?;
     }
     budget.apply(&mut spec.limits);
-    // A user at a terminal can end the run by hand, so the default time limit does not apply; a configured one does.
-    let configured = spec.limits.timeout_ms.filter(|_| config.is_set("agents.defaults.timeout"));
+    let is_limited = request.is_unattended || config.is_set("agents.defaults.timeout");
+    let configured = spec.limits.timeout_ms.filter(|_| is_limited);
     spec.limits.timeout_ms = request.timeout.map(millis).or(configured);
     let session = target.last_spec.as_ref().and_then(|last_spec| last_spec.thinking);
     spec.thinking = request.thinking.or(session).or(spec.thinking);
@@ -145,6 +149,7 @@ pub async fn first_of_key(
         history: task.history.clone(),
         session: session.clone(),
         idempotency_key: Some(key.into()),
+        request_hash: task.request_hash,
         ..RunRequest::new(task.text.clone())
     };
     // The first run was recorded with its secrets redacted.
@@ -153,6 +158,6 @@ pub async fn first_of_key(
         (reader.session(&row.session.to_string()).await?, reader.acceptance(&row).await?);
     let first = FirstTask { row: &row, session: &session, accepted: &accepted };
     let repeats = request.check_repeats(first, &FileArtifacts::at(state)).await;
-    repeats.map_err(|conflict| HostError::usage(conflict.to_string()))?;
+    repeats.map_err(|conflict| RunError::KeyConflict(Box::new(conflict)))?;
     Ok(Some(row))
 }

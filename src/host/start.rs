@@ -11,19 +11,24 @@ use std::{
 
 use hermod_actors::{
     Defaults, Runtime, RuntimeDependencies,
-    model::RunId,
+    model::{RunId, RunSpec},
     port::{Journal, ModelProvider, Tool},
 };
-use tokio::time::timeout;
+use tokio::{sync::Mutex, time::timeout};
 
 use super::{
-    endpoints::Endpoints, error::StartError, notes::NoteSink, policy::policy_of, run_defaults,
+    endpoints::Endpoints,
+    error::{HostError, StartError},
+    notes::NoteSink,
+    policy::policy_of,
+    run_defaults,
     sandbox_rules::sandbox_rules,
 };
 use crate::{
     artifacts::FileArtifacts,
     clock::{self, SystemClock},
     config::Config,
+    discovery::Variables,
     disk_space::DiskSpaceMonitor,
     files::{IoResult as _, off_thread},
     memory::MemoryFiles,
@@ -33,7 +38,6 @@ use crate::{
     },
     prompt::skill_folders,
     redaction,
-    rehearsal::RehearsalHandle,
     tool::{
         self,
         skills::{SkillFolders, own_variable},
@@ -49,15 +53,16 @@ const CLEANUP_TIMEOUT: Duration = Duration::from_millis(2_600);
 /// Time limit of signalling commands to end, with slack; their runners then end them.
 const URGENT_CLEANUP_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// A running runtime with its rehearsals. A program that embeds it may share the runtime.
+/// A running runtime with its endpoints. A program that embeds it may share the runtime.
 #[derive(Debug)]
 pub struct RuntimeHost {
     /// The runtime.
     pub runtime: Arc<Runtime>,
+    /// The endpoints of its runs; the rehearsals among them end with this.
+    pub(super) endpoints: Mutex<Endpoints>,
     runner: Runner,
     journal: Arc<dyn Journal>,
     state: PathBuf,
-    _rehearsals: Vec<RehearsalHandle>,
 }
 
 /// How urgently a process closes its runtime.
@@ -70,9 +75,20 @@ pub enum ShutdownUrgency {
 }
 
 impl RuntimeHost {
+    /// Adds the endpoints that a run with this spec needs; other runs continue.
+    pub async fn add_endpoints(&self, spec: &RunSpec, variables: &Variables) -> Result<(), HostError> {
+        let mut endpoints = self.endpoints.lock().await;
+        let known = endpoints.count();
+        let added = endpoints.add_for_run(spec, variables).await;
+        if endpoints.count() > known {
+            self.runtime.exchange_providers(endpoints.providers())?;
+        }
+        Ok(added?)
+    }
+
     /// Suspends all sessions and waits for the end of commands of abandoned runs. If urgent, it waits only until they
     /// are signalled.
-    pub async fn suspend(self, urgency: ShutdownUrgency) {
+    pub async fn suspend(&self, urgency: ShutdownUrgency) {
         self.runtime.shut_down().await;
         let limit = match urgency {
             ShutdownUrgency::Normal => CLEANUP_TIMEOUT,
@@ -99,8 +115,7 @@ pub async fn start(
     defaults: Defaults,
     notes: Option<Arc<dyn NoteSink>>,
 ) -> Result<RuntimeHost, StartError> {
-    let Endpoints { providers, rehearsals, state, .. } = endpoints;
-    let providers = providers.into_iter().map(|(name, (adapter, calls))| (name, adapter, calls)).collect();
+    let (providers, state) = (endpoints.providers(), endpoints.state.clone());
     let runner = Runner::new(OWN_PROGRAM, &state);
     remove_command_leftovers(&*journal, &runner, &state).await;
     let [memory_chars, user_chars] = [config.memory.memory_chars.0, config.memory.user_chars.0]
@@ -125,7 +140,7 @@ pub async fn start(
         notes,
     };
     let runtime = Arc::new(runtime(config, dependencies).await?);
-    Ok(RuntimeHost { runtime, runner, journal, state, _rehearsals: rehearsals })
+    Ok(RuntimeHost { runtime, endpoints: Mutex::new(endpoints), runner, journal, state })
 }
 
 /// Starts the actors for writing to a store without running anything. No run starts, so no provider is needed and the

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     ApprovalAnswered, ApprovalRequested, Artifact, BootId, BudgetRefusal, CallAdmitted, CallEnded, CallLost,
-    CallStarted, ChildEnded, ContextCompacted, Image, ImportedHistory, Incarnation, LimitIncrease,
+    CallStarted, ChildEnded, ContextCompacted, Hash, Image, ImportedHistory, Incarnation, LimitIncrease,
     MessageContent, ModelAnswered, ModelFailed, ModelLate, ModelStarted, ModelWaiting, OutcomeDetail,
     ParentRef, RunId, RunSpec, StopReason, SummaryAnswered, SummaryStarted, Timestamp, TodoChanged, Usage,
 };
@@ -171,6 +171,9 @@ pub struct RunAccepted {
     /// The delegating call; absent for a submitted run.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parent: Option<ParentRef>,
+    /// The hash of the client's whole request, with which a repeat by its idempotency key is compared.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request_hash: Option<Hash>,
 }
 
 /// Fields of [`Body::RunStopping`].
@@ -244,7 +247,7 @@ impl RunAccepted {
     /// A run of this spec for a text, without images, history and parent.
     pub fn new(run: RunId, input: impl Into<Arc<str>>, spec: Arc<RunSpec>) -> Self {
         let (images, history) = (Arc::default(), Arc::default());
-        Self { run, input: input.into(), images, history, spec, parent: None }
+        Self { run, input: input.into(), images, history, spec, parent: None, request_hash: None }
     }
 
     /// The user message: the input, after the unanswered message of the history.

@@ -95,8 +95,7 @@ mod tests {
             ..RunSpec::new(vec![model("a"), model("b")], "/w")
         };
         let (images, history) = (Arc::default(), Arc::default());
-        let accepted =
-            RunAccepted { run: RUN, input: "hi".into(), images, history, spec: Arc::new(spec), parent: None };
+        let accepted = RunAccepted { images, history, ..RunAccepted::new(RUN, "hi", Arc::new(spec)) };
         record(Body::RunAccepted(Box::new(accepted)))
     }
 

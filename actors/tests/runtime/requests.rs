@@ -6,7 +6,7 @@ use bytes::Bytes;
 use hermod_actors::{
     AnswerSource, RunError, RunRequest, Runtime, RuntimeDependencies, SessionChoice, SubmitError, TaskPart,
     model::{
-        AssistantMessage, Body, EffectClass, Failure, FailureClass, FinishReason, Message, ModelAnswer,
+        AssistantMessage, Body, EffectClass, Failure, FailureClass, FinishReason, Hash, Message, ModelAnswer,
         Outcome, ThinkingLevel,
     },
     port::{Journal, Tool},
@@ -98,6 +98,7 @@ async fn the_same_history_handed_in_twice_is_one_run() {
         history: vec![user("a"), assistant("b")],
         session: SessionChoice::Key("k".into()),
         idempotency_key: Some("once".into()),
+        request_hash: Some(Hash::of(b"first")),
         ..RunRequest::new("c")
     };
     let (first, again) = tokio::join!(runtime.submit(request.clone()), runtime.submit(request));
@@ -119,6 +120,7 @@ async fn a_key_with_another_task_is_refused() {
         images: vec![picture(1)],
         session: SessionChoice::Key("k".into()),
         idempotency_key: Some("once".into()),
+        request_hash: Some(Hash::of(b"first")),
         ..RunRequest::new("c")
     };
     let run = runtime.submit(first.clone()).await.unwrap();
@@ -135,6 +137,7 @@ async fn a_key_with_another_task_is_refused() {
         (of(|r| r.history.clear()), TaskPart::History),
         (of(|r| r.session = SessionChoice::New), TaskPart::Session),
         (of(|r| r.session = SessionChoice::Key("other".into())), TaskPart::Session),
+        (of(|r| r.request_hash = Some(Hash::of(b"other"))), TaskPart::Settings),
     ];
     let same = [
         first.clone(),
@@ -142,6 +145,8 @@ async fn a_key_with_another_task_is_refused() {
         of(|r| r.timeout = Some(Duration::from_secs(9))),
         of(|r| r.thinking = Some(ThinkingLevel::Low)),
         RunRequest { session: SessionChoice::Id(run.session), ..first.clone() },
+        // A caller that compares the task alone.
+        of(|r| r.request_hash = None),
     ];
     // The second time in another process, after the end of the run.
     for _ in 0..2 {

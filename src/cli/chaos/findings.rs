@@ -166,6 +166,7 @@ pub(super) mod samples {
             history,
             spec: spec.into(),
             parent: None,
+            request_hash: None,
         }))
     }
 

@@ -154,6 +154,7 @@ impl RunArgs {
             timeout: self.timeout,
             thinking: self.thinking,
             system: self.system.as_deref(),
+            is_unattended: false,
         }
     }
 

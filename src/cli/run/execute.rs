@@ -12,7 +12,7 @@ use std::{
 };
 
 use hermod_actors::{
-    Defaults, RunRequest, Runtime,
+    Defaults, RunError, RunRequest, Runtime,
     model::{RunId, RunRow, RunSpec, RunState, SessionId},
     port::Journal,
 };
@@ -172,7 +172,8 @@ async fn run(
     let state = host::configured_state_dir(variables)?;
     let workspace = args.workspace_choice().map(|choice| host::resolve_workspace(choice, &state));
     let workspace = workspace.transpose().map_err(CliError::of_workspace)?;
-    let new = text.map(|text| (RunInput { text, images, history, isolation_key }, workspace));
+    let new =
+        text.map(|text| (RunInput { text, images, history, isolation_key, request_hash: None }, workspace));
     let durability = args.durability.unwrap_or_else(|| config.store.durability.into());
     let mut store = OwnedStore::acquire(state, durability.into(), Arc::new(StderrNotes)).await?;
     let followed = run_as_owner(args, (&config, variables), &mut store, new, run_display).await;
@@ -281,9 +282,10 @@ async fn find_known_run(
     target: &ConversationTarget,
     state: &Path,
 ) -> Result<Option<RunRow>, CliError> {
-    let row = first_of_key(reader, key, task, &target.choice, state)
-        .await
-        .map_err(|error| CliError::of_option("--key ", error))?;
+    let row = first_of_key(reader, key, task, &target.choice, state).await.map_err(|error| match error {
+        HostError::Run(RunError::KeyConflict(conflict)) => CliError::usage(format!("--key {conflict}")),
+        error => CliError::of_option("--key ", error),
+    })?;
     if let Some(row) = &row {
         print_note(format!("known     key {key} stands for run {} session {}", row.id, row.session));
     }

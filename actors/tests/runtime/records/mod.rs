@@ -160,6 +160,7 @@ fn carriers(opaque: OpaqueState) -> [Body; 2] {
             loop_guard: true,
             script: None,
         }),
+        request_hash: None,
         parent: None,
     };
     [Body::ModelAnswered(Box::new(answered)), Body::RunAccepted(Box::new(accepted))]

@@ -322,14 +322,15 @@ pub(crate) fn call_end() -> Made<CallEnd> {
 }
 
 pub(crate) fn accepted() -> Made<RunAccepted> {
-    (run(), shared(), images(), past(), spec(), maybe(parent()))
-        .prop_map(|(run, input, images, history, spec, parent)| RunAccepted {
+    (run(), shared(), images(), past(), spec(), maybe(parent()), maybe(hash()))
+        .prop_map(|(run, input, images, history, spec, parent, request_hash)| RunAccepted {
             run,
             input,
             images,
             history,
             spec,
             parent,
+            request_hash,
         })
         .boxed()
 }
