@@ -20,6 +20,13 @@ pub(crate) const RUN: &str = "Examples:
   hermod run --quiet \"Name the licence\" > licence.txt
   hermod run --rehearse \"Take stock\"       a scripted model: no key and no network needed";
 
+/// Examples of `hermod serve`.
+pub(crate) const SERVE: &str = "Examples:
+  hermod serve                             on 127.0.0.1:7717, until a signal comes
+  hermod tokens create --name ci --scopes read,submit
+  curl -H \"Authorization: Bearer $TOKEN\" -H 'Content-Type: application/json' \\
+       -d '{\"input\": \"Say hello\"}' http://127.0.0.1:7717/v1/runs";
+
 /// Examples of `hermod runs resume`.
 pub(crate) const RESUME: &str = "Examples:
   hermod runs resume --all --wait          until every run has ended or waits for a person

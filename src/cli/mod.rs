@@ -28,6 +28,7 @@ mod rehearse;
 mod resume;
 mod run;
 mod runs;
+mod serve;
 mod sessions;
 mod steer;
 mod stop;
@@ -70,6 +71,7 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum CliCommand {
     Run(Box<run::RunArgs>),
+    Serve(serve::ServeArgs),
     Runs(runs::RunsArgs),
     Sessions(sessions::SessionsArgs),
     Journal(journal::JournalArgs),
@@ -149,6 +151,7 @@ fn start(cli: Cli) -> Result<Exit, CliError> {
 async fn dispatch(command: CliCommand, variables: &Variables) -> Result<Exit, CliError> {
     match command {
         CliCommand::Run(args) => return run::execute(*args, variables).await,
+        CliCommand::Serve(args) => return serve::execute(&args, variables).await,
         CliCommand::Runs(args) => return runs::execute(args, variables).await,
         CliCommand::Sessions(args) => sessions::execute(args, &StoreClient::new(variables)?).await?,
         CliCommand::Journal(args) => journal::execute(args, &StoreClient::new(variables)?).await?,

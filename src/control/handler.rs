@@ -64,6 +64,11 @@ impl RequestHandler {
         Self { runtime: Some(runtime), backups: Some(backups), approvals, ..self }
     }
 
+    /// The reader of the store.
+    pub const fn reader(&self) -> &StoreReader {
+        &self.reader
+    }
+
     /// This handler for one client, with its own cache of run trees.
     pub(super) fn for_client(self) -> Self {
         Self { run_trees: Arc::default(), ..self }
@@ -157,7 +162,8 @@ impl RequestHandler {
         Ok(runs)
     }
 
-    async fn summaries(&self, max: usize) -> Result<Vec<RunSummaryView>, RequestError> {
+    /// The newest runs, at most `max`, in the order of their acceptance.
+    pub async fn summaries(&self, max: usize) -> Result<Vec<RunSummaryView>, RequestError> {
         let mut summaries = Vec::new();
         for row in self.reader.read(|rows| rows.runs(None, max)).await? {
             // A session that cannot be read must not hide the other runs.
@@ -186,7 +192,8 @@ impl RequestHandler {
         Ok(run_view(row, self.health().as_ref()).await)
     }
 
-    async fn run(&self, id: &str) -> Result<RunDetailView, RequestError> {
+    /// All details of the run that `id` names.
+    pub async fn run(&self, id: &str) -> Result<RunDetailView, RequestError> {
         let row = self.reader.run(id).await?;
         let mut detail = RunDetailFold::new(&row);
         let damage = self.reader.readable_records(row.session, 1, |_, record| detail.take(record)).await?;

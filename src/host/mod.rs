@@ -45,7 +45,7 @@ pub use new_run::{
 pub use notes::NoteSink;
 pub use owned_store::{OwnedStore, serve_commands};
 pub use policy::policy_of;
-pub use resume::{ResumeObserver, ResumeOutcome, ResumeRequest, resume_runs};
+pub use resume::{ResumeObserver, ResumeOutcome, ResumeRequest, Revival, resume_runs};
 pub use sandbox_rules::sandbox_rules;
 pub use signals::{ShutdownSignal, Signals};
 pub(crate) use start::{HostDependencies, runtime};

@@ -32,6 +32,8 @@ pub struct OwnedStore {
     pub crash_history: CrashHistoryFile,
     /// Where lines for people go.
     pub notes: Arc<dyn NoteSink>,
+    /// Answers the requests of clients.
+    pub handler: RequestHandler,
     server: Option<ControlServer>,
 }
 
@@ -53,7 +55,7 @@ impl OwnedStore {
             backups,
             ApprovedRules::new(&state),
         );
-        let server = ControlServer::start(&state, handler)
+        let server = ControlServer::start(&state, handler.clone())
             .map_err(|error| {
                 notes.note(&format!("control   {error}; other processes can neither ask nor stop this one"));
             })
@@ -66,7 +68,7 @@ impl OwnedStore {
         // Until here a signal ends the process at once, which counts as no crash.
         let signals = Signals::listen()?;
         crash_history.begin_process(clock::now(), step);
-        Ok(Self { journal, state, runtime, signals, crash_history, notes, server })
+        Ok(Self { journal, state, runtime, signals, crash_history, notes, handler, server })
     }
 
     /// A reader of the store.

@@ -19,7 +19,9 @@ mod prompt;
 mod provider;
 mod result;
 mod run;
+mod service;
 mod store;
+mod stream;
 
 pub use crate::store::redb::StoreFootprint;
 pub use account::{AccountView, ActiveTimeView, BudgetView, DimensionUsage};
@@ -33,4 +35,6 @@ pub use result::{EndedRunView, ResultView};
 pub use run::{
     NodeView, RunDetailView, RunStateView, RunSummaryView, RunView, SessionDetailView, SessionView,
 };
+pub use service::{RunAcceptedView, RunWaitView};
 pub use store::{RowsFileView, SetAsideView, StoreRepairView};
+pub use stream::stream_event;

@@ -116,7 +116,10 @@ impl EndedRunView {
 }
 
 /// The last text of a run as its answer if it completed, else as a partial one.
-fn answer_or_partial(ended: Option<&OutcomeDetail>, text: Option<&str>) -> (Option<String>, Option<String>) {
+pub(super) fn answer_or_partial(
+    ended: Option<&OutcomeDetail>,
+    text: Option<&str>,
+) -> (Option<String>, Option<String>) {
     let text = text.map(str::to_owned);
     if ended.is_some_and(|ended| ended.outcome == Outcome::Completed) { (text, None) } else { (None, text) }
 }

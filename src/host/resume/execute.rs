@@ -78,7 +78,8 @@ pub async fn resume_runs(
         return Ok(ResumeOutcome::without_texts(rows, None));
     }
     let started = async {
-        let endpoints = endpoints((config, variables), &reader, (&rows, state), &**notes).await?;
+        let endpoints =
+            endpoints((config, variables), &reader, (&rows, state), (OllamaProbe::Never, &**notes)).await?;
         let spec = run_defaults::spec(config, Vec::new(), None, state);
         let defaults = Defaults { spec, prompt: Arc::new(LayeredPrompt::new(config, state)) };
         Ok::<_, HostError>(
@@ -142,11 +143,7 @@ async fn follow(
             biased;
             signal = signals.next() => return Ok(Some(signal)),
             reason = runtime.wait_for_end() => return Err(reason.into()),
-            event = runs.next_event() => {
-                runs.on_event(&event).await?;
-                trials.on_event(&event);
-            }
-            () = trials.wait_for_timer() => trials.on_timer(runs, crash_history)?,
+            stepped = trials.next_step(runs, crash_history) => stepped?,
         }
     }
 }
@@ -177,7 +174,7 @@ async fn texts(runtime: &Runtime, rows: &[RunRow]) -> Result<BTreeMap<RunId, Str
 }
 
 /// The selected unfinished runs, in the order of their acceptance.
-async fn unfinished(id: Option<&str>, reader: &StoreReader) -> Result<Vec<RunRow>, HostError> {
+pub(super) async fn unfinished(id: Option<&str>, reader: &StoreReader) -> Result<Vec<RunRow>, HostError> {
     let mut rows = reader.read(|rows| rows.open_runs()).await?;
     rows.sort_by_key(|row| row.id);
     let Some(id) = id else { return Ok(rows) };
@@ -196,12 +193,12 @@ async fn unfinished(id: Option<&str>, reader: &StoreReader) -> Result<Vec<RunRow
     Err(HostError::usage(format!("{what}; `hermod run --resume {id} TEXT` continues the conversation")))
 }
 
-/// The endpoints for the runs. Unavailable providers are reported, and each run that needs one ends accordingly.
-async fn endpoints(
+/// The endpoints for the runs; a local Ollama is queried if a run needs it, or `probe` says so. Unavailable providers are reported, and each run that needs one ends accordingly.
+pub(super) async fn endpoints(
     (config, variables): (&Config, &Variables),
     reader: &StoreReader,
     (rows, state): (&[RunRow], &Path),
-    notes: &dyn NoteSink,
+    (probe, notes): (OllamaProbe, &dyn NoteSink),
 ) -> Result<Endpoints, HostError> {
     let mut specs = Vec::new();
     for row in rows {
@@ -212,8 +209,7 @@ async fn endpoints(
         }
     }
     let ollama = specs.iter().any(|spec| spec.chain.iter().any(|link| &**link.provider() == OLLAMA));
-    let providers =
-        discover(config, variables, if ollama { OllamaProbe::Requested } else { OllamaProbe::Never }).await;
+    let providers = discover(config, variables, if ollama { OllamaProbe::Requested } else { probe }).await;
     let mut endpoints = Endpoints::new(providers, state.to_owned(), config.provider_defaults);
     let mut unavailable = BTreeMap::new();
     for spec in &specs {

@@ -5,12 +5,14 @@
 mod execute;
 mod probation;
 mod resumed_runs;
+mod revival;
 
 use std::fmt::Debug;
 
 use hermod_actors::model::{Record, RunId, RunRow};
 
 pub use execute::{ResumeOutcome, ResumeRequest, resume_runs};
+pub use revival::Revival;
 
 /// Shows resumed runs.
 pub trait ResumeObserver: Debug + Send {

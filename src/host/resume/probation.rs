@@ -151,8 +151,25 @@ impl Probation {
         runs.revive(session)
     }
 
+    /// Handles the next event of the runs, or the timer. If it is dropped, at most the refresh of a run's row is lost.
+    pub(super) async fn next_step(
+        &mut self,
+        runs: &mut ResumedRuns<'_>,
+        crash_history: &mut CrashHistoryFile,
+    ) -> Result<(), HostError> {
+        tokio::select! {
+            biased;
+            event = runs.next_event() => {
+                runs.on_event(&event).await?;
+                self.on_event(&event);
+            }
+            () = self.wait_for_timer() => self.on_timer(runs, crash_history)?,
+        }
+        Ok(())
+    }
+
     /// Ends the trial when its run makes progress beyond the step at which the trial began.
-    pub(super) fn on_event(&mut self, event: &ResumeEvent) {
+    fn on_event(&mut self, event: &ResumeEvent) {
         let ProbationPhase::Trying(ActiveTrial { trial, is_over, .. }) = &mut self.phase else { return };
         if let ResumeEvent::Recorded(_, seq, record) = event
             && *seq > trial.step
@@ -164,7 +181,7 @@ impl Probation {
     }
 
     /// Resolves when the backoff is over, or when the trial reaches its minimum uptime or its limit; else never.
-    pub(super) async fn wait_for_timer(&self) {
+    async fn wait_for_timer(&self) {
         match &self.phase {
             ProbationPhase::Trying(ActiveTrial { trial, since, .. }) => {
                 let limit = if trial.has_min_uptime { MAX_DEATH_INTERVAL_MS } else { MIN_UPTIME_MS };
@@ -176,7 +193,7 @@ impl Probation {
     }
 
     /// Handles the timer of [`Probation::wait_for_timer`].
-    pub(super) fn on_timer(
+    fn on_timer(
         &mut self,
         runs: &mut ResumedRuns<'_>,
         crash_history: &mut CrashHistoryFile,

@@ -1,0 +1,54 @@
+//! `hermod serve`: the service. `service/` does the work; here are the arguments and the lines for people.
+
+use std::{net::SocketAddr, sync::Arc};
+
+use clap::Args;
+
+use super::{
+    CliError, Exit, examples, exit::has_failed, output::StderrNotes, print_note, run::DurabilityArg,
+};
+use crate::{
+    config::Config,
+    discovery::Variables,
+    host::{self, OwnedStore, RehearsalScript},
+    service::{ServeRequest, serve},
+};
+
+/// Serve runs over HTTP, and let unfinished ones go on
+///
+/// Holds the store until SIGINT or SIGTERM, which suspend all runs: they go on at the next start. Each request needs a token:
+/// see `hermod tokens create`. The current folder is the workspace of runs that name none.
+#[derive(Debug, Args)]
+#[command(after_help = examples::SERVE)]
+pub(crate) struct ServeArgs {
+    /// Where to listen, on this machine; port 0 takes any free one
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:7717")]
+    listen: SocketAddr,
+    /// Play the embedded script instead of asking models
+    #[arg(long)]
+    rehearse: bool,
+    /// What an acknowledged write survives [default: store.durability]
+    #[arg(long, value_enum, hide = true)]
+    durability: Option<DurabilityArg>,
+}
+
+/// Serves until a signal.
+pub(crate) async fn execute(args: &ServeArgs, variables: &Variables) -> Result<Exit, CliError> {
+    if !args.listen.ip().is_loopback() {
+        return Err(CliError::usage(format!(
+            "--listen {}: tokens would cross the network unencrypted; listen on 127.0.0.1, behind a proxy with TLS",
+            args.listen
+        )));
+    }
+    let config = Config::read(variables)?;
+    let state = host::configured_state_dir(variables)?;
+    let durability = args.durability.unwrap_or_else(|| config.store.durability.into());
+    let mut store = OwnedStore::acquire(state, durability.into(), Arc::new(StderrNotes)).await?;
+    let script = args.rehearse.then_some(RehearsalScript::Embedded);
+    let request = ServeRequest { listen: args.listen, script };
+    let on_ready = |address| print_note(format!("serving   http://{address}"));
+    let served = serve(request, (&config, variables), &mut store, on_ready).await.map_err(CliError::from);
+    store.release(has_failed(&served)).await;
+    // A supervisor that stops the service gets a success.
+    served.map(|_| Exit::Ok)
+}

@@ -1,0 +1,195 @@
+//! Who may do what: the header `Host` and the origin of a browser are checked first, then the token, then its scope.
+
+use std::{marker::PhantomData, sync::Arc};
+
+use axum::{
+    extract::{FromRequestParts, Request, State},
+    http::{HeaderMap, StatusCode, header, request::Parts},
+    middleware::Next,
+    response::{IntoResponse as _, Response},
+};
+
+use super::{Service, problem::Problem};
+use crate::access::{Scope, TokenEntry};
+
+/// Paths that need no token: probes of a supervisor, which tell nothing of any run.
+const OPEN_PATHS: [&str; 2] = ["/livez", "/readyz"];
+
+/// Refuses requests from other sites and without a valid token, before any of their body is read.
+pub(super) async fn authorize(
+    State(service): State<Arc<Service>>,
+    mut request: Request,
+    next: Next,
+) -> Response {
+    match check(&service, &request) {
+        Ok(Some(token)) => request.extensions_mut().insert(token),
+        Ok(None) => None,
+        Err(problem) => return problem.into_response(),
+    };
+    next.run(request).await
+}
+
+fn check(service: &Service, request: &Request) -> Result<Option<Arc<TokenEntry>>, Problem> {
+    check_host(&service.hosts, request)?;
+    if OPEN_PATHS.contains(&request.uri().path()) {
+        return Ok(None);
+    }
+    let token = bearer(request.headers()).ok_or_else(|| {
+        let text = "the header Authorization is not `Bearer TOKEN`; `hermod tokens create` makes a token";
+        Problem::new(StatusCode::UNAUTHORIZED, text)
+    })?;
+    match service.tokens.verify(token) {
+        Ok(Some(entry)) => Ok(Some(entry)),
+        Ok(None) => Err(Problem::new(
+            StatusCode::UNAUTHORIZED,
+            "this token is not known, revoked or expired; `hermod tokens create` makes a new one",
+        )),
+        Err(error) => {
+            tracing::error!(%error, "no token can be checked");
+            Err(Problem::new(
+                StatusCode::SERVICE_UNAVAILABLE,
+                "the file of the tokens cannot be read; see the log",
+            ))
+        }
+    }
+}
+
+fn bearer(headers: &HeaderMap) -> Option<&str> {
+    let mut values = headers.get_all(header::AUTHORIZATION).iter();
+    let value = values.next()?.to_str().ok()?;
+    let (scheme, token) = value.split_once(' ')?;
+    (values.next().is_none() && scheme.eq_ignore_ascii_case("bearer")).then(|| token.trim())
+}
+
+/// A page of another site can have a browser send requests here, under a name that leads to this address.
+fn check_host(hosts: &[String], request: &Request) -> Result<(), Problem> {
+    let mut values = request.headers().get_all(header::HOST).iter();
+    let host = values.next().and_then(|host| host.to_str().ok()).or_else(|| request.uri().host());
+    let is_known = |host: &str| {
+        let host = host.to_ascii_lowercase();
+        hosts.iter().any(|known| *known == host || *known == without_port(&host))
+    };
+    match host {
+        Some(host) if is_known(host) && values.next().is_none() => {}
+        host => {
+            let host = host.unwrap_or_default();
+            let detail = format!("the service is not known as `{host}`; add that name to service.hosts");
+            return Err(Problem::new(StatusCode::MISDIRECTED_REQUEST, detail));
+        }
+    }
+    let Some(origin) = request.headers().get(header::ORIGIN) else { return Ok(()) };
+    let origin = origin.to_str().unwrap_or_default();
+    let site = origin.split_once("://").map_or(origin, |(_, site)| site);
+    if is_known(site) {
+        return Ok(());
+    }
+    let detail = format!("pages of `{origin}` may not use the service; add that host to service.hosts");
+    Err(Problem::new(StatusCode::FORBIDDEN, detail))
+}
+
+/// A host without its port; IPv6 addresses are in brackets.
+fn without_port(host: &str) -> &str {
+    match host.rsplit_once(':') {
+        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => name,
+        Some(_) | None => host,
+    }
+}
+
+/// A scope as a type, for the signature of an operation.
+pub(super) trait RequiredScope: Send {
+    const SCOPE: Scope;
+}
+
+macro_rules! scopes {
+    ($($name:ident),*) => {$(
+        #[derive(Debug)]
+        pub(super) struct $name;
+        impl RequiredScope for $name {
+            const SCOPE: Scope = Scope::$name;
+        }
+    )*};
+}
+scopes!(Read, Submit, Steer, Approve, Admin);
+
+/// The token of a request, which has this scope.
+#[derive(Debug)]
+pub(super) struct Granted<S> {
+    pub(super) token: Arc<TokenEntry>,
+    scope: PhantomData<S>,
+}
+
+impl<S: RequiredScope, T: Sync> FromRequestParts<T> for Granted<S> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &T) -> Result<Self, Problem> {
+        let token = parts
+            .extensions
+            .get::<Arc<TokenEntry>>()
+            .cloned()
+            .ok_or_else(|| Problem::new(StatusCode::UNAUTHORIZED, "this operation needs a token"))?;
+        if token.has(S::SCOPE) {
+            return Ok(Self { token, scope: PhantomData });
+        }
+        let detail = format!("the token `{}` has no scope `{}`", token.name, S::SCOPE.name());
+        Err(Problem::new(StatusCode::FORBIDDEN, detail))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use axum::body::Body;
+
+    use super::*;
+
+    #[test]
+    fn only_known_hosts_and_their_pages_are_served() {
+        let hosts = ["127.0.0.1", "localhost", "[::1]", "hermod.example:8443"].map(str::to_owned);
+        let check = |host: Option<&str>, origin: Option<&str>, expect: Option<u16>| {
+            let mut request = Request::builder().uri("/v1/runs");
+            for (name, value) in [(header::HOST, host), (header::ORIGIN, origin)] {
+                if let Some(value) = value {
+                    request = request.header(name, value);
+                }
+            }
+            let request = request.body(Body::empty()).unwrap();
+            let status = check_host(&hosts, &request).err().map(|problem| problem.into_response().status());
+            assert_eq!(status.map(|status| status.as_u16()), expect, "{host:?} {origin:?}");
+        };
+        for host in
+            ["127.0.0.1", "127.0.0.1:7717", "LOCALHOST:80", "[::1]:7717", "[::1]", "hermod.example:8443"]
+        {
+            check(Some(host), None, None);
+        }
+        for host in [
+            "evil.example",
+            "127.0.0.1.evil.example",
+            "hermod.example",
+            "hermod.example:1",
+            "",
+            "127.0.0.2:7717",
+        ] {
+            check(Some(host), None, Some(421));
+        }
+        check(None, None, Some(421));
+        check(Some("localhost"), Some("http://localhost:7717"), None);
+        check(Some("localhost"), Some("https://evil.example"), Some(403));
+        check(Some("localhost"), Some("null"), Some(403));
+    }
+
+    #[test]
+    fn a_token_is_the_only_credential_of_a_request() {
+        let check = |values: &[&str], expect: Option<&str>| {
+            let mut headers = HeaderMap::new();
+            values.iter().for_each(|value| {
+                headers.append(header::AUTHORIZATION, value.parse().unwrap());
+            });
+            assert_eq!(bearer(&headers), expect, "{values:?}");
+        };
+        check(&["Bearer abc"], Some("abc"));
+        check(&["bearer  abc "], Some("abc"));
+        check(&["Basic abc"], None);
+        check(&["abc"], None);
+        check(&["Bearer a", "Bearer b"], None);
+        check(&[], None);
+    }
+}

@@ -1,0 +1,119 @@
+//! Events as server-sent events. Only records have an `id`, the number of the record in its session: a client that
+//! reconnects with `Last-Event-ID` gets each record once, in order. Deltas are in between.
+
+use std::{convert::Infallible, sync::Arc, time::Duration};
+
+use axum::{
+    http::{HeaderMap, StatusCode},
+    response::{
+        IntoResponse as _, Response,
+        sse::{Event, KeepAlive, Sse},
+    },
+};
+use futures::{Stream, stream};
+use hermod_actors::{
+    Runtime, Watch,
+    model::{Body, EventBody, RunId, RunRow, RunState, Seq, SessionEvent},
+};
+use tokio_util::sync::CancellationToken;
+
+use super::{Service, problem::Problem};
+use crate::view::stream_event;
+
+/// Interval of comments that tell a client that the stream lives.
+const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(15);
+/// The header with the record that a client has seen last.
+const LAST_EVENT_ID: &str = "last-event-id";
+
+/// The events of one run.
+struct RunEvents {
+    watch: Watch,
+    run: RunId,
+    runtime: Arc<Runtime>,
+    closing: CancellationToken,
+    is_over: bool,
+}
+
+/// The events of a run, until its end. A client that has seen the end gets status 204, with which browsers stop
+/// reconnecting.
+pub(super) async fn of_run(service: &Service, row: RunRow, headers: &HeaderMap) -> Result<Response, Problem> {
+    let seen = last_event_id(headers)?;
+    if row.state == RunState::Ended && seen.is_some_and(|seen| seen >= row.last) {
+        return Ok(StatusCode::NO_CONTENT.into_response());
+    }
+    let from = seen.map_or(row.first, |seen| seen.saturating_add(1));
+    let events = RunEvents {
+        watch: service.runtime.watch(row.session, from),
+        run: row.id,
+        runtime: Arc::clone(&service.runtime),
+        closing: service.closing.clone(),
+        is_over: false,
+    };
+    let heartbeat = KeepAlive::new().interval(HEARTBEAT_INTERVAL);
+    Ok(Sse::new(events.stream()).keep_alive(heartbeat).into_response())
+}
+
+fn last_event_id(headers: &HeaderMap) -> Result<Option<Seq>, Problem> {
+    let Some(id) = headers.get(LAST_EVENT_ID) else { return Ok(None) };
+    let id = id.to_str().unwrap_or_default();
+    id.parse().map(Some).map_err(|_| {
+        Problem::bad_request(format!("the header Last-Event-ID is `{id}`; it is the `id` of an event before"))
+    })
+}
+
+impl RunEvents {
+    fn stream(self) -> impl Stream<Item = Result<Event, Infallible>> {
+        stream::unfold(self, |mut events| async move {
+            let event = events.next().await?;
+            Some((Ok(event), events))
+        })
+    }
+
+    /// The next event; `None` after the end of the run, and when the service stops.
+    async fn next(&mut self) -> Option<Event> {
+        while !self.is_over {
+            let event = tokio::select! {
+                biased;
+                () = self.closing.cancelled() => return None,
+                event = self.watch.next() => event,
+            };
+            match event {
+                Ok(event) if event.run == Some(self.run) => {
+                    self.is_over = self.ends(&event).await;
+                    return Some(encode(&event));
+                }
+                Ok(_) => {}
+                Err(error) => {
+                    self.is_over = true;
+                    return Some(Event::default().event("error").data(error.to_string()));
+                }
+            }
+        }
+        None
+    }
+
+    /// True for the record of the run's end, unless the run was reopened since.
+    async fn ends(&self, event: &SessionEvent) -> bool {
+        let EventBody::Recorded { record } = &event.body else { return false };
+        if !matches!(&record.body, Body::RunEnded(ended) if ended.run == self.run) {
+            return false;
+        }
+        self.runtime
+            .row(self.run)
+            .await
+            .is_ok_and(|row| row.state == RunState::Ended && row.last <= event.seq)
+    }
+}
+
+fn encode(event: &SessionEvent) -> Event {
+    let name = event.body.name();
+    let encoded = Event::default().event(name);
+    let encoded = match &event.body {
+        EventBody::Recorded { .. } => encoded.id(event.seq.to_string()),
+        _ => encoded,
+    };
+    match stream_event(event) {
+        Ok(value) => encoded.data(value.to_string()),
+        Err(error) => encoded.event("error").data(error.to_string()),
+    }
+}

@@ -1,0 +1,104 @@
+//! What operations take out of requests: bodies, ids and query parameters, each with an error that names the field.
+
+use std::{sync::Arc, time::Duration};
+
+use axum::{
+    body::to_bytes,
+    extract::{FromRequest, FromRequestParts, Request},
+    http::{HeaderMap, StatusCode, header, request::Parts},
+};
+use hermod_actors::model::{Hash, RunId, RunRow};
+use serde::de::DeserializeOwned;
+use tokio::time::timeout;
+
+use super::{Service, problem::Problem};
+
+/// Most bytes of a body. A task may bring a conversation with it.
+const MAX_BODY_BYTES: usize = 8 << 20;
+/// Time in which a body must be complete.
+const BODY_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// A JSON body, and its hash.
+#[derive(Debug)]
+pub(super) struct JsonBody<T> {
+    pub(super) value: T,
+    pub(super) hash: Hash,
+}
+
+impl<T: DeserializeOwned, S: Sync> FromRequest<S> for JsonBody<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, _: &S) -> Result<Self, Problem> {
+        if !is_json(request.headers()) {
+            let text = "the header Content-Type is not application/json";
+            return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, text));
+        }
+        let read = timeout(BODY_TIMEOUT, to_bytes(request.into_body(), MAX_BODY_BYTES)).await;
+        let bytes = read
+            .map_err(|_| {
+                let text = format!("the body was not complete after {} s", BODY_TIMEOUT.as_secs());
+                Problem::new(StatusCode::REQUEST_TIMEOUT, text)
+            })?
+            .map_err(|error| {
+                let text =
+                    format!("the body cannot be read, or is longer than {MAX_BODY_BYTES} bytes: {error}");
+                Problem::new(StatusCode::PAYLOAD_TOO_LARGE, text)
+            })?;
+        let mut json = serde_json::Deserializer::from_slice(&bytes);
+        let value = serde_path_to_error::deserialize(&mut json).map_err(|error| {
+            let status = if error.inner().is_data() {
+                StatusCode::UNPROCESSABLE_ENTITY
+            } else {
+                StatusCode::BAD_REQUEST
+            };
+            let place = error.path().to_string();
+            let field = if place == "." { String::new() } else { format!("{place}: ") };
+            Problem::new(status, format!("{field}{}", error.inner()))
+        })?;
+        json.end().map_err(|error| Problem::bad_request(error.to_string()))?;
+        Ok(Self { value, hash: Hash::of(&bytes) })
+    }
+}
+
+fn is_json(headers: &HeaderMap) -> bool {
+    let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
+    let kind = kind.split(';').next().unwrap_or_default().trim();
+    kind.eq_ignore_ascii_case("application/json")
+}
+
+/// The query of a request; unknown parameters are refused.
+#[derive(Debug)]
+pub(super) struct Query<T>(pub(super) T);
+
+impl<T: DeserializeOwned, S: Sync> FromRequestParts<S> for Query<T> {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Problem> {
+        let query = parts.uri.query().unwrap_or_default();
+        let read = serde_urlencoded::from_str(query);
+        read.map(Self).map_err(|error| Problem::bad_request(format!("the query `{query}`: {error}")))
+    }
+}
+
+/// The row of the run in the path.
+#[derive(Debug)]
+pub(super) struct PathRun(pub(super) RunRow);
+
+impl FromRequestParts<Arc<Service>> for PathRun {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, service: &Arc<Service>) -> Result<Self, Problem> {
+        let id = path_parameter(parts, service).await?;
+        let unknown = || Problem::not_found(format!("there is no run `{id}`"));
+        let run: RunId = id.parse().map_err(|_| unknown())?;
+        let row = service.handler.reader().read(|rows| rows.run(run)).await?;
+        row.map(Self).ok_or_else(unknown)
+    }
+}
+
+/// The first parameter of the path.
+pub(super) async fn path_parameter(parts: &mut Parts, service: &Arc<Service>) -> Result<String, Problem> {
+    let parameters = axum::extract::RawPathParams::from_request_parts(parts, service).await;
+    let parameters = parameters.map_err(|error| Problem::bad_request(error.to_string()))?;
+    Ok(parameters.iter().next().map_or_else(String::new, |(_, value)| value.to_owned()))
+}

@@ -1,0 +1,60 @@
+//! The HTTP service: a front door on a runtime. It serves clients on threads of its own, so that no client slows a run.
+//!
+//! `server.rs` accepts connections within limits, `authorization.rs` checks tokens and hosts, and each file of `routes/`
+//! has the operations of one resource. Every error is a problem document (`problem.rs`). What is shown are the views of
+//! `crate::view`.
+
+mod authorization;
+mod connection;
+mod events;
+mod extract;
+mod fields;
+mod problem;
+mod routes;
+mod serve;
+mod server;
+
+use std::sync::Arc;
+
+use hermod_actors::Runtime;
+use tokio::runtime::Handle;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    access::TokenVerifier,
+    control::RequestHandler,
+    host::{HostError, RunSubmitter, Submission},
+};
+
+pub use serve::{ServeRequest, serve};
+pub use server::{HttpServer, ServerLimits};
+
+/// What the operations of the service use.
+#[derive(Debug)]
+pub struct Service {
+    /// The runtime.
+    pub runtime: Arc<Runtime>,
+    /// Where the actors and their tasks are.
+    pub engine: Handle,
+    /// Submits runs.
+    pub submitter: Arc<RunSubmitter>,
+    /// Answers queries.
+    pub handler: RequestHandler,
+    /// The tokens of clients.
+    pub tokens: TokenVerifier,
+    /// Names of this service in the header `Host`, each with or without its port; lower case.
+    pub hosts: Vec<String>,
+    /// Fires when the service stops.
+    pub closing: CancellationToken,
+}
+
+impl Service {
+    /// Submits a run to its end, even if the client is gone meanwhile.
+    async fn submit(&self, submission: Submission) -> Result<hermod_actors::AcceptedRun, HostError> {
+        let submitter = Arc::clone(&self.submitter);
+        let submitted = self.engine.spawn(async move { submitter.submit(submission).await });
+        submitted.await.unwrap_or_else(|error| {
+            Err(crate::control::RequestError::internal(format!("the submission was ended: {error}")).into())
+        })
+    }
+}

@@ -1,0 +1,141 @@
+//! Errors of the service as problem documents (RFC 9457).
+
+use axum::{
+    body::Body,
+    http::{HeaderValue, StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use hermod_actors::{RunError, RuntimeEnd, SubmitError};
+use serde::Serialize;
+
+use crate::{
+    control::{RequestError, RequestErrorKind},
+    host::{HostError, StartError},
+};
+
+/// The media type of problem documents.
+const MEDIA_TYPE: HeaderValue = HeaderValue::from_static("application/problem+json");
+/// Seconds after which a refused request may be repeated.
+const RETRY_AFTER: HeaderValue = HeaderValue::from_static("1");
+
+/// Why a request is refused: `{type, title, status, detail}`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub(super) struct Problem {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    title: &'static str,
+    #[serde(serialize_with = "write_status")]
+    status: StatusCode,
+    detail: String,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // the signature that serde calls
+fn write_status<S: serde::Serializer>(status: &StatusCode, to: S) -> Result<S::Ok, S::Error> {
+    to.serialize_u16(status.as_u16())
+}
+
+impl Problem {
+    /// A problem of this status; `detail` names the value and the remedy.
+    pub(super) fn new(status: StatusCode, detail: impl Into<String>) -> Self {
+        let title = status.canonical_reason().unwrap_or("Error");
+        Self { kind: "about:blank", title, status, detail: detail.into() }
+    }
+
+    pub(super) fn bad_request(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, detail)
+    }
+
+    pub(super) fn not_found(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::NOT_FOUND, detail)
+    }
+
+    pub(super) fn unprocessable(detail: impl Into<String>) -> Self {
+        Self::new(StatusCode::UNPROCESSABLE_ENTITY, detail)
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let body = serde_json::to_vec(&self).unwrap_or_default();
+        let mut response = Response::new(Body::from(body));
+        *response.status_mut() = self.status;
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, MEDIA_TYPE);
+        if self.status == StatusCode::UNAUTHORIZED {
+            headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        if matches!(self.status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) {
+            headers.insert(header::RETRY_AFTER, RETRY_AFTER);
+        }
+        response
+    }
+}
+
+impl From<RequestError> for Problem {
+    fn from(error: RequestError) -> Self {
+        let status = match error.kind {
+            RequestErrorKind::Usage => StatusCode::UNPROCESSABLE_ENTITY,
+            RequestErrorKind::Denied => StatusCode::FORBIDDEN,
+            RequestErrorKind::Busy => StatusCode::TOO_MANY_REQUESTS,
+            RequestErrorKind::Store => StatusCode::SERVICE_UNAVAILABLE,
+            RequestErrorKind::Internal => StatusCode::INTERNAL_SERVER_ERROR,
+        };
+        Self::new(status, error.text)
+    }
+}
+
+impl From<RunError> for Problem {
+    fn from(error: RunError) -> Self {
+        let status = match &error {
+            RunError::NoRun(_) | RunError::NoSession(_) => StatusCode::NOT_FOUND,
+            RunError::Ended(_) | RunError::NoPendingApproval(_) | RunError::NotRaised(..) => {
+                StatusCode::CONFLICT
+            }
+            // The store and the runtime may be there again after a restart.
+            RunError::Terminated(RuntimeEnd::Suspended | RuntimeEnd::Store(_) | RuntimeEnd::Actor { .. })
+            | RunError::NotAccepted(SubmitError::LowDiskSpace(_) | SubmitError::CrashLooping(_)) => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
+            RunError::NotAccepted(SubmitError::Quarantined { .. }) => StatusCode::CONFLICT,
+            RunError::Invalid { .. }
+            | RunError::KeyConflict(_)
+            | RunError::NotAccepted(_)
+            | RunError::Read(_)
+            | RunError::WaitTimedOut(_)
+            | RunError::NotCompleted(_) => return RequestError::from(error).into(),
+        };
+        Self::new(status, RequestError::from(error).text)
+    }
+}
+
+impl From<HostError> for Problem {
+    fn from(error: HostError) -> Self {
+        match error {
+            HostError::Request(error) => error.into(),
+            HostError::Run(error) => error.into(),
+            HostError::End(end) => RunError::Terminated(end).into(),
+            HostError::Start(error) => error.into(),
+            HostError::ConnectionLost(text) => Self::new(StatusCode::BAD_GATEWAY, text),
+        }
+    }
+}
+
+impl From<StartError> for Problem {
+    fn from(error: StartError) -> Self {
+        let status = match &error {
+            StartError::Workspace { .. } | StartError::NoModel(_) | StartError::Provider(_) => {
+                StatusCode::UNPROCESSABLE_ENTITY
+            }
+            StartError::NoHome
+            | StartError::Config(_)
+            | StartError::Store(_)
+            | StartError::State(_)
+            | StartError::DuplicateName { .. }
+            | StartError::NoModels
+            | StartError::Script { .. }
+            | StartError::Listen(_)
+            | StartError::Actors(_) => StatusCode::INTERNAL_SERVER_ERROR,
+        };
+        Self::new(status, error.to_string())
+    }
+}

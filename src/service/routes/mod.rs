@@ -1,0 +1,30 @@
+//! The operations of the service: a file per resource, each with its routes.
+
+mod health;
+mod runs;
+
+use std::sync::Arc;
+
+use axum::{Router, extract::OriginalUri, http::Method, middleware};
+
+use super::{Service, authorization::authorize, problem::Problem};
+
+/// All routes. Each request is authorized first.
+pub(super) fn router(service: Arc<Service>) -> Router {
+    Router::new()
+        .merge(health::routes())
+        .merge(runs::routes())
+        .fallback(unknown)
+        .method_not_allowed_fallback(not_allowed)
+        .layer(middleware::from_fn_with_state(Arc::clone(&service), authorize))
+        .with_state(service)
+}
+
+async fn unknown(OriginalUri(uri): OriginalUri) -> Problem {
+    Problem::not_found(format!("there is no resource `{}`; see docs/service.md", uri.path()))
+}
+
+async fn not_allowed(method: Method, OriginalUri(uri): OriginalUri) -> Problem {
+    let status = axum::http::StatusCode::METHOD_NOT_ALLOWED;
+    Problem::new(status, format!("`{}` has no operation {method}", uri.path()))
+}

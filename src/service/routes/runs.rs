@@ -1,0 +1,222 @@
+//! `/v1/runs`: submit, list, show, wait, stop and steer runs, and their events.
+
+use std::{sync::Arc, time::Duration};
+
+use axum::{
+    Json, Router,
+    extract::State,
+    http::{HeaderMap, StatusCode},
+    response::Response,
+    routing::{get, post},
+};
+use hermod_actors::{RunError, SteerReceipt, model::ThinkingLevel};
+use serde::Deserialize;
+
+use crate::{
+    host::{RunInput, Submission},
+    service::{
+        Service,
+        authorization::{Granted, Read, Steer, Submit},
+        events,
+        extract::{JsonBody, PathRun, Query},
+        fields::{BudgetField, DurationField},
+        problem::Problem,
+    },
+    view::{RunAcceptedView, RunDetailView, RunSummaryView, RunWaitView},
+};
+
+/// The agent that always exists.
+const DEFAULT_AGENT: &str = "default";
+/// Most characters of an idempotency key.
+const MAX_KEY_CHARS: usize = 256;
+/// Time of a wait that names none, and the longest one.
+const DEFAULT_WAIT: Duration = Duration::from_secs(30);
+const MAX_WAIT: Duration = Duration::from_mins(10);
+/// Rows of a list that names no limit, and the largest limit.
+const DEFAULT_ROWS: usize = 100;
+const MAX_ROWS: usize = 1_000;
+
+pub(super) fn routes() -> Router<Arc<Service>> {
+    Router::new()
+        .route("/v1/runs", get(list).post(submit))
+        .route("/v1/runs/{run}", get(show))
+        .route("/v1/runs/{run}/wait", get(wait))
+        .route("/v1/runs/{run}/stop", post(stop))
+        .route("/v1/runs/{run}/steer", post(steer))
+        .route("/v1/runs/{run}/events", get(events_of_run))
+}
+
+/// The body of a submission.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SubmitBody {
+    /// The task.
+    input: String,
+    /// The model, as `provider/model`.
+    model: Option<String>,
+    /// The agent.
+    agent: Option<String>,
+    /// Id or key of the session.
+    session: Option<String>,
+    /// The folder in which the tools work.
+    workspace: Option<String>,
+    /// Limits of the run.
+    #[serde(default)]
+    budget: BudgetField,
+    /// Time after which the run ends as timed out.
+    timeout: Option<DurationField>,
+    /// How much the models are to think.
+    thinking: Option<ThinkingLevel>,
+    /// A system message for this run only.
+    system: Option<String>,
+}
+
+/// The query of a list.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ListQuery {
+    /// Most rows.
+    #[serde(default = "default_rows")]
+    max: usize,
+}
+
+const fn default_rows() -> usize {
+    DEFAULT_ROWS
+}
+
+/// The query of a wait.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WaitQuery {
+    /// Time after which the wait ends, not the run.
+    timeout: Option<DurationField>,
+}
+
+/// The body of a steering message.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SteerBody {
+    /// The text of the message.
+    text: String,
+}
+
+/// Accepts a run: when this answers 202, the run is durable and will reach an outcome.
+async fn submit(
+    granted: Granted<Submit>,
+    State(service): State<Arc<Service>>,
+    headers: HeaderMap,
+    body: JsonBody<SubmitBody>,
+) -> Result<(StatusCode, Json<RunAcceptedView>), Problem> {
+    let JsonBody { value: body, hash } = body;
+    let agent = body.agent.as_deref().unwrap_or(DEFAULT_AGENT);
+    if agent != DEFAULT_AGENT {
+        return Err(Problem::unprocessable(format!("agent: there is no agent `{agent}`; there is: default")));
+    }
+    if !granted.token.may_use_agent(agent) {
+        let detail = format!("the token `{}` may not use the agent `{agent}`", granted.token.name);
+        return Err(Problem::new(StatusCode::FORBIDDEN, detail));
+    }
+    for (field, text) in [("session", &body.session), ("model", &body.model), ("workspace", &body.workspace)]
+    {
+        if text.as_ref().is_some_and(|text| text.trim().is_empty()) {
+            return Err(Problem::unprocessable(format!("{field}: is empty; leave it out, or name one")));
+        }
+    }
+    let key = idempotency_key(&headers)?;
+    let input = RunInput {
+        text: body.input.into(),
+        images: Vec::new(),
+        history: Vec::new(),
+        isolation_key: None,
+        request_hash: Some(hash),
+    };
+    let submission = Submission {
+        input,
+        session: body.session,
+        model: body.model,
+        workspace: body.workspace.map(Into::into),
+        budget: body.budget.0,
+        timeout: body.timeout.map(|timeout| timeout.0),
+        thinking: body.thinking,
+        system: body.system,
+        // Two clients may choose the same key.
+        idempotency_key: key.map(|key| format!("{}:{key}", granted.token.id).into()),
+    };
+    let accepted = service.submit(submission).await?;
+    Ok((StatusCode::ACCEPTED, Json(accepted.into())))
+}
+
+fn idempotency_key(headers: &HeaderMap) -> Result<Option<&str>, Problem> {
+    let Some(key) = headers.get("idempotency-key") else { return Ok(None) };
+    let key = key.to_str().ok().filter(|key| !key.trim().is_empty() && key.len() <= MAX_KEY_CHARS);
+    key.map(Some).ok_or_else(|| {
+        let text =
+            format!("the header Idempotency-Key must have 1 to {MAX_KEY_CHARS} visible ASCII characters");
+        Problem::bad_request(text)
+    })
+}
+
+async fn list(
+    _: Granted<Read>,
+    State(service): State<Arc<Service>>,
+    Query(query): Query<ListQuery>,
+) -> Result<Json<Vec<RunSummaryView>>, Problem> {
+    Ok(Json(service.handler.summaries(query.max.min(MAX_ROWS)).await?))
+}
+
+async fn show(
+    _: Granted<Read>,
+    State(service): State<Arc<Service>>,
+    PathRun(row): PathRun,
+) -> Result<Json<RunDetailView>, Problem> {
+    Ok(Json(service.handler.run(&row.id.to_string()).await?))
+}
+
+/// Waits for the outcome; a wait whose time is over answers with the state of the run.
+async fn wait(
+    _: Granted<Read>,
+    State(service): State<Arc<Service>>,
+    PathRun(row): PathRun,
+    Query(query): Query<WaitQuery>,
+) -> Result<Json<RunWaitView>, Problem> {
+    let limit = query.timeout.map_or(DEFAULT_WAIT, |timeout| timeout.0.min(MAX_WAIT));
+    let waited = tokio::select! {
+        waited = service.runtime.wait(row.id, Some(limit)) => waited,
+        () = service.closing.cancelled() => Err(RunError::WaitTimedOut(row.id)),
+    };
+    match waited {
+        Ok(result) => Ok(Json(RunWaitView::from(&result))),
+        Err(RunError::WaitTimedOut(_)) => Ok(Json(service.runtime.row(row.id).await?.into())),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Stops a run and its subagents, and shows it afterwards.
+async fn stop(
+    _: Granted<Steer>,
+    State(service): State<Arc<Service>>,
+    PathRun(row): PathRun,
+) -> Result<Json<RunWaitView>, Problem> {
+    let stopped = crate::control::stop(&service.runtime, vec![row.clone()]).await?;
+    Ok(Json(stopped.into_iter().next().unwrap_or(row).into()))
+}
+
+/// Sends a message to a run under way: it is durable when this answers.
+async fn steer(
+    _: Granted<Steer>,
+    State(service): State<Arc<Service>>,
+    PathRun(row): PathRun,
+    JsonBody { value: body, .. }: JsonBody<SteerBody>,
+) -> Result<(StatusCode, Json<SteerReceipt>), Problem> {
+    Ok((StatusCode::ACCEPTED, Json(service.runtime.steer(row.id, body.text).await?)))
+}
+
+/// The events of a run as a stream that ends with the run.
+async fn events_of_run(
+    _: Granted<Read>,
+    State(service): State<Arc<Service>>,
+    PathRun(row): PathRun,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    events::of_run(&service, row, &headers).await
+}

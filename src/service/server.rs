@@ -1,0 +1,138 @@
+//! The server: accepts connections on threads of its own, bounds each, and closes them gracefully.
+
+use std::{io, net, sync::Arc, thread, time::Duration};
+
+use axum::Router;
+use hyper::server::conn::http1;
+use hyper_util::{
+    rt::{TokioIo, TokioTimer},
+    server::graceful::GracefulShutdown,
+    service::TowerToHyperService,
+};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    runtime,
+    sync::{OwnedSemaphorePermit, Semaphore},
+    time::{sleep, timeout},
+};
+use tokio_util::sync::CancellationToken;
+
+use super::{Service, connection::ClientStream, routes};
+
+/// Threads of the server.
+const THREADS: usize = 2;
+/// Time in which the head of the next request must be complete; also how long a connection may be idle.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
+/// Time in which a client must take the next bytes of its answer.
+const WRITE_PATIENCE: Duration = Duration::from_secs(30);
+/// Most bytes of a request's head.
+const MAX_HEAD_BYTES: usize = 32 << 10;
+/// Most headers of a request.
+const MAX_HEADERS: usize = 64;
+/// Time that answers under way get when the server stops.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
+/// Pause after a failed accept, for example without a free file descriptor.
+const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
+
+/// Limits of the server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ServerLimits {
+    /// Most open connections; further ones wait until one is closed.
+    pub connections: usize,
+}
+
+/// A running server. Dropping it closes all connections.
+#[derive(Debug)]
+pub struct HttpServer {
+    closing: CancellationToken,
+    thread: Option<thread::JoinHandle<()>>,
+}
+
+impl HttpServer {
+    /// Serves a listener until it is stopped.
+    pub fn start(listener: net::TcpListener, service: Service, limits: ServerLimits) -> io::Result<Self> {
+        listener.set_nonblocking(true)?;
+        let runtime = runtime::Builder::new_multi_thread()
+            .worker_threads(THREADS)
+            .thread_name("hermod-http")
+            .enable_all()
+            .build()?;
+        let closing = service.closing.clone();
+        let router = routes::router(Arc::new(service));
+        let listener = {
+            let _runtime = runtime.enter();
+            TcpListener::from_std(listener)?
+        };
+        let accepting = accept(listener, router, limits, closing.clone());
+        let thread = thread::Builder::new().name("hermod-http".into()).spawn(move || {
+            runtime.block_on(accepting);
+            // What is left waits for clients.
+            runtime.shutdown_background();
+        })?;
+        Ok(Self { closing, thread: Some(thread) })
+    }
+
+    /// Accepts no more connections, and lets requests under way be answered for a while.
+    pub async fn stop(mut self) {
+        self.closing.cancel();
+        if let Some(thread) = self.thread.take() {
+            let joined = tokio::task::spawn_blocking(move || thread.join()).await;
+            if !matches!(joined, Ok(Ok(()))) {
+                tracing::error!("the threads of the HTTP server died");
+            }
+        }
+    }
+}
+
+impl Drop for HttpServer {
+    fn drop(&mut self) {
+        self.closing.cancel();
+    }
+}
+
+async fn accept(listener: TcpListener, router: Router, limits: ServerLimits, closing: CancellationToken) {
+    let permits = Arc::new(Semaphore::new(limits.connections));
+    let connections = GracefulShutdown::new();
+    loop {
+        let next = async {
+            let permit = Arc::clone(&permits).acquire_owned().await;
+            (permit, listener.accept().await)
+        };
+        let (permit, accepted) = tokio::select! {
+            biased;
+            () = closing.cancelled() => break,
+            next = next => next,
+        };
+        match (permit, accepted) {
+            (Ok(permit), Ok((stream, _))) => serve(stream, router.clone(), permit, &connections),
+            (Ok(_), Err(error)) => {
+                tracing::warn!(%error, "no HTTP connection could be accepted");
+                sleep(ACCEPT_RETRY_DELAY).await;
+            }
+            (Err(_), _) => break,
+        }
+    }
+    drop(listener);
+    if timeout(CLOSE_TIMEOUT, connections.shutdown()).await.is_err() {
+        tracing::info!("HTTP connections are closed before their answers were taken");
+    }
+}
+
+fn serve(stream: TcpStream, router: Router, permit: OwnedSemaphorePermit, connections: &GracefulShutdown) {
+    // Nagle's algorithm would delay each event until the acknowledgement of the previous one.
+    let _only_slower_without = stream.set_nodelay(true);
+    let stream = TokioIo::new(ClientStream::new(stream, WRITE_PATIENCE));
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_TIMEOUT)
+        .max_buf_size(MAX_HEAD_BYTES)
+        .max_headers(MAX_HEADERS)
+        .serve_connection(stream, TowerToHyperService::new(router));
+    let connection = connections.watch(connection);
+    tokio::spawn(async move {
+        if let Err(error) = connection.await {
+            tracing::debug!(%error, "an HTTP connection ended");
+        }
+        drop(permit);
+    });
+}

@@ -1,0 +1,100 @@
+//! Views that only the service shows: an accepted run, and the state of a run that a client waits for.
+
+use hermod_actors::{
+    AcceptedRun, RunResult,
+    model::{Outcome, OutcomeDetail, RunId, RunRow, SessionId, Timestamp},
+};
+use serde::{Deserialize, Serialize};
+
+use super::{encoding, run::RunStateView};
+
+/// A run that is durable: `{run, session, accepted_at}`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunAcceptedView {
+    /// The run; for a repeated submission, the first one.
+    pub run: RunId,
+    /// The run's session.
+    pub session: SessionId,
+    /// When the run was accepted.
+    #[serde(with = "encoding::time")]
+    pub accepted_at: Timestamp,
+}
+
+impl From<AcceptedRun> for RunAcceptedView {
+    fn from(accepted: AcceptedRun) -> Self {
+        Self { run: accepted.run, session: accepted.session, accepted_at: accepted.at }
+    }
+}
+
+/// The state of a run: `{run, session, state, outcome, answer, partial, reason}`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunWaitView {
+    /// The run.
+    pub run: RunId,
+    /// The run's session.
+    pub session: SessionId,
+    /// The run's state.
+    pub state: RunStateView,
+    /// The name of the outcome; `None` (`null`) if the run has not ended.
+    pub outcome: Option<String>,
+    /// The answer of a completed run, else `null`.
+    pub answer: Option<String>,
+    /// The last text of a run that did not complete; absent if there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub partial: Option<String>,
+    /// Why the run did not complete; absent if it did, or has not ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+impl RunWaitView {
+    fn new((run, session): (RunId, SessionId), state: RunStateView, ended: Option<&OutcomeDetail>) -> Self {
+        let reason = ended.filter(|ended| ended.outcome != Outcome::Completed).map(ToString::to_string);
+        let outcome = ended.map(|ended| ended.outcome.name().to_owned());
+        Self { run, session, state, outcome, answer: None, partial: None, reason }
+    }
+}
+
+/// A run without its text.
+impl From<RunRow> for RunWaitView {
+    fn from(row: RunRow) -> Self {
+        Self::new((row.id, row.session), row.state.into(), row.ended.as_ref())
+    }
+}
+
+impl From<&RunResult> for RunWaitView {
+    fn from(result: &RunResult) -> Self {
+        let ids = (result.run, result.session);
+        let (answer, partial) = super::result::answer_or_partial(Some(&result.ended), result.text());
+        Self { answer, partial, ..Self::new(ids, RunStateView::Ended, Some(&result.ended)) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use hermod_actors::model::{OutcomeCause, RunState, StopReason};
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_wait_shows_the_outcome_once_there_is_one() {
+        let row = RunRow::new(RunId::from_bits(1), SessionId::from_bits(2), Timestamp(0), 1);
+        let ids = json!({ "run": row.id, "session": row.session });
+        let check = |row: RunRow, expect: serde_json::Value| {
+            let mut shown = json!(RunWaitView::from(row));
+            for id in ["run", "session"] {
+                assert_eq!(shown.as_object_mut().unwrap().remove(id), ids.get(id).cloned());
+            }
+            assert_eq!(shown, expect);
+        };
+        check(row.clone(), json!({ "state": "queued", "outcome": null, "answer": null }));
+        let stop = OutcomeCause::Stop { reason: StopReason::Command };
+        let ended = OutcomeDetail::with_cause(Outcome::Stopped, stop);
+        let reason = ended.to_string();
+        check(
+            RunRow { state: RunState::Ended, ended: Some(ended), ..row },
+            json!({ "state": "ended", "outcome": "stopped", "answer": null, "reason": reason }),
+        );
+    }
+}
