@@ -26,8 +26,8 @@ use super::{
 use crate::{
     policy::ApprovedRules,
     view::{
-        ApprovalView, BudgetView, NodeView, RunDetailView, RunSummaryView, RunView, SessionDetailView,
-        SessionView,
+        ApprovalView, BudgetView, DecisionView, NodeView, RunDetailView, RunSummaryView, RunView,
+        SessionDetailView, SessionView,
     },
 };
 
@@ -131,10 +131,12 @@ impl RequestHandler {
                 return self.execute(|runtime| commands::raise(runtime, run, by)).await;
             }
             ControlRequest::ApprovalsDecide { call, verdict, scope } => {
-                return self.answer_approval(&call, |approval| decision(approval, verdict, scope)).await;
+                let decided = self.decide(&call, |approval| decision(approval, verdict, scope)).await?;
+                return Ok(decided.map(|decision| ControlResponse::Decided(Box::new(decision))));
             }
             ControlRequest::ApprovalsAnswer { call, text } => {
-                return self.answer_approval(&call, |approval| text_answer(approval, text)).await;
+                let decided = self.decide(&call, |approval| text_answer(approval, text)).await?;
+                return Ok(decided.map(|decision| ControlResponse::Decided(Box::new(decision))));
             }
             ControlRequest::ProvidersStatus {} => return self.execute(commands::providers).await,
             ControlRequest::SummariesStatus {} => return self.execute(commands::summaries).await,
@@ -229,7 +231,8 @@ impl RequestHandler {
         self.runtime.as_ref()?.health()
     }
 
-    async fn session(&self, id: &str, max: usize) -> Result<SessionDetailView, RequestError> {
+    /// The session that `id` names, with at most `max` of its runs.
+    pub async fn session(&self, id: &str, max: usize) -> Result<SessionDetailView, RequestError> {
         let row = self.reader.session(id).await?;
         let runs = self.runs(Some(row.id), max).await?;
         let (quarantined, todo) = match self.reader.waits(row.id).await? {
@@ -273,7 +276,8 @@ impl RequestHandler {
         }
     }
 
-    async fn tree(&self, id: Option<&str>) -> Result<Vec<NodeView>, RequestError> {
+    /// The run that `id` names with its subagents; without `id`, all unfinished runs.
+    pub async fn tree(&self, id: Option<&str>) -> Result<Vec<NodeView>, RequestError> {
         let runs = match id {
             Some(id) => vec![self.reader.run(id).await?],
             None => self.reader.read(|rows| rows.open_runs()).await?,
@@ -283,7 +287,8 @@ impl RequestHandler {
         run_trees.build(&self.reader, health.as_ref(), runs).await
     }
 
-    async fn budget(&self, id: &str) -> Result<BudgetView, RequestError> {
+    /// The budget of the run that `id` names.
+    pub async fn budget(&self, id: &str) -> Result<BudgetView, RequestError> {
         let row = self.reader.run(id).await?;
         let (leg, (accounts, wall)) = (row.leg, self.reader.budget(&row).await?);
         Ok(BudgetView { run: self.view(row).await?, leg, accounts, wall })
@@ -297,12 +302,12 @@ impl RequestHandler {
         self.execute(|runtime| commands::stop_runs(runtime, rows)).await
     }
 
-    /// Answers the pending approval that `call` names.
-    async fn answer_approval(
+    /// Answers the pending approval that `call` names; `None` if the runtime has ended.
+    pub async fn decide(
         &self,
         call: &str,
         answer: impl FnOnce(&ApprovalView) -> Result<PersonAnswer, RequestError>,
-    ) -> Result<Option<ControlResponse>, RequestError> {
+    ) -> Result<Option<DecisionView>, RequestError> {
         let approval = self.reader.find_approval(call).await?;
         let answer = answer(&approval)?;
         let writer = self.approvals.as_ref().ok_or_else(no_runtime)?;
@@ -311,10 +316,10 @@ impl RequestHandler {
     }
 
     /// Executes a command once the runtime is attached; `None` if the runtime has ended.
-    async fn execute<F: Future<Output = Result<ControlResponse, RequestError>>>(
+    async fn execute<T, F: Future<Output = Result<T, RequestError>>>(
         &self,
         command: impl FnOnce(Arc<Runtime>) -> F,
-    ) -> Result<Option<ControlResponse>, RequestError> {
+    ) -> Result<Option<T>, RequestError> {
         let slot = self.runtime.as_ref();
         let slot = slot.ok_or_else(no_runtime)?;
         slot.execute(command).await.transpose()

@@ -13,7 +13,7 @@ use axum::{
 use futures::{Stream, stream};
 use hermod_actors::{
     Runtime, Watch,
-    model::{Body, EventBody, RunId, RunRow, RunState, Seq, SessionEvent},
+    model::{Body, EventBody, RunId, RunRow, RunState, Seq, SessionEvent, SessionId},
 };
 use tokio_util::sync::CancellationToken;
 
@@ -25,10 +25,10 @@ const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(15);
 /// The header with the record that a client has seen last.
 const LAST_EVENT_ID: &str = "last-event-id";
 
-/// The events of one run.
-struct RunEvents {
+/// The events of a session, or of one of its runs until that ends.
+struct WatchedEvents {
     watch: Watch,
-    run: RunId,
+    run: Option<RunId>,
     runtime: Arc<Runtime>,
     closing: CancellationToken,
     is_over: bool,
@@ -36,21 +36,35 @@ struct RunEvents {
 
 /// The events of a run, until its end. A client that has seen the end gets status 204, with which browsers stop
 /// reconnecting.
-pub(super) async fn of_run(service: &Service, row: RunRow, headers: &HeaderMap) -> Result<Response, Problem> {
+pub(super) fn of_run(service: &Service, row: &RunRow, headers: &HeaderMap) -> Result<Response, Problem> {
     let seen = last_event_id(headers)?;
     if row.state == RunState::Ended && seen.is_some_and(|seen| seen >= row.last) {
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
     let from = seen.map_or(row.first, |seen| seen.saturating_add(1));
-    let events = RunEvents {
-        watch: service.runtime.watch(row.session, from),
-        run: row.id,
+    Ok(watch(service, row.session, from, Some(row.id)))
+}
+
+/// The events of a session, from the record after the last seen one on; all of them if none was seen.
+pub(super) fn of_session(
+    service: &Service,
+    session: SessionId,
+    headers: &HeaderMap,
+) -> Result<Response, Problem> {
+    let from = last_event_id(headers)?.map_or(1, |seen| seen.saturating_add(1));
+    Ok(watch(service, session, from, None))
+}
+
+fn watch(service: &Service, session: SessionId, from: Seq, run: Option<RunId>) -> Response {
+    let events = WatchedEvents {
+        watch: service.runtime.watch(session, from),
+        run,
         runtime: Arc::clone(&service.runtime),
         closing: service.closing.clone(),
         is_over: false,
     };
     let heartbeat = KeepAlive::new().interval(HEARTBEAT_INTERVAL);
-    Ok(Sse::new(events.stream()).keep_alive(heartbeat).into_response())
+    Sse::new(events.stream()).keep_alive(heartbeat).into_response()
 }
 
 fn last_event_id(headers: &HeaderMap) -> Result<Option<Seq>, Problem> {
@@ -61,7 +75,7 @@ fn last_event_id(headers: &HeaderMap) -> Result<Option<Seq>, Problem> {
     })
 }
 
-impl RunEvents {
+impl WatchedEvents {
     fn stream(self) -> impl Stream<Item = Result<Event, Infallible>> {
         stream::unfold(self, |mut events| async move {
             let event = events.next().await?;
@@ -78,7 +92,7 @@ impl RunEvents {
                 event = self.watch.next() => event,
             };
             match event {
-                Ok(event) if event.run == Some(self.run) => {
+                Ok(event) if self.run.is_none() || event.run == self.run => {
                     self.is_over = self.ends(&event).await;
                     return Some(encode(&event));
                 }
@@ -92,26 +106,22 @@ impl RunEvents {
         None
     }
 
-    /// True for the record of the run's end, unless the run was reopened since.
+    /// True for the record of the watched run's end, unless the run was reopened since.
     async fn ends(&self, event: &SessionEvent) -> bool {
-        let EventBody::Recorded { record } = &event.body else { return false };
-        if !matches!(&record.body, Body::RunEnded(ended) if ended.run == self.run) {
+        let (EventBody::Recorded { record }, Some(run)) = (&event.body, self.run) else { return false };
+        if !matches!(&record.body, Body::RunEnded(ended) if ended.run == run) {
             return false;
         }
-        self.runtime
-            .row(self.run)
-            .await
-            .is_ok_and(|row| row.state == RunState::Ended && row.last <= event.seq)
+        let row = self.runtime.row(run).await;
+        row.is_ok_and(|row| row.state == RunState::Ended && row.last <= event.seq)
     }
 }
 
 fn encode(event: &SessionEvent) -> Event {
     let name = event.body.name();
     let encoded = Event::default().event(name);
-    let encoded = match &event.body {
-        EventBody::Recorded { .. } => encoded.id(event.seq.to_string()),
-        _ => encoded,
-    };
+    let is_record = matches!(&event.body, EventBody::Recorded { .. });
+    let encoded = if is_record { encoded.id(event.seq.to_string()) } else { encoded };
     match stream_event(event) {
         Ok(value) => encoded.data(value.to_string()),
         Err(error) => encoded.event("error").data(error.to_string()),

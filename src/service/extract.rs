@@ -8,13 +8,17 @@ use axum::{
     http::{HeaderMap, StatusCode, header, request::Parts},
 };
 use hermod_actors::model::{Hash, RunId, RunRow};
-use serde::de::DeserializeOwned;
+use http_body::Body as _;
+use serde::{Deserialize, de::DeserializeOwned};
 use tokio::time::timeout;
 
 use super::{Service, problem::Problem};
 
 /// Most bytes of a body. A task may bring a conversation with it.
 const MAX_BODY_BYTES: usize = 8 << 20;
+/// Rows of a list that names no limit, and the largest limit.
+const DEFAULT_ROWS: usize = 100;
+const MAX_ROWS: usize = 1_000;
 /// Time in which a body must be complete.
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -64,6 +68,36 @@ fn is_json(headers: &HeaderMap) -> bool {
     let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     let kind = kind.split(';').next().unwrap_or_default().trim();
     kind.eq_ignore_ascii_case("application/json")
+}
+
+/// A JSON body that may be left out.
+#[derive(Debug)]
+pub(super) struct OptionalJsonBody<T>(pub(super) T);
+
+impl<T: DeserializeOwned + Default, S: Sync> FromRequest<S> for OptionalJsonBody<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
+        if request.body().size_hint().exact() == Some(0) {
+            return Ok(Self(T::default()));
+        }
+        JsonBody::from_request(request, state).await.map(|body| Self(body.value))
+    }
+}
+
+/// The query of a list.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct PageQuery {
+    /// Most rows.
+    max: Option<usize>,
+}
+
+impl PageQuery {
+    /// Number of the rows to read.
+    pub(super) fn rows(&self) -> usize {
+        self.max.map_or(DEFAULT_ROWS, |max| max.min(MAX_ROWS))
+    }
 }
 
 /// The query of a request; unknown parameters are refused.

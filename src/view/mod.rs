@@ -33,7 +33,8 @@ pub use prompt::{PromptLayerView, PromptView};
 pub use provider::{ConfiguredProviderView, CredentialView, ModelView, ProviderProbeView};
 pub use result::{EndedRunView, ResultView};
 pub use run::{
-    NodeView, RunDetailView, RunStateView, RunSummaryView, RunView, SessionDetailView, SessionView,
+    NodeView, RunDetailView, RunStateView, RunSummaryView, RunView, SessionDetailView, SessionSummaryView,
+    SessionView,
 };
 pub use service::{RunAcceptedView, RunWaitView};
 pub use store::{RowsFileView, SetAsideView, StoreRepairView};

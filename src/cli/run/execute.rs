@@ -282,9 +282,11 @@ async fn find_known_run(
     target: &ConversationTarget,
     state: &Path,
 ) -> Result<Option<RunRow>, CliError> {
-    let row = first_of_key(reader, key, task, &target.choice, state).await.map_err(|error| match error {
-        HostError::Run(RunError::KeyConflict(conflict)) => CliError::usage(format!("--key {conflict}")),
-        error => CliError::of_option("--key ", error),
+    let row = first_of_key(reader, key, task, &target.choice, state).await.map_err(|error| {
+        if let HostError::Run(RunError::KeyConflict(conflict)) = &error {
+            return CliError::usage(format!("--key {conflict}"));
+        }
+        CliError::of_option("--key ", error)
     })?;
     if let Some(row) = &row {
         print_note(format!("known     key {key} stands for run {} session {}", row.id, row.session));
