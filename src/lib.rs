@@ -2,6 +2,7 @@
 //! tools), the host and the command line; the actors are the crate `hermod-actors`. [`Builder`] starts a runtime with a
 //! caller's own tools and models.
 
+pub mod access;
 pub mod artifacts;
 pub mod backup;
 mod builder;
