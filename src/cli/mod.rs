@@ -36,12 +36,13 @@ mod table;
 mod telemetry;
 mod terminal;
 mod threads;
+mod tokens;
 mod tree;
 mod variables;
 mod waits;
 mod wire;
 
-use std::{process::ExitCode, time::Duration};
+use std::process::ExitCode;
 
 use clap::{ArgAction, Args, Parser, Subcommand};
 
@@ -49,9 +50,6 @@ use crate::{discovery::Variables, host::StoreClient, process::helper_main, secre
 // Most commands need these.
 use exit::{CliError, Exit};
 use output::{print, print_as, print_error, print_json, print_note, print_progress};
-
-/// Time limit for blocking threads to finish after everything else has ended.
-const THREADS_EXIT_TIMEOUT: Duration = Duration::from_millis(300);
 
 /// A durable LLM agent runtime.
 #[derive(Debug, Parser)]
@@ -78,6 +76,7 @@ enum CliCommand {
     Steer(steer::SteerArgs),
     Approvals(approvals::ApprovalsArgs),
     Policy(policy::PolicyArgs),
+    Tokens(tokens::TokensArgs),
     Budget(budgets::BudgetArgs),
     Store(store::StoreArgs),
     Backup(backup::BackupArgs),
@@ -136,14 +135,7 @@ fn start(cli: Cli) -> Result<Exit, CliError> {
     let variables = variables::read()?;
     terminal::Charset::set_current(&variables);
     telemetry::start(cli.logs, cli.log_format, &variables)?;
-    let runtime = threads::runtime().map_err(|error| {
-        CliError::internal(format!("the operating system gives no event queue, or no threads: {error}"))
-    })?;
-    let result = runtime.block_on(dispatch(cli.command, &variables));
-    // Reads and writes of tools that are still under way are aborted as by a kill: a signal must end the process
-    // within a second.
-    runtime.shutdown_timeout(THREADS_EXIT_TIMEOUT);
-    result
+    threads::block_on(dispatch(cli.command, &variables))
 }
 
 async fn dispatch(command: CliCommand, variables: &Variables) -> Result<Exit, CliError> {
@@ -157,6 +149,7 @@ async fn dispatch(command: CliCommand, variables: &Variables) -> Result<Exit, Cl
         CliCommand::Steer(args) => steer::execute(args, &StoreClient::new(variables)?).await?,
         CliCommand::Approvals(args) => approvals::execute(args, &StoreClient::new(variables)?).await?,
         CliCommand::Policy(args) => policy::execute(&args, variables)?,
+        CliCommand::Tokens(args) => tokens::execute(args, variables)?,
         CliCommand::Budget(args) => return budgets::execute(args, variables).await,
         CliCommand::Store(args) => return store::execute(args, variables).await,
         CliCommand::Backup(args) => return backup::execute(args, variables).await,
@@ -222,6 +215,10 @@ mod tests {
                 &["providers", "test", blank],
                 &["providers", "reset", blank],
                 &["store", "repair", blank],
+                &["tokens", "create", "--name", blank, "--scopes", "read"],
+                &["tokens", "create", "--name", "n", "--scopes", "read", "--agents", blank],
+                &["tokens", "create", "--name", "n", "--scopes", "read", "--agents", &format!("a,{blank}")],
+                &["tokens", "revoke", blank],
             ] {
                 let parsed = Cli::try_parse_from([&["hermod"], args].concat());
                 let error = parsed.expect_err(&format!("{args:?}"));

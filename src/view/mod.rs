@@ -1,5 +1,5 @@
-//! Views: runs, sessions, accounts, approvals, providers, models, prompts, events and checks of the store, as clients
-//! read them.
+//! Views: runs, sessions, accounts, approvals, providers, models, prompts, events, access tokens and checks of the store,
+//! as clients read them.
 //!
 //! The tables and the `--json` of the command line, and the control socket, are made from these values. Backups have
 //! theirs in `backup/view.rs`, gc and disk usage in `control/maintenance.rs`. `docs/json.md` describes their JSON.
@@ -20,6 +20,7 @@ mod provider;
 mod result;
 mod run;
 mod store;
+mod token;
 
 pub use crate::store::redb::StoreFootprint;
 pub use account::{AccountView, ActiveTimeView, BudgetView, DimensionUsage};
@@ -34,3 +35,4 @@ pub use run::{
     NodeView, RunDetailView, RunStateView, RunSummaryView, RunView, SessionDetailView, SessionView,
 };
 pub use store::{RowsFileView, SetAsideView, StoreRepairView};
+pub use token::{CreatedTokenView, TokenView};
