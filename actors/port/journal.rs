@@ -60,6 +60,9 @@ pub trait RowReader: Send + Sync {
     /// The rows of the `max` newest sessions.
     fn sessions(&self, max: usize) -> ReadFuture<Vec<SessionRow>>;
 
+    /// The rows of the `max` newest sessions that are older than `before`, in the order of their opening.
+    fn sessions_before(&self, before: SessionId, max: usize) -> ReadFuture<Vec<SessionRow>>;
+
     /// One run's row.
     fn run(&self, id: RunId) -> ReadFuture<Option<RunRow>>;
 
@@ -68,6 +71,9 @@ pub trait RowReader: Send + Sync {
 
     /// The rows of the `max` newest runs, of one session or of all.
     fn runs(&self, session: Option<SessionId>, max: usize) -> ReadFuture<Vec<RunRow>>;
+
+    /// The rows of the `max` newest runs that are older than `before`, in the order of acceptance.
+    fn runs_before(&self, before: RunId, max: usize) -> ReadFuture<Vec<RunRow>>;
 
     /// The rows of all runs that have not ended. The cost depends on their number, not on the size of the store.
     fn open_runs(&self) -> ReadFuture<Vec<RunRow>>;

@@ -110,6 +110,10 @@ impl RowReader for MemoryJournal {
         self.read(|store| youngest(store.sessions.values(), max))
     }
 
+    fn sessions_before(&self, before: SessionId, max: usize) -> ReadFuture<Vec<SessionRow>> {
+        self.read(|store| youngest(store.sessions.range(..before).map(|(_, row)| row), max))
+    }
+
     fn run(&self, id: RunId) -> ReadFuture<Option<RunRow>> {
         self.read(|store| store.runs.get(&id).cloned())
     }
@@ -121,6 +125,10 @@ impl RowReader for MemoryJournal {
     fn runs(&self, session: Option<SessionId>, max: usize) -> ReadFuture<Vec<RunRow>> {
         let is_of = |run: &&RunRow| session.is_none_or(|session| run.session == session);
         self.read(|store| youngest(store.runs.values().filter(is_of), max))
+    }
+
+    fn runs_before(&self, before: RunId, max: usize) -> ReadFuture<Vec<RunRow>> {
+        self.read(|store| youngest(store.runs.range(..before).map(|(_, row)| row), max))
     }
 
     fn open_runs(&self) -> ReadFuture<Vec<RunRow>> {

@@ -164,28 +164,32 @@ impl RequestHandler {
         Ok(runs)
     }
 
-    /// The newest runs, at most `max`, in the order of their acceptance.
-    pub async fn summaries(&self, max: usize) -> Result<Vec<RunSummaryView>, RequestError> {
+    async fn summaries(&self, max: usize) -> Result<Vec<RunSummaryView>, RequestError> {
         let mut summaries = Vec::new();
         for row in self.reader.read(|rows| rows.runs(None, max)).await? {
-            // A session that cannot be read must not hide the other runs.
-            let mut unreadable = None;
-            let mut tolerate = |error: RequestError| {
-                if error.kind != RequestErrorKind::Store {
-                    return Err(error);
-                }
-                unreadable = Some(error.text);
-                Ok(())
-            };
-            let accepted = self.reader.acceptance(&row).await.map(Some);
-            let accepted = accepted.or_else(|error| tolerate(error).map(|()| None))?;
-            let account = self.reader.read(|rows| rows.account(row.id.into())).await;
-            let account = account.or_else(|error| tolerate(error).map(|()| None))?;
-            let spent_usd = account.and_then(|account| account.spent.usd);
-            let summary = RunSummaryView::new(self.view(row).await?, accepted.as_ref());
-            summaries.push(RunSummaryView { spent_usd, unreadable, ..summary });
+            summaries.push(self.summary(row).await?);
         }
         Ok(summaries)
+    }
+
+    /// A run as lists show it.
+    pub async fn summary(&self, row: RunRow) -> Result<RunSummaryView, RequestError> {
+        // A session that cannot be read must not hide the other runs.
+        let mut unreadable = None;
+        let mut tolerate = |error: RequestError| {
+            if error.kind != RequestErrorKind::Store {
+                return Err(error);
+            }
+            unreadable = Some(error.text);
+            Ok(())
+        };
+        let accepted = self.reader.acceptance(&row).await.map(Some);
+        let accepted = accepted.or_else(|error| tolerate(error).map(|()| None))?;
+        let account = self.reader.read(|rows| rows.account(row.id.into())).await;
+        let account = account.or_else(|error| tolerate(error).map(|()| None))?;
+        let spent_usd = account.and_then(|account| account.spent.usd);
+        let summary = RunSummaryView::new(self.view(row).await?, accepted.as_ref());
+        Ok(RunSummaryView { spent_usd, unreadable, ..summary })
     }
 
     /// The view of a run with current counts.

@@ -9,16 +9,13 @@ use axum::{
 };
 use hermod_actors::model::{Hash, RunId, RunRow};
 use http_body::Body as _;
-use serde::{Deserialize, de::DeserializeOwned};
+use serde::de::DeserializeOwned;
 use tokio::time::timeout;
 
 use super::{Service, problem::Problem};
 
 /// Most bytes of a body. A task may bring a conversation with it.
 const MAX_BODY_BYTES: usize = 8 << 20;
-/// Rows of a list that names no limit, and the largest limit.
-const DEFAULT_ROWS: usize = 100;
-const MAX_ROWS: usize = 1_000;
 /// Time in which a body must be complete.
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -82,21 +79,6 @@ impl<T: DeserializeOwned + Default, S: Sync> FromRequest<S> for OptionalJsonBody
             return Ok(Self(T::default()));
         }
         JsonBody::from_request(request, state).await.map(|body| Self(body.value))
-    }
-}
-
-/// The query of a list.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(super) struct PageQuery {
-    /// Most rows.
-    max: Option<usize>,
-}
-
-impl PageQuery {
-    /// Number of the rows to read.
-    pub(super) fn rows(&self) -> usize {
-        self.max.map_or(DEFAULT_ROWS, |max| max.min(MAX_ROWS))
     }
 }
 

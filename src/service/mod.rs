@@ -9,6 +9,7 @@ mod connection;
 mod events;
 mod extract;
 mod fields;
+mod page;
 mod problem;
 mod routes;
 mod serve;

@@ -304,6 +304,10 @@ impl RowReader for DeadRows {
         pending().boxed()
     }
 
+    fn sessions_before(&self, _: SessionId, _: usize) -> ReadFuture<Vec<SessionRow>> {
+        pending().boxed()
+    }
+
     fn run(&self, _: RunId) -> ReadFuture<Option<RunRow>> {
         pending().boxed()
     }
@@ -313,6 +317,10 @@ impl RowReader for DeadRows {
     }
 
     fn runs(&self, _: Option<SessionId>, _: usize) -> ReadFuture<Vec<RunRow>> {
+        pending().boxed()
+    }
+
+    fn runs_before(&self, _: RunId, _: usize) -> ReadFuture<Vec<RunRow>> {
         pending().boxed()
     }
 

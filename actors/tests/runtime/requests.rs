@@ -145,7 +145,6 @@ async fn a_key_with_another_task_is_refused() {
         of(|r| r.timeout = Some(Duration::from_secs(9))),
         of(|r| r.thinking = Some(ThinkingLevel::Low)),
         RunRequest { session: SessionChoice::Id(run.session), ..first.clone() },
-        // A caller that compares the task alone.
         of(|r| r.request_hash = None),
     ];
     // The second time in another process, after the end of the run.

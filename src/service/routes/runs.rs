@@ -11,7 +11,7 @@ use axum::{
 };
 use hermod_actors::{
     RunError, SteerReceipt,
-    model::{LimitIncrease, RunState, ThinkingLevel},
+    model::{LimitIncrease, RunId, RunState, ThinkingLevel},
 };
 use serde::Deserialize;
 
@@ -21,8 +21,9 @@ use crate::{
         Service,
         authorization::{Granted, Read, Steer, Submit},
         events,
-        extract::{JsonBody, PageQuery, PathRun, Query},
+        extract::{JsonBody, PathRun, Query},
         fields::{BudgetField, DurationField},
+        page::{Page, RunsQuery},
         problem::Problem,
     },
     view::{BudgetView, ResultView, RunAcceptedView, RunDetailView, RunSummaryView, RunView, RunWaitView},
@@ -148,9 +149,9 @@ fn idempotency_key(headers: &HeaderMap) -> Result<Option<&str>, Problem> {
 async fn list(
     _: Granted<Read>,
     State(service): State<Arc<Service>>,
-    Query(page): Query<PageQuery>,
-) -> Result<Json<Vec<RunSummaryView>>, Problem> {
-    Ok(Json(service.handler.summaries(page.rows()).await?))
+    Query(query): Query<RunsQuery>,
+) -> Result<Json<Page<RunSummaryView, RunId>>, Problem> {
+    Ok(Json(query.page(&service).await?))
 }
 
 async fn show(

@@ -16,11 +16,15 @@ use crate::{
         Service,
         authorization::{Granted, Read},
         events,
-        extract::{PageQuery, Query, path_parameter},
+        extract::{Query, path_parameter},
+        page::{Page, SessionsQuery},
         problem::Problem,
     },
     view::{SessionDetailView, SessionSummaryView},
 };
+
+/// Runs of a session that is shown; `/v1/runs?session=…` has all.
+const MAX_RUNS: usize = 100;
 
 pub(super) fn routes() -> Router<Arc<Service>> {
     Router::new()
@@ -47,14 +51,13 @@ impl FromRequestParts<Arc<Service>> for PathSession {
     }
 }
 
-/// The newest sessions, in the order of their opening.
+/// The sessions, the newest first.
 async fn list(
     _: Granted<Read>,
     State(service): State<Arc<Service>>,
-    Query(page): Query<PageQuery>,
-) -> Result<Json<Vec<SessionSummaryView>>, Problem> {
-    let rows = service.handler.reader().read(|rows| rows.sessions(page.rows())).await?;
-    Ok(Json(rows.iter().map(SessionSummaryView::from).collect()))
+    Query(query): Query<SessionsQuery>,
+) -> Result<Json<Page<SessionSummaryView, SessionId>>, Problem> {
+    Ok(Json(query.page(&service).await?))
 }
 
 /// A session and its newest runs.
@@ -62,9 +65,8 @@ async fn show(
     _: Granted<Read>,
     State(service): State<Arc<Service>>,
     PathSession(row): PathSession,
-    Query(page): Query<PageQuery>,
 ) -> Result<Json<SessionDetailView>, Problem> {
-    Ok(Json(service.handler.session(&row.id.to_string(), page.rows()).await?))
+    Ok(Json(service.handler.session(&row.id.to_string(), MAX_RUNS).await?))
 }
 
 /// The events of a session, until the client goes.
