@@ -6,6 +6,7 @@ use std::fmt::Debug;
 use futures::future::BoxFuture;
 use hermod_core::journal::{InboxRow, StoredRecord, WriteOp, WriteOutcome};
 
+use super::feed::{FeedCursor, FeedEntry};
 use crate::model::{
     AccountId, BudgetAccount, DecodeError, DiskFull, ModelRef, ModelRow, RunId, RunRow, Seq, SessionId,
     SessionRow,
@@ -86,6 +87,13 @@ pub trait RowReader: Send + Sync {
 
     /// The rows of all models, in the order of their names.
     fn all_models(&self) -> ReadFuture<Vec<ModelRow>>;
+
+    /// Entries of the feed after a place, in their order; at most `max`, and none only if there are no more. The records
+    /// of removed sessions are left out.
+    fn feed(&self, after: FeedCursor, max: usize) -> ReadFuture<Vec<FeedEntry>>;
+
+    /// The place behind the last record.
+    fn feed_end(&self) -> ReadFuture<FeedCursor>;
 }
 
 /// Why a commit failed as a whole.

@@ -1,7 +1,7 @@
 //! Events as server-sent events. Only records have an `id`, the number of the record in its session: a client that
 //! reconnects with `Last-Event-ID` gets each record once, in order. Deltas are in between.
 
-use std::{convert::Infallible, sync::Arc, time::Duration};
+use std::{convert::Infallible, str::FromStr, sync::Arc, time::Duration};
 
 use axum::{
     http::{HeaderMap, StatusCode},
@@ -12,13 +12,14 @@ use axum::{
 };
 use futures::{Stream, stream};
 use hermod_actors::{
-    Runtime, Watch,
+    Feed, RunError, Runtime, Watch,
     model::{Body, EventBody, RunId, RunRow, RunState, Seq, SessionEvent, SessionId},
+    port::FeedCursor,
 };
 use tokio_util::sync::CancellationToken;
 
 use super::{Service, problem::Problem};
-use crate::view::stream_event;
+use crate::view::{feed_entry, stream_event};
 
 /// Interval of comments that tell a client that the stream lives.
 const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(15);
@@ -37,7 +38,7 @@ struct WatchedEvents {
 /// The events of a run, until its end. A client that has seen the end gets status 204, with which browsers stop
 /// reconnecting.
 pub(super) fn of_run(service: &Service, row: &RunRow, headers: &HeaderMap) -> Result<Response, Problem> {
-    let seen = last_event_id(headers)?;
+    let seen: Option<Seq> = last_event_id(headers)?;
     if row.state == RunState::Ended && seen.is_some_and(|seen| seen >= row.last) {
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
@@ -51,7 +52,7 @@ pub(super) fn of_session(
     session: SessionId,
     headers: &HeaderMap,
 ) -> Result<Response, Problem> {
-    let from = last_event_id(headers)?.map_or(1, |seen| seen.saturating_add(1));
+    let from = last_event_id(headers)?.map_or(1, |seen: Seq| seen.saturating_add(1));
     Ok(watch(service, session, from, None))
 }
 
@@ -63,11 +64,10 @@ fn watch(service: &Service, session: SessionId, from: Seq, run: Option<RunId>) -
         closing: service.closing.clone(),
         is_over: false,
     };
-    let heartbeat = KeepAlive::new().interval(HEARTBEAT_INTERVAL);
-    Sse::new(events.stream()).keep_alive(heartbeat).into_response()
+    respond(events.stream())
 }
 
-fn last_event_id(headers: &HeaderMap) -> Result<Option<Seq>, Problem> {
+fn last_event_id<T: FromStr>(headers: &HeaderMap) -> Result<Option<T>, Problem> {
     let Some(id) = headers.get(LAST_EVENT_ID) else { return Ok(None) };
     let id = id.to_str().unwrap_or_default();
     id.parse().map(Some).map_err(|_| {
@@ -115,6 +115,61 @@ impl WatchedEvents {
         let row = self.runtime.row(run).await;
         row.is_ok_and(|row| row.state == RunState::Ended && row.last <= event.seq)
     }
+}
+
+/// The records of all sessions in one durable order, after the place that the client has seen last or names; without
+/// one, from now on.
+pub(super) async fn of_all(
+    service: &Service,
+    after: Option<FeedCursor>,
+    headers: &HeaderMap,
+) -> Result<Response, Problem> {
+    let seen = last_event_id(headers)?.or(after);
+    let cursor = match seen {
+        Some(cursor) => cursor,
+        None => service.runtime.feed_end().await.map_err(RunError::Read)?,
+    };
+    let feed =
+        FeedEvents { feed: service.runtime.feed(cursor), closing: service.closing.clone(), is_over: false };
+    Ok(respond(stream::unfold(feed, |mut feed| async move {
+        let event = feed.next().await?;
+        Some((Ok(event), feed))
+    })))
+}
+
+/// The events of all sessions.
+struct FeedEvents {
+    feed: Feed,
+    closing: CancellationToken,
+    is_over: bool,
+}
+
+impl FeedEvents {
+    /// The next event; `None` when the service stops.
+    async fn next(&mut self) -> Option<Event> {
+        if self.is_over {
+            return None;
+        }
+        let entry = tokio::select! {
+            biased;
+            () = self.closing.cancelled() => return None,
+            entry = self.feed.next() => entry,
+        };
+        let encoded = entry.map_err(|error| error.to_string()).and_then(|entry| {
+            let value = feed_entry(&entry).map_err(|error| error.to_string())?;
+            let name = if entry.record.is_ok() { "record" } else { "unreadable" };
+            Ok(Event::default().event(name).id(entry.cursor.to_string()).data(value.to_string()))
+        });
+        Some(encoded.unwrap_or_else(|error| {
+            self.is_over = true;
+            Event::default().event("error").data(error)
+        }))
+    }
+}
+
+fn respond(events: impl Stream<Item = Result<Event, Infallible>> + Send + 'static) -> Response {
+    let heartbeat = KeepAlive::new().interval(HEARTBEAT_INTERVAL);
+    Sse::new(events).keep_alive(heartbeat).into_response()
 }
 
 fn encode(event: &SessionEvent) -> Event {

@@ -25,8 +25,8 @@ use hermod_actors::{
         AccountId, BudgetAccount, ModelRef, ModelRow, Record, RunId, RunRow, Seq, SessionId, SessionRow,
     },
     port::{
-        Append, InboxRow, Journal, JournalError, ReadError, ReadFuture, RowReader, StoredRecord, WriteOp,
-        WriteOutcome,
+        Append, FeedCursor, FeedEntry, InboxRow, Journal, JournalError, ReadError, ReadFuture, RowReader,
+        StoredRecord, WriteOp, WriteOutcome,
     },
 };
 
@@ -321,6 +321,14 @@ impl RowReader for DeadRows {
     }
 
     fn runs_before(&self, _: RunId, _: usize) -> ReadFuture<Vec<RunRow>> {
+        pending().boxed()
+    }
+
+    fn feed(&self, _: FeedCursor, _: usize) -> ReadFuture<Vec<FeedEntry>> {
+        pending().boxed()
+    }
+
+    fn feed_end(&self) -> ReadFuture<FeedCursor> {
         pending().boxed()
     }
 

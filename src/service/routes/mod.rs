@@ -1,6 +1,7 @@
 //! The operations of the service: a file per resource, each with its routes.
 
 mod approvals;
+mod feed;
 mod health;
 mod runs;
 mod sessions;
@@ -20,6 +21,7 @@ pub(super) fn router(service: Arc<Service>) -> Router {
         .merge(sessions::routes())
         .merge(approvals::routes())
         .merge(state::routes())
+        .merge(feed::routes())
         .fallback(unknown)
         .method_not_allowed_fallback(not_allowed)
         .layer(middleware::from_fn_with_state(Arc::clone(&service), authorize))

@@ -163,7 +163,7 @@ impl SnapshotReader {
         Ok(rows)
     }
 
-    fn record(&mut self, session: SessionId, seq: Seq, stored: &[u8]) -> Result<Record> {
+    pub(super) fn record(&mut self, session: SessionId, seq: Seq, stored: &[u8]) -> Result<Record> {
         if Blobs::is_spilled(stored) && self.remaining_bytes.is_some() {
             return Err(ReadAbort::TooLong);
         }
@@ -321,7 +321,7 @@ impl SnapshotReader {
     }
 
     /// Subtracts a stored value from the limit of a short read. A blob exceeds the limit, because it is a file.
-    fn spend(&mut self, stored: &[u8]) -> Result<()> {
+    pub(super) fn spend(&mut self, stored: &[u8]) -> Result<()> {
         let Some(remaining) = &mut self.remaining_bytes else { return Ok(()) };
         match remaining.checked_sub(stored.len()) {
             Some(rest) if !Blobs::is_spilled(stored) => *remaining = rest,
