@@ -46,12 +46,22 @@ pub(crate) enum DeltaBody {
     Progress(Arc<str>),
 }
 
+/// The texts that an attempt of a model call has streamed so far, redacted.
+#[derive(Debug)]
+pub(crate) struct StreamedTexts {
+    pub(crate) id: AttemptId,
+    pub(crate) text: Mutex<String>,
+    pub(crate) reasoning: Mutex<String>,
+}
+
 /// The watchers of sessions, and the waiters for ends of runs.
 #[derive(Debug, Default)]
 pub(crate) struct Hub {
     watching: AtomicUsize,
     watchers: Mutex<HashMap<SessionId, Vec<mpsc::Sender<HubEvent>>>>,
     waiters: Mutex<HashMap<RunId, Vec<oneshot::Sender<()>>>>,
+    /// By session: what the attempt under way has streamed, for watchers that join late.
+    streams: Mutex<HashMap<SessionId, Arc<StreamedTexts>>>,
     /// Number of the appends that became durable.
     commits: watch::Sender<u64>,
 }
@@ -91,6 +101,30 @@ impl Hub {
             }
         }
         self.commits.send_modify(|appends| *appends += 1);
+    }
+
+    /// Keeps what an attempt has streamed until [`Hub::end_stream`].
+    pub(crate) fn begin_stream(&self, session: SessionId, texts: Arc<StreamedTexts>) {
+        lock(&self.streams).insert(session, texts);
+    }
+
+    /// Forgets what this attempt has streamed.
+    pub(crate) fn end_stream(&self, session: SessionId, id: AttemptId) {
+        if let Entry::Occupied(stream) = lock(&self.streams).entry(session)
+            && stream.get().id == id
+        {
+            stream.remove();
+        }
+    }
+
+    /// What the attempt under way has streamed so far, as deltas from its start.
+    pub(crate) fn streamed(&self, session: SessionId) -> Vec<HubDelta> {
+        let Some(texts) = lock(&self.streams).get(&session).cloned() else { return Vec::new() };
+        let text =
+            |text: &Mutex<String>| Some(Arc::<str>::from(&**lock(text))).filter(|text| !text.is_empty());
+        let reasoning = text(&texts.reasoning).map(|delta| DeltaBody::Reasoning { at: 0, delta });
+        let text = text(&texts.text).map(|delta| DeltaBody::Text { at: 0, delta });
+        reasoning.into_iter().chain(text).map(|body| HubDelta { id: texts.id, body }).collect()
     }
 
     /// Changes with each append that becomes durable, of any session.

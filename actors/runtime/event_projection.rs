@@ -91,20 +91,21 @@ impl EventProjection {
         }
     }
 
-    /// The event of a delta; `None` if its attempt is not the current one, or if an earlier delta was missed.
+    /// The event of a delta; `None` if its attempt is not the current one, if an earlier delta was missed, or if it was
+    /// seen already.
     pub(super) fn project_delta(&mut self, delta: &HubDelta) -> Option<RunEvent> {
         let HubDelta { id: AttemptId { call, attempt }, body: piece } = delta;
         let (call, attempt) = (*call, *attempt);
         let is_wanted = self.is_waiting_for(call);
         let streaming = self.streaming.as_mut().filter(|live| (live.call, live.attempt) == (call, attempt));
         let body = match (piece, streaming) {
-            (DeltaBody::Text { at, delta }, Some(streaming)) if *at == streaming.text => {
-                streaming.text += delta.len() as u64;
-                EventBody::TextDelta { call, attempt, delta: Arc::clone(delta) }
+            (DeltaBody::Text { at, delta }, Some(streaming)) => {
+                let delta = unseen(&mut streaming.text, *at, delta)?;
+                EventBody::TextDelta { call, attempt, delta }
             }
-            (DeltaBody::Reasoning { at, delta }, Some(streaming)) if *at == streaming.reasoning => {
-                streaming.reasoning += delta.len() as u64;
-                EventBody::ReasoningDelta { call, attempt, delta: Arc::clone(delta) }
+            (DeltaBody::Reasoning { at, delta }, Some(streaming)) => {
+                let delta = unseen(&mut streaming.reasoning, *at, delta)?;
+                EventBody::ReasoningDelta { call, attempt, delta }
             }
             (DeltaBody::ToolCall { n, tool, arguments }, Some(_)) => EventBody::ToolCallStreamed {
                 call: CallId { n: *n, ..call },
@@ -227,6 +228,14 @@ impl EventProjection {
         events.push(EventBody::Lifecycle(if is_completed { Lifecycle::End } else { Lifecycle::Error }));
         events
     }
+}
+
+/// The part of a delta behind what was `seen`, which grows by it; `None` if the delta begins later, or adds nothing.
+fn unseen(seen: &mut u64, at: u64, delta: &Arc<str>) -> Option<Arc<str>> {
+    let known = usize::try_from(seen.checked_sub(at)?).ok()?;
+    let rest = delta.get(known..).filter(|rest| !rest.is_empty())?;
+    *seen += rest.len() as u64;
+    Some(if known == 0 { Arc::clone(delta) } else { rest.into() })
 }
 
 fn waiting_status(waiting: &ModelWaiting) -> RunStatus {

@@ -228,8 +228,11 @@ fn what_is_not_durable_is_told_from_the_beginning_of_the_attempt_under_way() {
     let streamed = || DeltaBody::ToolCall { n: 2, tool: "Look".into(), arguments: "{}".into() };
     check(1, streamed(), None);
     check(2, streamed(), Some("tool_call.streamed 2 Look {}"));
-    check(2, text(9, "gap"), None);
-    check(2, text(12, "on"), None);
+    check(2, text(0, "onetwo"), None);
+    check(2, text(0, "onetwothree"), Some("text.delta three"));
+    check(2, text(3, "twothreefour"), Some("text.delta four"));
+    check(2, text(16, "gap"), None);
+    check(2, text(19, "on"), None);
     projected(&mut projection, failed(Some(9)));
     let waits = HubDelta {
         id: MODEL.attempt(3),

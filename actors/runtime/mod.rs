@@ -171,8 +171,8 @@ impl Runtime {
         }
     }
 
-    /// Watches a session, beginning with the record `from` (1 for all). No record is missed; deltas are those from now
-    /// on.
+    /// Watches a session, beginning with the record `from` (1 for all). No record is missed. Deltas are those from now
+    /// on; of the attempt under way, what was streamed before comes as one.
     pub fn watch(&self, session: SessionId, from: Seq) -> Watch {
         Watch::new(Arc::clone(&self.parts), session, from)
     }

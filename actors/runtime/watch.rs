@@ -3,7 +3,7 @@
 use std::{collections::VecDeque, sync::Arc};
 
 use crate::{
-    hub::{HubEvent, Subscription},
+    hub::{HubDelta, HubEvent, Subscription},
     model::{Durable, EventBody, Record, RunRow, RunState, Seq, SessionEvent, SessionId},
     persistence::replay_page,
     port::{Journal, ReadError},
@@ -62,6 +62,12 @@ impl Watch {
                 }
                 let records = replay_page(&*self.parts.journal, self.session, next).await?;
                 self.replayed = (!records.is_empty()).then_some(records);
+                if self.replayed.is_none() {
+                    // What was streamed before this watcher came, or fell behind.
+                    for delta in self.parts.hub.streamed(self.session) {
+                        self.push_delta(&delta, next);
+                    }
+                }
                 continue;
             }
             match self.live.receiver.recv().await {
@@ -69,16 +75,7 @@ impl Watch {
                 // A gap: the missing records are on disk.
                 Some(HubEvent::Recorded(seq, _)) if seq > next => self.replayed = Some(VecDeque::new()),
                 Some(HubEvent::Recorded(seq, record)) => self.push_record(seq, record),
-                Some(HubEvent::Delta(delta)) => {
-                    let (session, seq) = (self.session, next - 1);
-                    let events = self.projection.project_delta(&delta).filter(|_| next >= self.from);
-                    self.ready.extend(events.map(|(run, body)| SessionEvent {
-                        session,
-                        run: Some(run),
-                        seq,
-                        body,
-                    }));
-                }
+                Some(HubEvent::Delta(delta)) => self.push_delta(&delta, next),
                 // Fell behind: subscribes again and reads the missed records.
                 None => {
                     self.live = self.parts.hub.watch(self.session);
@@ -86,6 +83,13 @@ impl Watch {
                 }
             }
         }
+    }
+
+    /// Queues the event of a delta; `next` is the number of the next record.
+    fn push_delta(&mut self, delta: &HubDelta, next: Seq) {
+        let events = self.projection.project_delta(delta).filter(|_| next >= self.from);
+        let event = |(run, body)| SessionEvent { session: self.session, run: Some(run), seq: next - 1, body };
+        self.ready.extend(events.map(event));
     }
 
     /// Queues the record's events; the last of them is the record itself.

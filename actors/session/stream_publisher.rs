@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock};
 use bytes::Bytes;
 
 use crate::{
-    hub::{DeltaBody, Hub, HubDelta, HubEvent},
+    hub::{DeltaBody, Hub, HubDelta, HubEvent, StreamedTexts},
     lock,
     model::{AttemptId, RateInfo, SessionId},
     port::{Clock, DeltaSink, RedactedStream, TextRedactor},
@@ -23,6 +23,8 @@ pub(super) struct StreamPublisher {
     redactor: Arc<dyn TextRedactor>,
     text: Mutex<StreamedText>,
     reasoning: Mutex<StreamedText>,
+    /// For watchers that join late; it begins with the first delta.
+    streamed: OnceLock<Arc<StreamedTexts>>,
 }
 
 /// A text of which the beginning was sent. It is redacted and counted even without watchers, because one may subscribe
@@ -59,7 +61,17 @@ impl StreamedText {
 impl StreamPublisher {
     pub(super) fn new(parts: &RuntimeParts, session: SessionId, id: AttemptId) -> Self {
         let (hub, redactor) = (Arc::clone(&parts.hub), Arc::clone(&parts.redactor));
-        Self { hub, session, id, redactor, text: Mutex::default(), reasoning: Mutex::default() }
+        let (text, reasoning, streamed) = (Mutex::default(), Mutex::default(), OnceLock::new());
+        Self { hub, session, id, redactor, text, reasoning, streamed }
+    }
+
+    fn streamed(&self) -> &StreamedTexts {
+        self.streamed.get_or_init(|| {
+            let (text, reasoning) = (Mutex::default(), Mutex::default());
+            let texts = Arc::new(StreamedTexts { id: self.id, text, reasoning });
+            self.hub.begin_stream(self.session, Arc::clone(&texts));
+            texts
+        })
     }
 
     pub(super) fn publish(&self, piece: impl FnOnce() -> DeltaBody) {
@@ -94,18 +106,28 @@ impl StreamPublisher {
 
     fn publish_text(&self, delta: Option<(u64, Arc<str>)>) {
         if let Some((at, delta)) = delta {
+            lock(&self.streamed().text).push_str(&delta);
             self.publish(|| DeltaBody::Text { at, delta });
         }
     }
 
     fn publish_reasoning(&self, delta: Option<(u64, Arc<str>)>) {
         if let Some((at, delta)) = delta {
+            lock(&self.streamed().reasoning).push_str(&delta);
             self.publish(|| DeltaBody::Reasoning { at, delta });
         }
     }
 
     fn redacted(&self, text: &str) -> Arc<str> {
         self.redactor.redacted(text).map_or_else(|| text.into(), Into::into)
+    }
+}
+
+impl Drop for StreamPublisher {
+    fn drop(&mut self) {
+        if self.streamed.get().is_some() {
+            self.hub.end_stream(self.session, self.id);
+        }
     }
 }
 

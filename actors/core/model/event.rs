@@ -47,8 +47,8 @@ pub enum EventBody {
         /// The attempt.
         attempt: Attempt,
     },
-    /// A piece of the answer's text. The pieces of an attempt are contiguous from its start. After a missed piece none
-    /// follows; the answer's record has the whole text.
+    /// A piece of the answer's text. The pieces of an attempt are contiguous from its start: a watcher that joins late
+    /// gets what was streamed before as one piece. The answer's record has the whole text.
     TextDelta {
         /// The call.
         call: CallId,

@@ -142,13 +142,22 @@ async fn a_retry_voids_what_was_shown_and_the_text_is_whole() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_comes_in_the_middle_of_a_text_gets_it_whole_at_its_end() {
-    let runtime = breaking().await;
-    let accepted = runtime.submit(RunRequest::new("a")).await.unwrap();
-    tokio::time::sleep(Duration::from_millis(25)).await;
-    let events = until_the_end(&mut runtime.watch(accepted.session, 1)).await;
-    let first: Vec<_> = names(&events).into_iter().take_while(|name| *name != "retry").collect();
-    assert!(!first.contains(&"text.delta"), "a text without its beginning: {first:?}");
+async fn a_late_watcher_gets_the_text_of_the_attempt_under_way_once() {
+    for delay in [5, 15, 25, 35, 45] {
+        let runtime = breaking().await;
+        let accepted = runtime.submit(RunRequest::new("a")).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(delay)).await;
+        let events = until_the_end(&mut runtime.watch(accepted.session, 1)).await;
+        let mut shown = String::new();
+        for event in events.iter().take_while(|event| !matches!(event.body, EventBody::Retry { .. })) {
+            if let EventBody::TextDelta { delta, .. } | EventBody::ReasoningDelta { delta, .. } = &event.body
+            {
+                shown.push_str(delta);
+            }
+        }
+        // The first attempt breaks off at 40 ms.
+        assert_eq!(shown, if delay < 40 { "hmone two " } else { "" }, "after {delay} ms");
+    }
 }
 
 #[tokio::test(start_paused = true)]
