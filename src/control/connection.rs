@@ -23,7 +23,7 @@ use super::{
 };
 
 /// Maximum bytes of a line from a client.
-pub(super) const MAX_LINE_BYTES: usize = 256 << 10;
+pub const MAX_LINE_BYTES: usize = 256 << 10;
 /// Time limits for the greeting and for the next request.
 const GREETING_TIMEOUT: Duration = Duration::from_secs(2);
 const IDLE_TIMEOUT: Duration = Duration::from_secs(30);

@@ -12,7 +12,11 @@ mod budget;
 mod client;
 mod commands;
 mod connection;
+mod disk_full;
 mod error;
+mod follow;
+mod followed_event;
+mod follower_stream;
 mod handler;
 mod lineage;
 mod lines;
@@ -22,6 +26,7 @@ mod reader;
 mod run_folds;
 mod server;
 mod socket_path;
+mod submission;
 mod token;
 mod tree;
 #[cfg(test)]
@@ -31,10 +36,17 @@ pub use approvals::{ApprovalWriter, decision, text_answer};
 pub use backup_service::BackupService;
 pub use client::{AskError, ControlClient};
 pub use commands::{RuntimeSlot, stop};
+pub use connection::MAX_LINE_BYTES;
+pub use disk_full::DiskFullMonitor;
 pub use error::{RequestError, RequestErrorKind};
+pub use follow::{FollowStep, RunFollower};
+pub use followed_event::FollowedEvent;
 pub use handler::RequestHandler;
 pub use maintenance::{ClassUsage, Footprint, GcClassReport, GcReport, GcRequest, MaintenanceService};
 pub use protocol::{ControlRequest, ControlResponse};
 pub use reader::{PAGE_RECORDS, ResolvedId, StoreReader};
 pub use server::ControlServer;
+pub use submission::{
+    RunSubmission, SubmissionConversation, SubmissionHolder, SubmissionService, SubmittedRun,
+};
 pub use tree::{RunTreeCache, run_view};
