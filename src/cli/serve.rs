@@ -9,8 +9,9 @@ use super::{
 };
 use crate::{
     config::Config,
+    control::SubmissionHolder,
     discovery::Variables,
-    host::{self, OwnedStore, RehearsalScript},
+    host::{self, NoteSink, OwnedStore, RehearsalScript},
     service::{ServeRequest, serve},
 };
 
@@ -43,7 +44,8 @@ pub(crate) async fn execute(args: &ServeArgs, variables: &Variables) -> Result<E
     let config = Config::read(variables)?;
     let state = host::configured_state_dir(variables)?;
     let durability = args.durability.unwrap_or_else(|| config.store.durability.into());
-    let mut store = OwnedStore::acquire(state, durability.into(), Arc::new(StderrNotes)).await?;
+    let holder: (_, Arc<dyn NoteSink>) = (SubmissionHolder::Service, Arc::new(StderrNotes));
+    let mut store = OwnedStore::acquire(state, durability.into(), holder).await?;
     let script = args.rehearse.then_some(RehearsalScript::Embedded);
     let request = ServeRequest { listen: args.listen, script };
     let on_ready = |address| print_note(format!("serving   http://{address}"));
