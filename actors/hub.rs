@@ -10,7 +10,7 @@ use std::{
     },
 };
 
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::{
     lock,
@@ -52,6 +52,8 @@ pub(crate) struct Hub {
     watching: AtomicUsize,
     watchers: Mutex<HashMap<SessionId, Vec<mpsc::Sender<HubEvent>>>>,
     waiters: Mutex<HashMap<RunId, Vec<oneshot::Sender<()>>>>,
+    /// Number of the appends that became durable.
+    commits: watch::Sender<u64>,
 }
 
 impl Hub {
@@ -88,6 +90,12 @@ impl Hub {
                 self.notify_run_end(ended.run);
             }
         }
+        self.commits.send_modify(|appends| *appends += 1);
+    }
+
+    /// Changes with each append that becomes durable, of any session.
+    pub(crate) fn watch_commits(&self) -> watch::Receiver<u64> {
+        self.commits.subscribe()
     }
 
     /// Keeps the watchers of the session for which `keep` returns true.

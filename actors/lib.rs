@@ -40,7 +40,7 @@ pub use policy::{AnswerSource, Bill, FinalText, SanitizedText, SummarizerStatus,
 pub use policy::{clarify::CLARIFY, todo::TODO};
 pub use provider::{ModelStatus, ProviderStatus};
 pub use runtime::{
-    Defaults, FirstTask, HealthProbe, KeyConflict, MAX_IMAGE_BYTES, MAX_IMAGES, RunError, RunRequest,
+    Defaults, Feed, FirstTask, HealthProbe, KeyConflict, MAX_IMAGE_BYTES, MAX_IMAGES, RunError, RunRequest,
     RunResult, Runtime, RuntimeDependencies, SessionChoice, SteerReceipt, TaskPart, Watch,
 };
 pub use session::{AcceptedRun, SubmitError};

@@ -6,11 +6,11 @@
 
 use std::{
     ffi::CStr,
-    fs::{self, DirBuilder, File, FileType, OpenOptions, TryLockError},
+    fs::{self, DirBuilder, File, FileType, Metadata, OpenOptions, TryLockError},
     io::{self, Read, Write as _},
     os::{
         fd::{AsFd as _, OwnedFd},
-        unix::fs::{DirBuilderExt, FileTypeExt as _, OpenOptionsExt},
+        unix::fs::{DirBuilderExt, FileTypeExt as _, MetadataExt as _, OpenOptionsExt},
     },
     path::{Path, PathBuf},
     thread::sleep,
@@ -93,6 +93,15 @@ pub(crate) fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut file = make(path)?;
     file.write_all(bytes)?;
     file.sync_all()
+}
+
+/// Replaces a file in `path`'s folder durably: a reader sees the old bytes or the new ones. `part` is the new file until it
+/// is renamed; a left-over one is removed first, because it could have other permissions.
+pub(crate) fn replace(path: &Path, part: &Path, bytes: &[u8]) -> io::Result<()> {
+    remove(part)?;
+    write(part, bytes)?;
+    fs::rename(part, path)?;
+    path.parent().map_or(Ok(()), sync_folder)
 }
 
 /// Removes a file; a missing file is no error.
@@ -224,6 +233,64 @@ pub(crate) fn lock_within(
         }
     }
     Ok(false)
+}
+
+/// Locks the file of a lock that other processes lock too; creates it if it is missing. Fails if none of the tries got the
+/// lock, which lasts until the returned file is dropped.
+pub(crate) fn lock(path: &Path, tries: (u32, Duration)) -> io::Result<File> {
+    let lock = open_lock(path)?;
+    if lock_within(&lock, tries, || true)? {
+        return Ok(lock);
+    }
+    Err(io::Error::new(io::ErrorKind::TimedOut, "another process has held the lock for too long"))
+}
+
+/// What changes with every write or replacement of a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct FileVersion {
+    inode: u64,
+    length: u64,
+    /// mtime and ctime, each in seconds and nanoseconds.
+    times: [i64; 4],
+}
+
+impl From<&Metadata> for FileVersion {
+    fn from(file: &Metadata) -> Self {
+        let times = [file.mtime(), file.mtime_nsec(), file.ctime(), file.ctime_nsec()];
+        Self { inode: file.ino(), length: file.len(), times }
+    }
+}
+
+/// What was made of a file's content. It is made again when the file has changed, also by another process.
+#[derive(Debug)]
+pub(crate) struct FileCache<T>(Option<(FileVersion, T)>);
+
+impl<T> Default for FileCache<T> {
+    fn default() -> Self {
+        Self(None)
+    }
+}
+
+impl<T: Clone> FileCache<T> {
+    /// The cached value, or what `parse` makes of the file if it has changed since; `None` if it is missing. Costs one
+    /// `stat` if nothing has changed. An error is not cached, because its cause may pass.
+    pub(crate) fn get(
+        &mut self,
+        path: &Path,
+        max_bytes: u64,
+        parse: impl FnOnce(&[u8]) -> T,
+    ) -> io::Result<Option<T>> {
+        // If the file changes between the two, the version is older than the content, and it is read once more.
+        let Some(metadata) = fs::metadata(path).if_exists()? else { return Ok(None) };
+        let version = FileVersion::from(&metadata);
+        if let Some((_, value)) = self.0.as_ref().filter(|(cached, _)| *cached == version) {
+            return Ok(Some(value.clone()));
+        }
+        let Some(bytes) = read_regular(path, max_bytes).if_exists()? else { return Ok(None) };
+        let value = parse(&bytes);
+        self.0 = Some((version, value.clone()));
+        Ok(Some(value))
+    }
 }
 
 /// Opens a regular file for reading, following symlinks.
@@ -375,6 +442,35 @@ mod tests {
         std::os::unix::fs::symlink(dir.path(), &link).unwrap();
         assert!(remove_tree(&link).is_err(), "a symlink is not followed");
         assert!(outside.exists());
+    }
+
+    #[test]
+    fn a_file_is_parsed_again_when_it_has_changed() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, part) = (dir.path().join("file"), dir.path().join("part"));
+        let (mut cache, parses) = (FileCache::default(), std::cell::Cell::new(0));
+        let mut check = |expect: Option<&str>, times: usize| {
+            let parse = |bytes: &[u8]| {
+                parses.set(parses.get() + 1);
+                String::from_utf8(bytes.to_vec()).unwrap()
+            };
+            let found = cache.get(&path, 4, parse);
+            assert_eq!((found.ok().flatten().as_deref(), parses.get()), (expect, times));
+        };
+        check(None, 0);
+        fs::write(&part, "left over").unwrap();
+        replace(&path, &part, b"one").unwrap();
+        check(Some("one"), 1);
+        check(Some("one"), 1);
+        replace(&path, &part, b"two").unwrap();
+        check(Some("two"), 2);
+        replace(&path, &part, b"longer").unwrap();
+        check(None, 2);
+        replace(&path, &part, b"last").unwrap();
+        check(Some("last"), 3);
+        remove(&path).unwrap();
+        check(None, 3);
+        assert_eq!(entries(dir.path()).unwrap(), [""; 0].map(PathBuf::from));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use hermod_actors::model::{PoolStrategy, RateLimits};
 
 use crate::{
     config::{OauthSection, ProviderSection},
-    credential::{self, Oauth, OauthGrant, TokenFile},
+    credential::{self, Oauth, OauthGrant, RefreshTokenFile},
     provider::{Credential, FormClient, KeyPlacement},
     secret::{MissingSecret, Reference},
 };
@@ -78,7 +78,7 @@ impl ProviderAccount {
     /// This process redacts the stored refresh token of the account from now on.
     pub fn learn_stored_token(&self, provider: &str, state: &Path) {
         if self.oauth.is_some() {
-            TokenFile::new(state.join(TOKEN_FOLDER), provider).learn();
+            RefreshTokenFile::new(state.join(TOKEN_FOLDER), provider).learn();
         }
     }
 
@@ -90,7 +90,7 @@ impl ProviderAccount {
         variables: &BTreeMap<String, String>,
         state: &Path,
     ) -> Result<Vec<Credential>, MissingSecret> {
-        let token_file = || TokenFile::new(state.join(TOKEN_FOLDER), provider);
+        let token_file = || RefreshTokenFile::new(state.join(TOKEN_FOLDER), provider);
         let oauth =
             self.oauth.as_ref().and_then(|section| oauth_credential(section, token_file(), variables));
         let keys = self.credentials.iter().map(|key| credential::of_reference(key, variables));
@@ -102,7 +102,7 @@ impl ProviderAccount {
 /// reports.
 fn oauth_credential(
     section: &OauthSection,
-    token_file: TokenFile,
+    token_file: RefreshTokenFile,
     variables: &BTreeMap<String, String>,
 ) -> Option<Result<Credential, MissingSecret>> {
     let (token_url, client_id) = (&section.token_url.as_ref()?.0, section.client_id.as_ref()?.0.clone());

@@ -9,6 +9,7 @@ use std::{
 };
 
 use rustix::process::{DumpableBehavior, set_dumpable_behavior};
+use subtle::ConstantTimeEq as _;
 
 use crate::files::read_regular_text;
 
@@ -105,6 +106,11 @@ impl fmt::Debug for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("***")
     }
+}
+
+/// Compares two secrets, or hashes of secrets, in a time that depends only on their lengths.
+pub(crate) fn is_same(one: &[u8], other: &[u8]) -> bool {
+    one.ct_eq(other).into()
 }
 
 /// The URL with `…` in place of its query; only `…` for a URL that may contain a user and a password.

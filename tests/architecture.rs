@@ -180,6 +180,7 @@ fn circles_are_found() {
 
 #[test]
 fn adapters_know_the_actors_and_never_each_other() {
+    check_rooms("src/access", &["clock", "files", "secret"]);
     check_rooms("src/process", &["files", "disk_space"]);
     check_rooms("src/provider", &["clock", "redaction", "secret"]);
     check_rooms("src/redaction", &["secret"]);
@@ -189,7 +190,7 @@ fn adapters_know_the_actors_and_never_each_other() {
     check_rooms("src/prompt", &["config", "memory", "process", "secret", "tool"]);
     check_rooms("src/memory", &["files"]);
     check_rooms("src/store", &["clock", "files", "disk_space"]);
-    check_rooms("src/view", &["clock", "config", "store"]);
+    check_rooms("src/view", &["access", "clock", "config", "store"]);
     check_rooms("src/control", &["clock", "files", "policy", "redaction", "secret", "view"]);
     check_rooms(
         "src/backup",

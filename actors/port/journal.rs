@@ -6,6 +6,7 @@ use std::fmt::Debug;
 use futures::future::BoxFuture;
 use hermod_core::journal::{InboxRow, StoredRecord, WriteOp, WriteOutcome};
 
+use super::feed::{FeedCursor, FeedEntry};
 use crate::model::{
     AccountId, BudgetAccount, DecodeError, DiskFull, ModelRef, ModelRow, RunId, RunRow, Seq, SessionId,
     SessionRow,
@@ -60,6 +61,9 @@ pub trait RowReader: Send + Sync {
     /// The rows of the `max` newest sessions.
     fn sessions(&self, max: usize) -> ReadFuture<Vec<SessionRow>>;
 
+    /// The rows of the `max` newest sessions that are older than `before`, in the order of their opening.
+    fn sessions_before(&self, before: SessionId, max: usize) -> ReadFuture<Vec<SessionRow>>;
+
     /// One run's row.
     fn run(&self, id: RunId) -> ReadFuture<Option<RunRow>>;
 
@@ -68,6 +72,9 @@ pub trait RowReader: Send + Sync {
 
     /// The rows of the `max` newest runs, of one session or of all.
     fn runs(&self, session: Option<SessionId>, max: usize) -> ReadFuture<Vec<RunRow>>;
+
+    /// The rows of the `max` newest runs that are older than `before`, in the order of acceptance.
+    fn runs_before(&self, before: RunId, max: usize) -> ReadFuture<Vec<RunRow>>;
 
     /// The rows of all runs that have not ended. The cost depends on their number, not on the size of the store.
     fn open_runs(&self) -> ReadFuture<Vec<RunRow>>;
@@ -80,6 +87,13 @@ pub trait RowReader: Send + Sync {
 
     /// The rows of all models, in the order of their names.
     fn all_models(&self) -> ReadFuture<Vec<ModelRow>>;
+
+    /// Entries of the feed after a place, in their order; at most `max`, and none only if there are no more. The records
+    /// of removed sessions are left out.
+    fn feed(&self, after: FeedCursor, max: usize) -> ReadFuture<Vec<FeedEntry>>;
+
+    /// The place behind the last record.
+    fn feed_end(&self) -> ReadFuture<FeedCursor>;
 }
 
 /// Why a commit failed as a whole.

@@ -4,6 +4,7 @@
 mod artifacts;
 mod clock;
 mod disk_space;
+mod feed;
 mod journal;
 mod message_buffer;
 mod policy;
@@ -17,6 +18,7 @@ pub use artifacts::{
 };
 pub use clock::Clock;
 pub use disk_space::DiskSpaceGauge;
+pub use feed::{FeedCursor, FeedEntry};
 pub use hermod_core::journal::{
     Append, AppendReceipt, InboxItem, InboxRow, IndexRow, OpenedSession, Posting, SpawnedSession, StoreView,
     StoredRecord, WriteOp, WriteOutcome, WriteRefusal, fence, post, validate_append,

@@ -4,6 +4,7 @@
 mod approvals;
 mod control;
 mod event_projection;
+mod feed;
 mod health;
 mod images;
 mod model_lists;
@@ -35,6 +36,7 @@ use crate::{
     turn::Input,
 };
 pub use control::SteerReceipt;
+pub use feed::Feed;
 pub use health::HealthProbe;
 pub use images::{MAX_IMAGE_BYTES, MAX_IMAGES};
 pub use repeat::{FirstTask, KeyConflict, TaskPart};

@@ -17,9 +17,9 @@ use hermod_actors::{
     },
     mutants::{Mutant, mutant_enabled},
     port::{
-        Append, AppendReceipt, InboxItem, InboxRow, IndexRow, Journal, JournalError, OpenedSession,
-        ReadError, ReadFuture, RowReader, StoreView, StoredRecord, WriteOp, WriteOutcome, WriteRefusal,
-        fence, validate_append,
+        Append, AppendReceipt, FeedCursor, FeedEntry, InboxItem, InboxRow, IndexRow, Journal, JournalError,
+        OpenedSession, ReadError, ReadFuture, RowReader, StoreView, StoredRecord, WriteOp, WriteOutcome,
+        WriteRefusal, fence, validate_append,
     },
 };
 
@@ -110,6 +110,10 @@ impl RowReader for MemoryJournal {
         self.read(|store| youngest(store.sessions.values(), max))
     }
 
+    fn sessions_before(&self, before: SessionId, max: usize) -> ReadFuture<Vec<SessionRow>> {
+        self.read(|store| youngest(store.sessions.range(..before).map(|(_, row)| row), max))
+    }
+
     fn run(&self, id: RunId) -> ReadFuture<Option<RunRow>> {
         self.read(|store| store.runs.get(&id).cloned())
     }
@@ -121,6 +125,23 @@ impl RowReader for MemoryJournal {
     fn runs(&self, session: Option<SessionId>, max: usize) -> ReadFuture<Vec<RunRow>> {
         let is_of = |run: &&RunRow| session.is_none_or(|session| run.session == session);
         self.read(|store| youngest(store.runs.values().filter(is_of), max))
+    }
+
+    fn runs_before(&self, before: RunId, max: usize) -> ReadFuture<Vec<RunRow>> {
+        self.read(|store| youngest(store.runs.range(..before).map(|(_, row)| row), max))
+    }
+
+    fn feed(&self, after: FeedCursor, max: usize) -> ReadFuture<Vec<FeedEntry>> {
+        self.read(|store| store.feed(after, max))
+    }
+
+    fn feed_end(&self) -> ReadFuture<FeedCursor> {
+        self.read(|store| {
+            store
+                .feed(FeedCursor::default(), usize::MAX)
+                .last()
+                .map_or_else(FeedCursor::default, |last| last.cursor)
+        })
     }
 
     fn open_runs(&self) -> ReadFuture<Vec<RunRow>> {
@@ -154,6 +175,8 @@ struct MemoryStore {
     /// Openings of any session in this epoch.
     revivals: u32,
     log: BTreeMap<(SessionId, Seq), Vec<u8>>,
+    /// The records in the order of the feed; each has a position of its own, from 1.
+    order: Vec<(SessionId, Seq)>,
     inbox: BTreeMap<(SessionId, u64), InboxItem>,
     inbox_last: u64,
     accounts: BTreeMap<AccountId, BudgetAccount>,
@@ -205,6 +228,18 @@ impl MemoryStore {
     fn log(&mut self, session: SessionId, first: Seq, records: &[Arc<Record>]) {
         let rows = (first..).zip(records).map(|(seq, record)| ((session, seq), encode(record)));
         self.log.extend(rows);
+        self.order.extend((first..).zip(records).map(|(seq, _)| (session, seq)));
+    }
+
+    fn feed(&self, after: FeedCursor, max: usize) -> Vec<FeedEntry> {
+        let positioned =
+            (1..).zip(&self.order).map(|(position, of)| (FeedCursor { position, records: 1 }, of));
+        let entry = |(cursor, (session, seq)): (FeedCursor, &(SessionId, Seq))| {
+            let record =
+                decode(&self.log[&(*session, *seq)]).map(Arc::new).map_err(|error| error.to_string());
+            FeedEntry { cursor, session: *session, seq: *seq, record }
+        };
+        positioned.filter(|(cursor, _)| *cursor > after).take(max).map(entry).collect()
     }
 
     fn take_over(&mut self, session: SessionId) -> OpenedSession {

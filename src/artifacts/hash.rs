@@ -2,9 +2,8 @@
 
 use std::{
     collections::HashMap,
-    fs::{File, Metadata},
+    fs::File,
     io::{self, Read},
-    os::unix::fs::MetadataExt,
     path::Path,
     sync::{Arc, Mutex, PoisonError},
 };
@@ -14,7 +13,7 @@ use hermod_actors::{
     port::ArtifactName,
 };
 
-use crate::files::open_regular;
+use crate::files::{FileVersion, open_regular};
 
 /// Bytes per read.
 const CHUNK_BYTES: usize = 1 << 18;
@@ -40,18 +39,11 @@ fn hash_open_file(file: &mut File) -> io::Result<ContentHash> {
 #[derive(Debug, Clone, Default)]
 pub(super) struct VerifiedHashes(Arc<Mutex<HashMap<ArtifactName, (ContentHash, FileVersion)>>>);
 
-/// Changes with every write of a file: inode, length, mtime and ctime, the times in seconds and nanoseconds.
-type FileVersion = (u64, u64, [i64; 4]);
-
-fn version(file: &Metadata) -> FileVersion {
-    (file.ino(), file.len(), [file.mtime(), file.mtime_nsec(), file.ctime(), file.ctime_nsec()])
-}
-
 impl VerifiedHashes {
     /// Whether the artifact's file has this hash.
     pub(super) fn verify(&self, name: ArtifactName, path: &Path, sha256: ContentHash) -> io::Result<bool> {
         let mut file = open_regular(path)?;
-        let entry = (sha256, version(&file.metadata()?));
+        let entry = (sha256, FileVersion::from(&file.metadata()?));
         if self.0.lock().unwrap_or_else(PoisonError::into_inner).get(&name) == Some(&entry) {
             return Ok(true);
         }

@@ -8,8 +8,8 @@
 //! ```
 //!
 //! A backup is made as `DIR.part` and renamed when all of it is on disk.
-//! It has no configuration, no credentials (nor stored OAuth tokens), no control token, and no output so far of running
-//! commands.
+//! It has no configuration, no credentials (nor stored OAuth tokens), no control token, no access tokens, and no output so
+//! far of running commands.
 
 mod create;
 mod error;

@@ -6,7 +6,7 @@ use clap::{
 };
 use clap_complete::{Shell, generate};
 
-use super::{Cli, CliError, print};
+use super::{CliError, Program, print};
 
 /// Print a script that completes hermod's command line
 #[derive(Debug, Args)]
@@ -18,6 +18,6 @@ pub(crate) struct CompletionsArgs {
 
 pub(crate) fn execute(args: &CompletionsArgs) -> Result<(), CliError> {
     let mut script = Vec::new();
-    generate(args.shell, &mut Cli::command(), "hermod", &mut script);
+    generate(args.shell, &mut Program::command(), "hermod", &mut script);
     print(&String::from_utf8_lossy(&script))
 }

@@ -50,3 +50,9 @@ pub(crate) const POLICY: &str = "Examples:
   hermod policy check \"git push --force\"   what happens to this command
   hermod policy check --json - < script.sh
   hermod policy list                       all rules in their order";
+
+/// Examples of `hermod tokens`.
+pub(crate) const TOKENS: &str = "Examples:
+  hermod tokens create --name phone --scopes read,approve --expires 90d
+  TOKEN=$(hermod tokens create --name ci --scopes submit,read --agents builder --json | jq -r .token)
+  hermod tokens revoke phone               it is refused from now on, also by a service that runs";

@@ -9,6 +9,7 @@ use hermod_actors::{
 };
 
 use crate::{
+    access::{TokenError, TokenFileError},
     config::ConfigErrors,
     control::{RequestError, RequestErrorKind},
     files::PathError,
@@ -248,6 +249,26 @@ impl<E: Into<HostError>> From<E> for CliError {
 /// A file or folder that the program itself keeps cannot be used.
 impl From<PathError> for CliError {
     fn from(error: PathError) -> Self {
+        Self { exit: Exit::Store, text: error.to_string() }
+    }
+}
+
+impl From<TokenError> for CliError {
+    fn from(error: TokenError) -> Self {
+        match error {
+            TokenError::File(error) => error.into(),
+            TokenError::InvalidName(_)
+            | TokenError::NoScope
+            | TokenError::NoAgent
+            | TokenError::NameTaken(_)
+            | TokenError::Unknown(_)
+            | TokenError::TooMany(_) => Self::usage(error.to_string()),
+        }
+    }
+}
+
+impl From<TokenFileError> for CliError {
+    fn from(error: TokenFileError) -> Self {
         Self { exit: Exit::Store, text: error.to_string() }
     }
 }

@@ -22,9 +22,12 @@ use crate::{
 #[derive(Debug, Args)]
 #[command(after_help = examples::SERVE)]
 pub(crate) struct ServeArgs {
-    /// Where to listen, on this machine; port 0 takes any free one
-    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:7717")]
-    listen: SocketAddr,
+    /// Where to listen; port 0 takes any free one [default: service.listen]
+    #[arg(long, value_name = "ADDR")]
+    listen: Option<SocketAddr>,
+    /// Listen on an address that other machines reach: a proxy in front has TLS
+    #[arg(long)]
+    behind_proxy: bool,
     /// Play the embedded script instead of asking models
     #[arg(long)]
     rehearse: bool,
@@ -35,19 +38,20 @@ pub(crate) struct ServeArgs {
 
 /// Serves until a signal.
 pub(crate) async fn execute(args: &ServeArgs, variables: &Variables) -> Result<Exit, CliError> {
-    if !args.listen.ip().is_loopback() {
+    let config = Config::read(variables)?;
+    let listen = args.listen.unwrap_or(config.service.listen.0);
+    if !listen.ip().is_loopback() && !args.behind_proxy {
         return Err(CliError::usage(format!(
-            "--listen {}: tokens would cross the network unencrypted; listen on 127.0.0.1, behind a proxy with TLS",
-            args.listen
+            "--listen {listen}: tokens would cross the network unencrypted; listen on 127.0.0.1, or put a proxy with TLS in \
+             front and add --behind-proxy"
         )));
     }
-    let config = Config::read(variables)?;
     let state = host::configured_state_dir(variables)?;
     let durability = args.durability.unwrap_or_else(|| config.store.durability.into());
     let holder: (_, Arc<dyn NoteSink>) = (SubmissionHolder::Service, Arc::new(StderrNotes));
     let mut store = OwnedStore::acquire(state, durability.into(), holder).await?;
     let script = args.rehearse.then_some(RehearsalScript::Embedded);
-    let request = ServeRequest { listen: args.listen, script };
+    let request = ServeRequest { listen, script };
     let on_ready = |address| print_note(format!("serving   http://{address}"));
     let served = serve(request, (&config, variables), &mut store, on_ready).await.map_err(CliError::from);
     store.release(has_failed(&served)).await;

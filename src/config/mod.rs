@@ -10,6 +10,7 @@ mod load;
 mod model_section;
 mod sandbox_section;
 mod sections;
+mod service_section;
 mod values;
 mod variables;
 mod vendors;
@@ -30,6 +31,7 @@ pub use sections::{
     ProviderDefaults, ProviderSection, RetentionSection, RetrySection, SessionsSection, ShellSection,
     SkillsSection, StoreSection, ToolsSection,
 };
+pub use service_section::{HostNames, ListenAddress, ServiceSection};
 pub use values::{
     AbsolutePaths, ApproverName, BaseUrl, CacheTtlName, Flag, InDoubtActionName, ModelChain, NonEmptyText,
     OptionalAddress, OptionalByteSize, OptionalDuration, OptionalModelName, Percent, PolicyModeName,

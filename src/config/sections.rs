@@ -11,6 +11,7 @@ use super::{
     layer::{SettingLayer, SettingOrigin},
     model_section::ModelSection,
     sandbox_section::SandboxSection,
+    service_section::ServiceSection,
     values::{
         AbsolutePaths, ApproverName, BaseUrl, CacheTtlName, Flag, InDoubtActionName, ModelChain,
         NonEmptyText, OptionalAddress, OptionalByteSize, OptionalDuration, OptionalModelName, Percent,
@@ -73,6 +74,8 @@ pub struct Config {
     pub store: StoreSection,
     /// What `hermod gc` retains.
     pub retention: RetentionSection,
+    /// The HTTP service.
+    pub service: ServiceSection,
     /// The local Ollama.
     pub ollama: OllamaSection,
     /// Every setting with its origin.

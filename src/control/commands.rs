@@ -201,10 +201,10 @@ pub(super) async fn decide(
     (writer, reader): (&ApprovalWriter, &StoreReader),
     approval: &ApprovalView,
     answer: &PersonAnswer,
-) -> Result<ControlResponse, RequestError> {
+) -> Result<DecisionView, RequestError> {
     let row = writer.answer(&runtime, reader, approval, answer).await?;
     let run = run_view(row, Some(&runtime.health_probe())).await;
-    Ok(ControlResponse::Decided(Box::new(DecisionView::new(approval.call, answer, run))))
+    Ok(DecisionView::new(approval.call, answer, run))
 }
 
 /// Raises limits of a run. The command alone does not resume the run.

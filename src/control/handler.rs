@@ -28,8 +28,8 @@ use super::{
 use crate::{
     policy::ApprovedRules,
     view::{
-        ApprovalView, BudgetView, NodeView, RunDetailView, RunSummaryView, RunView, SessionDetailView,
-        SessionView,
+        ApprovalView, BudgetView, DecisionView, NodeView, RunDetailView, RunSummaryView, RunView,
+        SessionDetailView, SessionView,
     },
 };
 
@@ -135,10 +135,12 @@ impl RequestHandler {
                 return self.execute(|runtime| commands::raise(runtime, run, by)).await;
             }
             ControlRequest::ApprovalsDecide { call, verdict, scope } => {
-                return self.answer_approval(&call, |approval| decision(approval, verdict, scope)).await;
+                let decided = self.decide(&call, |approval| decision(approval, verdict, scope)).await?;
+                return Ok(decided.map(|decision| ControlResponse::Decided(Box::new(decision))));
             }
             ControlRequest::ApprovalsAnswer { call, text } => {
-                return self.answer_approval(&call, |approval| text_answer(approval, text)).await;
+                let decided = self.decide(&call, |approval| text_answer(approval, text)).await?;
+                return Ok(decided.map(|decision| ControlResponse::Decided(Box::new(decision))));
             }
             ControlRequest::ProvidersStatus {} => return self.execute(commands::providers).await,
             ControlRequest::SummariesStatus {} => return self.execute(commands::summaries).await,
@@ -167,28 +169,32 @@ impl RequestHandler {
         Ok(runs)
     }
 
-    /// The newest runs, at most `max`, in the order of their acceptance.
-    pub async fn summaries(&self, max: usize) -> Result<Vec<RunSummaryView>, RequestError> {
+    async fn summaries(&self, max: usize) -> Result<Vec<RunSummaryView>, RequestError> {
         let mut summaries = Vec::new();
         for row in self.reader.read(|rows| rows.runs(None, max)).await? {
-            // A session that cannot be read must not hide the other runs.
-            let mut unreadable = None;
-            let mut tolerate = |error: RequestError| {
-                if error.kind != RequestErrorKind::Store {
-                    return Err(error);
-                }
-                unreadable = Some(error.text);
-                Ok(())
-            };
-            let accepted = self.reader.acceptance(&row).await.map(Some);
-            let accepted = accepted.or_else(|error| tolerate(error).map(|()| None))?;
-            let account = self.reader.read(|rows| rows.account(row.id.into())).await;
-            let account = account.or_else(|error| tolerate(error).map(|()| None))?;
-            let spent_usd = account.and_then(|account| account.spent.usd);
-            let summary = RunSummaryView::new(self.view(row).await?, accepted.as_ref());
-            summaries.push(RunSummaryView { spent_usd, unreadable, ..summary });
+            summaries.push(self.summary(row).await?);
         }
         Ok(summaries)
+    }
+
+    /// A run as lists show it.
+    pub async fn summary(&self, row: RunRow) -> Result<RunSummaryView, RequestError> {
+        // A session that cannot be read must not hide the other runs.
+        let mut unreadable = None;
+        let mut tolerate = |error: RequestError| {
+            if error.kind != RequestErrorKind::Store {
+                return Err(error);
+            }
+            unreadable = Some(error.text);
+            Ok(())
+        };
+        let accepted = self.reader.acceptance(&row).await.map(Some);
+        let accepted = accepted.or_else(|error| tolerate(error).map(|()| None))?;
+        let account = self.reader.read(|rows| rows.account(row.id.into())).await;
+        let account = account.or_else(|error| tolerate(error).map(|()| None))?;
+        let spent_usd = account.and_then(|account| account.spent.usd);
+        let summary = RunSummaryView::new(self.view(row).await?, accepted.as_ref());
+        Ok(RunSummaryView { spent_usd, unreadable, ..summary })
     }
 
     /// The view of a run with current counts.
@@ -234,7 +240,8 @@ impl RequestHandler {
         self.runtime.as_ref()?.health()
     }
 
-    async fn session(&self, id: &str, max: usize) -> Result<SessionDetailView, RequestError> {
+    /// The session that `id` names, with at most `max` of its runs.
+    pub async fn session(&self, id: &str, max: usize) -> Result<SessionDetailView, RequestError> {
         let row = self.reader.session(id).await?;
         let runs = self.runs(Some(row.id), max).await?;
         let (quarantined, todo) = match self.reader.waits(row.id).await? {
@@ -278,7 +285,8 @@ impl RequestHandler {
         }
     }
 
-    async fn tree(&self, id: Option<&str>) -> Result<Vec<NodeView>, RequestError> {
+    /// The run that `id` names with its subagents; without `id`, all unfinished runs.
+    pub async fn tree(&self, id: Option<&str>) -> Result<Vec<NodeView>, RequestError> {
         let runs = match id {
             Some(id) => vec![self.reader.run(id).await?],
             None => self.reader.read(|rows| rows.open_runs()).await?,
@@ -288,7 +296,8 @@ impl RequestHandler {
         run_trees.build(&self.reader, health.as_ref(), runs).await
     }
 
-    async fn budget(&self, id: &str) -> Result<BudgetView, RequestError> {
+    /// The budget of the run that `id` names.
+    pub async fn budget(&self, id: &str) -> Result<BudgetView, RequestError> {
         let row = self.reader.run(id).await?;
         let (leg, (accounts, wall)) = (row.leg, self.reader.budget(&row).await?);
         Ok(BudgetView { run: self.view(row).await?, leg, accounts, wall })
@@ -343,12 +352,12 @@ impl RequestHandler {
         self.execute(|runtime| commands::stop_runs(runtime, rows, reason)).await
     }
 
-    /// Answers the pending approval that `call` names.
-    async fn answer_approval(
+    /// Answers the pending approval that `call` names; `None` if the runtime has ended.
+    pub async fn decide(
         &self,
         call: &str,
         answer: impl FnOnce(&ApprovalView) -> Result<PersonAnswer, RequestError>,
-    ) -> Result<Option<ControlResponse>, RequestError> {
+    ) -> Result<Option<DecisionView>, RequestError> {
         let approval = self.reader.find_approval(call).await?;
         let answer = answer(&approval)?;
         let writer = self.approvals.as_ref().ok_or_else(no_runtime)?;
@@ -357,10 +366,10 @@ impl RequestHandler {
     }
 
     /// Executes a command once the runtime is attached; `None` if the runtime has ended.
-    async fn execute<F: Future<Output = Result<ControlResponse, RequestError>>>(
+    async fn execute<T, F: Future<Output = Result<T, RequestError>>>(
         &self,
         command: impl FnOnce(Arc<Runtime>) -> F,
-    ) -> Result<Option<ControlResponse>, RequestError> {
+    ) -> Result<Option<T>, RequestError> {
         let slot = self.runtime.as_ref();
         let slot = slot.ok_or_else(no_runtime)?;
         slot.execute(command).await.transpose()

@@ -2,7 +2,6 @@
 
 use std::{
     fmt, fs,
-    hint::black_box,
     io::{self, Write},
     path::{Path, PathBuf},
 };
@@ -11,7 +10,7 @@ use crate::{
     clock,
     files::{self, read_regular_text},
     redaction,
-    secret::Secret,
+    secret::{self, Secret},
 };
 
 /// The token's file, beside the socket.
@@ -61,9 +60,7 @@ impl ControlToken {
 
     /// Compares in constant time for a given length.
     pub(super) fn is(&self, other: &str) -> bool {
-        let (token, other) = (self.0.as_bytes(), other.as_bytes());
-        let differ = token.iter().zip(other).fold(0, |differ, (a, b)| black_box(differ | (a ^ b)));
-        token.len() == other.len() && differ == 0
+        secret::is_same(self.0.as_bytes(), other.as_bytes())
     }
 
     /// The token itself, only for the greeting.

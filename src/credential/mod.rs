@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 pub use key_sources::{KeyCommand, KeyFile};
 pub use oauth::{Oauth, OauthGrant};
-pub use token_file::TokenFile;
+pub use token_file::RefreshTokenFile;
 
 use crate::{
     provider::{Credential, KeyPlacement},

@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use tokio::task::spawn_blocking;
 
-use super::token_file::{LABEL, TokenFile};
+use super::token_file::{LABEL, RefreshTokenFile};
 use crate::{
     provider::{FetchedKey, FormClient, FormResponse, KeyError, KeySource},
     redaction,
@@ -40,7 +40,7 @@ pub struct OauthGrant {
 pub struct Oauth {
     forms: FormClient,
     grant: OauthGrant,
-    token_file: TokenFile,
+    token_file: RefreshTokenFile,
     /// A refresh token newer than the one on disk, if it could not be stored.
     unsaved: Mutex<Option<Secret>>,
 }
@@ -65,13 +65,13 @@ struct TokenErrorResponse {
 
 impl Oauth {
     /// Creates the source without network or disk access.
-    pub const fn new(forms: FormClient, grant: OauthGrant, token_file: TokenFile) -> Self {
+    pub const fn new(forms: FormClient, grant: OauthGrant, token_file: RefreshTokenFile) -> Self {
         Self { forms, grant, token_file, unsaved: Mutex::new(None) }
     }
 
     async fn refresh(&self) -> Result<FetchedKey, KeyError> {
         // Another process may have stored a newer token, and must not use the same one at the same time.
-        let lock = self.on_disk(TokenFile::lock, "the lock of the refresh token").await?;
+        let lock = self.on_disk(RefreshTokenFile::lock, "the lock of the refresh token").await?;
         let configured = self.grant.refresh_token.clone();
         let loaded = self.on_disk(move |file| file.load(&configured), "the kept refresh token").await?;
         let token = self.unsaved().or(loaded).unwrap_or_else(|| self.grant.refresh_token.clone());
@@ -110,7 +110,7 @@ impl Oauth {
     /// Stores the new refresh token. The one that was sent may be invalid from now on.
     async fn save_token(&self, new_token: Secret, lock: File) {
         let (configured, token) = (self.grant.refresh_token.clone(), new_token.clone());
-        let save = move |token_file: &TokenFile| {
+        let save = move |token_file: &RefreshTokenFile| {
             let result = token_file.save(&configured, &token);
             drop(lock);
             result
@@ -126,7 +126,7 @@ impl Oauth {
     /// Runs file work off the async threads.
     async fn on_disk<T: Send + 'static>(
         &self,
-        operation: impl FnOnce(&TokenFile) -> io::Result<T> + Send + 'static,
+        operation: impl FnOnce(&RefreshTokenFile) -> io::Result<T> + Send + 'static,
         subject: &str,
     ) -> Result<T, KeyError> {
         let token_file = self.token_file.clone();

@@ -1,7 +1,7 @@
 //! Storage of rotated refresh tokens, one file for each provider, and the lock against their use by two processes.
 
 use std::{
-    fs::{self, File},
+    fs::File,
     io::{self, ErrorKind},
     path::PathBuf,
     time::Duration,
@@ -26,21 +26,21 @@ const MAX_FILE_BYTES: u64 = 64 * 1024;
 
 /// Stores the refresh token that replaced a provider's configured one, readable only by its user.
 #[derive(Debug, Clone)]
-pub struct TokenFile {
+pub struct RefreshTokenFile {
     folder: PathBuf,
     provider: String,
 }
 
 /// The content of the file.
 #[derive(Serialize, Deserialize)]
-struct TokenFileContent {
+struct RefreshTokenFileContent {
     /// Hash of the configured token that this one replaces.
     #[serde(rename = "of")]
     configured_hash: String,
     refresh_token: String,
 }
 
-impl TokenFile {
+impl RefreshTokenFile {
     /// The file of a provider in `folder`, which need not exist. A provider's name is a valid file name.
     pub fn new(folder: impl Into<PathBuf>, provider: &str) -> Self {
         Self { folder: folder.into(), provider: provider.to_owned() }
@@ -53,11 +53,7 @@ impl TokenFile {
     /// Waits until no other process uses the token. None does until the returned file is closed.
     pub(super) fn lock(&self) -> io::Result<File> {
         files::make_folder(&self.folder)?;
-        let file = files::open_lock(&self.path(".lock"))?;
-        if files::lock_within(&file, (MAX_TRIES, RETRY_DELAY), || true)? {
-            return Ok(file);
-        }
-        Err(io::Error::new(ErrorKind::TimedOut, "another process has held the lock for too long"))
+        files::lock(&self.path(".lock"), (MAX_TRIES, RETRY_DELAY))
     }
 
     /// The token that replaces the configured one.
@@ -69,7 +65,7 @@ impl TokenFile {
         // The parser's own error would quote the text.
         let damaged =
             || format!("{} is damaged; remove it, and configure a new refresh token", path.display());
-        let content: TokenFileContent =
+        let content: RefreshTokenFileContent =
             serde_json::from_str(&text).map_err(|_| io::Error::new(ErrorKind::InvalidData, damaged()))?;
         Ok((content.configured_hash == hash(configured)).then(|| Secret::new(content.refresh_token)))
     }
@@ -77,7 +73,7 @@ impl TokenFile {
     /// This process redacts the stored token from now on. A file that cannot be read is reported when its token is used.
     pub(crate) fn learn(&self) {
         let text = files::read_regular_text(&self.path(".json"), MAX_FILE_BYTES).unwrap_or_default();
-        if let Ok(content) = serde_json::from_str::<TokenFileContent>(&text) {
+        if let Ok(content) = serde_json::from_str::<RefreshTokenFileContent>(&text) {
             redaction::learn(LABEL, &Secret::new(content.refresh_token));
         }
     }
@@ -85,13 +81,11 @@ impl TokenFile {
     /// Stores a token in place of the configured one. After a crash, the file has either the previous token or this
     /// one.
     pub(super) fn save(&self, configured: &Secret, token: &Secret) -> io::Result<()> {
-        let content =
-            TokenFileContent { configured_hash: hash(configured), refresh_token: token.reveal().to_owned() };
-        let part = self.path(".part");
-        files::remove(&part)?;
-        files::write(&part, &serde_json::to_vec(&content)?)?;
-        fs::rename(&part, self.path(".json"))?;
-        files::sync_folder(&self.folder)
+        let content = RefreshTokenFileContent {
+            configured_hash: hash(configured),
+            refresh_token: token.reveal().to_owned(),
+        };
+        files::replace(&self.path(".json"), &self.path(".part"), &serde_json::to_vec(&content)?)
     }
 }
 
@@ -101,14 +95,14 @@ fn hash(token: &Secret) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt as _;
+    use std::{fs, os::unix::fs::PermissionsExt as _};
 
     use super::*;
 
     #[test]
     fn a_token_is_kept_in_place_of_the_configured_one() {
         let dir = tempfile::tempdir().unwrap();
-        let kept = TokenFile::new(dir.path().join("tokens"), "acme");
+        let kept = RefreshTokenFile::new(dir.path().join("tokens"), "acme");
         let (first, second) = (Secret::new("configured"), Secret::new("rotated"));
         assert!(kept.load(&first).unwrap().is_none());
         let locked = kept.lock().unwrap();

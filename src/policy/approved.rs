@@ -1,8 +1,9 @@
 //! The rules that a person has approved: the file `approved-rules.json` in the state directory.
 
 use std::{
-    fmt, fs, io, mem,
-    os::unix::fs::MetadataExt as _,
+    fmt,
+    fs::File,
+    io, mem,
     path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
@@ -11,7 +12,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 
 use super::Rule;
-use crate::files::{self, IoResult as _, PathError};
+use crate::files::{self, FileCache, IoResult as _, PathError};
 
 /// Name of the file in the state directory.
 const FILE: &str = "approved-rules.json";
@@ -45,23 +46,9 @@ pub struct ApprovedRules {
 
 #[derive(Debug, Default)]
 struct ReadState {
-    cached: Option<CachedRules>,
+    cache: FileCache<Result<Arc<[Rule]>, ApprovedRulesError>>,
     /// Whether the rules were damaged the last time.
     is_damaged: bool,
-}
-
-#[derive(Debug, Clone)]
-struct CachedRules {
-    stamp: FileStamp,
-    rules: Result<Arc<[Rule]>, ApprovedRulesError>,
-}
-
-/// What changes whenever the file is replaced.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct FileStamp {
-    modified: (i64, i64),
-    length: u64,
-    inode: u64,
 }
 
 /// The content of the file.
@@ -88,32 +75,16 @@ impl ApprovedRules {
     pub fn list(&self) -> Result<Arc<[Rule]>, ApprovedRulesError> {
         // Ignores poisoning: each update is one assignment.
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let rules = self.read_changed(&mut state.cached);
+        let rules = match state.cache.get(&self.path, MAX_BYTES, |bytes| self.parse(bytes)) {
+            Ok(rules) => rules.unwrap_or_else(|| Ok(Arc::default())),
+            Err(error) => Err(self.unreadable(&error)),
+        };
         let was_damaged = mem::replace(&mut state.is_damaged, rules.is_err());
         drop(state);
         if let Some(error) = rules.as_ref().err().filter(|_| !was_damaged) {
             tracing::error!(%error, "the approved rules do not count");
             self.observer.iter().for_each(|observer| observer.on_damaged(error));
         }
-        rules
-    }
-
-    /// The rules in `cache`, or read again if the file has changed since.
-    fn read_changed(&self, cache: &mut Option<CachedRules>) -> Result<Arc<[Rule]>, ApprovedRulesError> {
-        let stamp = match fs::metadata(&self.path).if_exists() {
-            Ok(Some(metadata)) => FileStamp {
-                modified: (metadata.mtime(), metadata.mtime_nsec()),
-                length: metadata.len(),
-                inode: metadata.ino(),
-            },
-            Ok(None) => return Ok(Arc::default()),
-            Err(error) => return Err(self.unreadable(&error)),
-        };
-        if let Some(cached) = cache.as_ref().filter(|cached| cached.stamp == stamp) {
-            return cached.rules.clone();
-        }
-        let rules = self.read();
-        *cache = Some(CachedRules { stamp, rules: rules.clone() });
         rules
     }
 
@@ -145,14 +116,9 @@ impl ApprovedRules {
     }
 
     /// Waits until no other process changes the rules. They are unlocked when the returned file is dropped.
-    fn lock(&self) -> Result<fs::File, ApprovedRulesError> {
+    fn lock(&self) -> Result<File, ApprovedRulesError> {
         let path = self.path.with_extension("lock");
-        let lock = files::open_lock(&path).at(&path).map_err(change_error)?;
-        if files::lock_within(&lock, LOCK_TRIES, || true).at(&path).map_err(change_error)? {
-            return Ok(lock);
-        }
-        let error = io::Error::new(io::ErrorKind::TimedOut, "another process has locked them");
-        Err(error).at(&path).map_err(change_error)
+        files::lock(&path, LOCK_TRIES).at(&path).map_err(change_error)
     }
 
     fn texts(&self) -> Result<Vec<Arc<str>>, ApprovedRulesError> {
@@ -160,16 +126,19 @@ impl ApprovedRules {
     }
 
     fn read(&self) -> Result<Arc<[Rule]>, ApprovedRulesError> {
+        match files::read_regular(&self.path, MAX_BYTES).if_exists() {
+            Ok(Some(bytes)) => self.parse(&bytes),
+            Ok(None) => Ok(Arc::default()),
+            Err(error) => Err(self.unreadable(&error)),
+        }
+    }
+
+    fn parse(&self, bytes: &[u8]) -> Result<Arc<[Rule]>, ApprovedRulesError> {
         const REMEDY: &str = "repair the file, or remove it and approve again";
-        let bytes = match files::read_regular(&self.path, MAX_BYTES).if_exists() {
-            Ok(Some(bytes)) => bytes,
-            Ok(None) => return Ok(Arc::default()),
-            Err(error) => return Err(self.unreadable(&error)),
-        };
         let damaged =
             |problem: String| ApprovedRulesError { path: self.path.clone(), problem, remedy: REMEDY };
         let file: ApprovedRulesFile =
-            serde_json::from_slice(&bytes).map_err(|error| damaged(format!("it is damaged: {error}")))?;
+            serde_json::from_slice(bytes).map_err(|error| damaged(format!("it is damaged: {error}")))?;
         let rules = file.allow.iter().map(|text| text.parse::<Rule>());
         rules.collect::<Result<_, _>>().map_err(|error| damaged(error.to_string()))
     }
@@ -185,10 +154,7 @@ impl ApprovedRules {
         if text.len() as u64 > MAX_BYTES {
             return Err(io::Error::new(io::ErrorKind::FileTooLarge, "it would have more than 4 MiB"));
         }
-        files::remove(&new)?;
-        files::write(&new, &text)?;
-        fs::rename(&new, &self.path)?;
-        self.path.parent().map_or(Ok(()), files::sync_folder)
+        files::replace(&self.path, &new, &text)
     }
 
     fn unreadable(&self, error: &io::Error) -> ApprovedRulesError {
@@ -208,7 +174,7 @@ fn change_error(error: PathError) -> ApprovedRulesError {
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::fs::PermissionsExt as _;
+    use std::{fs, os::unix::fs::PermissionsExt as _};
 
     use super::*;
 

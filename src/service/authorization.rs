@@ -109,7 +109,7 @@ macro_rules! scopes {
         }
     )*};
 }
-scopes!(Read, Submit, Steer, Approve, Admin);
+scopes!(Read, Submit, Steer, Approve);
 
 /// The token of a request, which has this scope.
 #[derive(Debug)]
@@ -130,7 +130,7 @@ impl<S: RequiredScope, T: Sync> FromRequestParts<T> for Granted<S> {
         if token.has(S::SCOPE) {
             return Ok(Self { token, scope: PhantomData });
         }
-        let detail = format!("the token `{}` has no scope `{}`", token.name, S::SCOPE.name());
+        let detail = format!("the token `{}` has no scope `{}`", token.name, S::SCOPE);
         Err(Problem::new(StatusCode::FORBIDDEN, detail))
     }
 }

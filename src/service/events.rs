@@ -1,7 +1,7 @@
 //! Events as server-sent events. Only records have an `id`, the number of the record in its session: a client that
 //! reconnects with `Last-Event-ID` gets each record once, in order. Deltas are in between.
 
-use std::{convert::Infallible, sync::Arc, time::Duration};
+use std::{convert::Infallible, str::FromStr, sync::Arc, time::Duration};
 
 use axum::{
     http::{HeaderMap, StatusCode},
@@ -12,23 +12,24 @@ use axum::{
 };
 use futures::{Stream, stream};
 use hermod_actors::{
-    Runtime, Watch,
-    model::{Body, EventBody, RunId, RunRow, RunState, Seq, SessionEvent},
+    Feed, RunError, Runtime, Watch,
+    model::{Body, EventBody, RunId, RunRow, RunState, Seq, SessionEvent, SessionId},
+    port::FeedCursor,
 };
 use tokio_util::sync::CancellationToken;
 
 use super::{Service, problem::Problem};
-use crate::view::stream_event;
+use crate::view::{feed_entry, stream_event};
 
 /// Interval of comments that tell a client that the stream lives.
 const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(15);
 /// The header with the record that a client has seen last.
 const LAST_EVENT_ID: &str = "last-event-id";
 
-/// The events of one run.
-struct RunEvents {
+/// The events of a session, or of one of its runs until that ends.
+struct WatchedEvents {
     watch: Watch,
-    run: RunId,
+    run: Option<RunId>,
     runtime: Arc<Runtime>,
     closing: CancellationToken,
     is_over: bool,
@@ -36,24 +37,37 @@ struct RunEvents {
 
 /// The events of a run, until its end. A client that has seen the end gets status 204, with which browsers stop
 /// reconnecting.
-pub(super) async fn of_run(service: &Service, row: RunRow, headers: &HeaderMap) -> Result<Response, Problem> {
-    let seen = last_event_id(headers)?;
+pub(super) fn of_run(service: &Service, row: &RunRow, headers: &HeaderMap) -> Result<Response, Problem> {
+    let seen: Option<Seq> = last_event_id(headers)?;
     if row.state == RunState::Ended && seen.is_some_and(|seen| seen >= row.last) {
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
     let from = seen.map_or(row.first, |seen| seen.saturating_add(1));
-    let events = RunEvents {
-        watch: service.runtime.watch(row.session, from),
-        run: row.id,
+    Ok(watch(service, row.session, from, Some(row.id)))
+}
+
+/// The events of a session, from the record after the last seen one on; all of them if none was seen.
+pub(super) fn of_session(
+    service: &Service,
+    session: SessionId,
+    headers: &HeaderMap,
+) -> Result<Response, Problem> {
+    let from = last_event_id(headers)?.map_or(1, |seen: Seq| seen.saturating_add(1));
+    Ok(watch(service, session, from, None))
+}
+
+fn watch(service: &Service, session: SessionId, from: Seq, run: Option<RunId>) -> Response {
+    let events = WatchedEvents {
+        watch: service.runtime.watch(session, from),
+        run,
         runtime: Arc::clone(&service.runtime),
         closing: service.closing.clone(),
         is_over: false,
     };
-    let heartbeat = KeepAlive::new().interval(HEARTBEAT_INTERVAL);
-    Ok(Sse::new(events.stream()).keep_alive(heartbeat).into_response())
+    respond(events.stream())
 }
 
-fn last_event_id(headers: &HeaderMap) -> Result<Option<Seq>, Problem> {
+fn last_event_id<T: FromStr>(headers: &HeaderMap) -> Result<Option<T>, Problem> {
     let Some(id) = headers.get(LAST_EVENT_ID) else { return Ok(None) };
     let id = id.to_str().unwrap_or_default();
     id.parse().map(Some).map_err(|_| {
@@ -61,7 +75,7 @@ fn last_event_id(headers: &HeaderMap) -> Result<Option<Seq>, Problem> {
     })
 }
 
-impl RunEvents {
+impl WatchedEvents {
     fn stream(self) -> impl Stream<Item = Result<Event, Infallible>> {
         stream::unfold(self, |mut events| async move {
             let event = events.next().await?;
@@ -78,7 +92,7 @@ impl RunEvents {
                 event = self.watch.next() => event,
             };
             match event {
-                Ok(event) if event.run == Some(self.run) => {
+                Ok(event) if self.run.is_none() || event.run == self.run => {
                     self.is_over = self.ends(&event).await;
                     return Some(encode(&event));
                 }
@@ -92,26 +106,77 @@ impl RunEvents {
         None
     }
 
-    /// True for the record of the run's end, unless the run was reopened since.
+    /// True for the record of the watched run's end, unless the run was reopened since.
     async fn ends(&self, event: &SessionEvent) -> bool {
-        let EventBody::Recorded { record } = &event.body else { return false };
-        if !matches!(&record.body, Body::RunEnded(ended) if ended.run == self.run) {
+        let (EventBody::Recorded { record }, Some(run)) = (&event.body, self.run) else { return false };
+        if !matches!(&record.body, Body::RunEnded(ended) if ended.run == run) {
             return false;
         }
-        self.runtime
-            .row(self.run)
-            .await
-            .is_ok_and(|row| row.state == RunState::Ended && row.last <= event.seq)
+        let row = self.runtime.row(run).await;
+        row.is_ok_and(|row| row.state == RunState::Ended && row.last <= event.seq)
     }
+}
+
+/// The records of all sessions in one durable order, after the place that the client has seen last or names; without
+/// one, from now on.
+pub(super) async fn of_all(
+    service: &Service,
+    after: Option<FeedCursor>,
+    headers: &HeaderMap,
+) -> Result<Response, Problem> {
+    let seen = last_event_id(headers)?.or(after);
+    let cursor = match seen {
+        Some(cursor) => cursor,
+        None => service.runtime.feed_end().await.map_err(RunError::Read)?,
+    };
+    let feed =
+        FeedEvents { feed: service.runtime.feed(cursor), closing: service.closing.clone(), is_over: false };
+    Ok(respond(stream::unfold(feed, |mut feed| async move {
+        let event = feed.next().await?;
+        Some((Ok(event), feed))
+    })))
+}
+
+/// The events of all sessions.
+struct FeedEvents {
+    feed: Feed,
+    closing: CancellationToken,
+    is_over: bool,
+}
+
+impl FeedEvents {
+    /// The next event; `None` when the service stops.
+    async fn next(&mut self) -> Option<Event> {
+        if self.is_over {
+            return None;
+        }
+        let entry = tokio::select! {
+            biased;
+            () = self.closing.cancelled() => return None,
+            entry = self.feed.next() => entry,
+        };
+        let encoded = entry.map_err(|error| error.to_string()).and_then(|entry| {
+            let value = feed_entry(&entry).map_err(|error| error.to_string())?;
+            let name = if entry.record.is_ok() { "record" } else { "unreadable" };
+            Ok(Event::default().event(name).id(entry.cursor.to_string()).data(value.to_string()))
+        });
+        Some(encoded.unwrap_or_else(|error| {
+            self.is_over = true;
+            Event::default().event("error").data(error)
+        }))
+    }
+}
+
+fn respond(events: impl Stream<Item = Result<Event, Infallible>> + Send + 'static) -> Response {
+    let heartbeat = KeepAlive::new().interval(HEARTBEAT_INTERVAL);
+    Sse::new(events).keep_alive(heartbeat).into_response()
 }
 
 fn encode(event: &SessionEvent) -> Event {
     let name = event.body.name();
     let encoded = Event::default().event(name);
-    let encoded = match &event.body {
-        EventBody::Recorded { .. } => encoded.id(event.seq.to_string()),
-        _ => encoded,
-    };
+    let is_record = matches!(&event.body, EventBody::Recorded { .. });
+    let encoded = if is_record { encoded.id(event.seq.to_string()) } else { encoded };
     match stream_event(event) {
         Ok(value) => encoded.data(value.to_string()),
         Err(error) => encoded.event("error").data(error.to_string()),

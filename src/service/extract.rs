@@ -8,6 +8,7 @@ use axum::{
     http::{HeaderMap, StatusCode, header, request::Parts},
 };
 use hermod_actors::model::{Hash, RunId, RunRow};
+use http_body::Body as _;
 use serde::de::DeserializeOwned;
 use tokio::time::timeout;
 
@@ -64,6 +65,21 @@ fn is_json(headers: &HeaderMap) -> bool {
     let kind = headers.get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     let kind = kind.split(';').next().unwrap_or_default().trim();
     kind.eq_ignore_ascii_case("application/json")
+}
+
+/// A JSON body that may be left out.
+#[derive(Debug)]
+pub(super) struct OptionalJsonBody<T>(pub(super) T);
+
+impl<T: DeserializeOwned + Default, S: Sync> FromRequest<S> for OptionalJsonBody<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
+        if request.body().size_hint().exact() == Some(0) {
+            return Ok(Self(T::default()));
+        }
+        JsonBody::from_request(request, state).await.map(|body| Self(body.value))
+    }
 }
 
 /// The query of a request; unknown parameters are refused.

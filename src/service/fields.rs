@@ -1,12 +1,22 @@
 //! Fields of requests whose JSON has several forms.
 
-use std::time::Duration;
+use std::{fmt, str::FromStr, time::Duration};
 
 use hermod_actors::model::Dimension;
 use serde::{Deserialize, Deserializer, de::Error as _};
 use serde_json::{Map, Value};
 
 use crate::host::{BudgetLimits, parse_duration};
+
+/// A value that is written as a text.
+pub(super) fn from_text<'de, T, D>(from: D) -> Result<Option<T>, D::Error>
+where
+    T: FromStr<Err: fmt::Display>,
+    D: Deserializer<'de>,
+{
+    let text = String::deserialize(from)?;
+    text.parse().map(Some).map_err(D::Error::custom)
+}
 
 /// A duration: a text such as `30s`, or a number of seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

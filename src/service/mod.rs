@@ -9,6 +9,7 @@ mod connection;
 mod events;
 mod extract;
 mod fields;
+mod page;
 mod problem;
 mod routes;
 mod serve;
@@ -22,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     access::TokenVerifier,
-    control::RequestHandler,
+    control::{RequestError, RequestHandler},
     host::{HostError, RunSubmitter, Submission},
 };
 
@@ -53,8 +54,10 @@ impl Service {
     async fn submit(&self, submission: Submission) -> Result<hermod_actors::AcceptedRun, HostError> {
         let submitter = Arc::clone(&self.submitter);
         let submitted = self.engine.spawn(async move { submitter.submit(submission).await });
-        submitted.await.unwrap_or_else(|error| {
-            Err(crate::control::RequestError::internal(format!("the submission was ended: {error}")).into())
+        submitted.await.unwrap_or_else(|_| {
+            let text =
+                "the service ended before it answered; repeat the request with its key at its next start";
+            Err(RequestError::internal(text).into())
         })
     }
 }

@@ -49,6 +49,13 @@ impl Problem {
         Self::new(StatusCode::NOT_FOUND, detail)
     }
 
+    /// The service ends before it has answered.
+    pub(super) fn stopping() -> Self {
+        let text =
+            "the service stopped before it answered; look what became of the request at its next start";
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, text)
+    }
+
     pub(super) fn unprocessable(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::UNPROCESSABLE_ENTITY, detail)
     }

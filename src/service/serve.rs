@@ -24,9 +24,6 @@ use crate::{
     prompt::LayeredPrompt,
 };
 
-/// Most open connections.
-const MAX_CONNECTIONS: usize = 16_384;
-
 /// How a store is served.
 #[derive(Debug, Clone)]
 pub struct ServeRequest {
@@ -72,10 +69,12 @@ pub async fn serve(
         submitter: Arc::clone(&submitter),
         handler: handler.clone(),
         tokens: TokenVerifier::new(state),
-        hosts: own_hosts(address),
+        hosts: own_hosts(address).into_iter().chain(config.service.hosts.0.iter().cloned()).collect(),
         closing: CancellationToken::new(),
     };
-    let server = HttpServer::start(listener, service, ServerLimits { connections: MAX_CONNECTIONS });
+    let limits =
+        ServerLimits { connections: usize::try_from(config.service.connections.0).unwrap_or(usize::MAX) };
+    let server = HttpServer::start(listener, service, limits);
     let server = server.map_err(|error| {
         RequestError::internal(format!("the threads of the HTTP server cannot be started: {error}"))
     })?;

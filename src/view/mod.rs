@@ -1,5 +1,5 @@
-//! Views: runs, sessions, accounts, approvals, providers, models, prompts, events and checks of the store, as clients
-//! read them.
+//! Views: runs, sessions, accounts, approvals, providers, models, prompts, events, access tokens and checks of the store,
+//! as clients read them.
 //!
 //! The tables and the `--json` of the command line, and the control socket, are made from these values. Backups have
 //! theirs in `backup/view.rs`, gc and disk usage in `control/maintenance.rs`. `docs/json.md` describes their JSON.
@@ -22,6 +22,7 @@ mod run;
 mod service;
 mod store;
 mod stream;
+mod token;
 
 pub use crate::store::redb::StoreFootprint;
 pub use account::{AccountView, ActiveTimeView, BudgetView, DimensionUsage};
@@ -33,8 +34,10 @@ pub use prompt::{PromptLayerView, PromptView};
 pub use provider::{ConfiguredProviderView, CredentialView, ModelView, ProviderProbeView};
 pub use result::{EndedRunView, ResultView};
 pub use run::{
-    NodeView, RunDetailView, RunStateView, RunSummaryView, RunView, SessionDetailView, SessionView,
+    NodeView, RunDetailView, RunStateView, RunSummaryView, RunView, SessionDetailView, SessionSummaryView,
+    SessionView,
 };
 pub use service::{RunAcceptedView, RunWaitView};
 pub use store::{RowsFileView, SetAsideView, StoreRepairView};
-pub use stream::stream_event;
+pub use stream::{feed_entry, stream_event};
+pub use token::{CreatedTokenView, TokenView};

@@ -268,6 +268,24 @@ impl SessionView {
     }
 }
 
+/// A session in a list, whose journal is not read: `{id, key, opened_at}`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SessionSummaryView {
+    /// The session's id.
+    pub id: SessionId,
+    /// The caller's session key.
+    pub key: String,
+    /// When the session was first opened.
+    #[serde(with = "encoding::time")]
+    pub opened_at: Timestamp,
+}
+
+impl From<&SessionRow> for SessionSummaryView {
+    fn from(row: &SessionRow) -> Self {
+        Self { id: row.id, key: row.key.to_string(), opened_at: row.opened_at }
+    }
+}
+
 /// A session and its runs: `{…of the session, runs, todo}`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionDetailView {

@@ -1,6 +1,9 @@
 //! View of what watchers of a session get: its records, what follows from them, and deltas.
 
-use hermod_actors::model::{EventBody, EventStream, RunStatus, SessionEvent};
+use hermod_actors::{
+    model::{EventBody, EventStream, RunStatus, SessionEvent},
+    port::FeedEntry,
+};
 use serde_json::{Map, Value, json};
 
 use super::event::EventView;
@@ -15,6 +18,28 @@ pub fn stream_event(event: &SessionEvent) -> serde_json::Result<Value> {
     fields.insert("seq".into(), json!(event.seq));
     if let Value::Object(own) = own_fields(event)? {
         fields.extend(own.into_iter().filter(|(name, _)| name != "seq"));
+    }
+    Ok(Value::Object(fields))
+}
+
+/// An entry of the feed as JSON, like a `record` of [`stream_event`]; one that cannot be read has `unreadable`.
+pub fn feed_entry(entry: &FeedEntry) -> serde_json::Result<Value> {
+    let mut fields = Map::new();
+    let run = entry.record.as_ref().ok().and_then(|record| record.body.run());
+    fields.insert("event".into(), json!(if entry.record.is_ok() { "record" } else { "unreadable" }));
+    fields.insert("stream".into(), json!(stream_name(EventStream::Journal)));
+    fields.insert("session".into(), json!(entry.session));
+    fields.insert("run".into(), json!(run));
+    fields.insert("seq".into(), json!(entry.seq));
+    match &entry.record {
+        Ok(record) => {
+            if let Value::Object(own) = serde_json::to_value(EventView::new(entry.seq, record)?)? {
+                fields.extend(own);
+            }
+        }
+        Err(reason) => {
+            fields.insert("reason".into(), json!(reason));
+        }
     }
     Ok(Value::Object(fields))
 }

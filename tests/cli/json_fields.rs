@@ -83,6 +83,8 @@ fn every_field_of_json_is_described() {
         &["models", "list", "--json"],
         &["config", "show", "--effective", "--json"],
         &["approvals", "list", "--json"],
+        &["tokens", "create", "--name", "n", "--scopes", "read", "--json"],
+        &["tokens", "list", "--json"],
     ];
     let mut undescribed = Vec::new();
     for command in commands {

@@ -24,6 +24,7 @@ mod server;
 mod session_workspace;
 mod suspended;
 mod terminal;
+mod tokens;
 mod tree;
 mod waits;
 #[path = "../common/world.rs"]

@@ -14,7 +14,7 @@ use std::{
 
 use futures::future::join_all;
 use hermod::{
-    credential::{self, Oauth, OauthGrant, TokenFile},
+    credential::{self, Oauth, OauthGrant, RefreshTokenFile},
     provider::{CacheTtl, Credential, Deadlines, FormClient, HttpProvider, KeyPlacement, ProviderConfig},
     secret::Secret,
 };
@@ -308,7 +308,7 @@ fn with_oauth(address: &str, state: &Path, refresh_token: &str) -> HttpProvider 
         scope: Some("a b".into()),
     };
     let forms = FormClient::new(&format!("{address}/token")).unwrap();
-    let oauth = Oauth::new(forms, grant, TokenFile::new(state.join("credentials"), "acme"));
+    let oauth = Oauth::new(forms, grant, RefreshTokenFile::new(state.join("credentials"), "acme"));
     provider(&format!("{address}/v1"), vec![Credential::from_source(oauth, None, KeyPlacement::Bearer)])
 }
 

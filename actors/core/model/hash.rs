@@ -22,17 +22,19 @@ impl Hash {
         hasher.part(bytes);
         hasher.finish()
     }
-
-    /// Its bytes.
-    pub const fn as_bytes(&self) -> &[u8; 16] {
-        &self.0
-    }
 }
 
 impl ContentHash {
     /// The hash of `content`.
     pub fn of(content: &[u8]) -> Self {
         Self(Sha256::digest(content).into())
+    }
+}
+
+impl<const BYTES: usize> Digest<BYTES> {
+    /// Its bytes.
+    pub const fn as_bytes(&self) -> &[u8; BYTES] {
+        &self.0
     }
 }
 

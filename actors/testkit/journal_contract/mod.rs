@@ -4,6 +4,7 @@
 mod accounts;
 mod appends;
 mod faults;
+mod feed;
 mod inboxes;
 mod rows;
 mod spawned;
@@ -50,6 +51,7 @@ cases! {
     spawned::sessions_that_another_one_begins_are_there,
     spawned::a_session_that_is_only_open_can_be_begun,
     spawned::what_cannot_begin_leaves_no_trace,
+    feed::all_sessions_are_in_one_order,
     inboxes::items_wait_until_they_are_taken,
     inboxes::only_rows_that_wait_can_be_taken,
     inboxes::rows_can_be_taken_without_a_record,

@@ -102,6 +102,11 @@ pub(super) async fn lists_hold_the_youngest_in_order(journal: Subject) {
     check(journal.rows().runs(Some(session(2)), 1), rows(&[7])).await;
     check(journal.rows().runs(Some(session(2)), 5), rows(&[2, 7])).await;
     check(journal.rows().runs(Some(session(3)), 5), rows(&[])).await;
+    check(journal.rows().sessions_before(session(3), 1), sessions(&[2])).await;
+    check(journal.rows().sessions_before(session(1), 5), sessions(&[])).await;
+    check(journal.rows().runs_before(run(9), 2), rows(&[5, 7])).await;
+    check(journal.rows().runs_before(run(6), 5), rows(&[2, 5])).await;
+    check(journal.rows().runs_before(run(2), 5), rows(&[])).await;
     check(journal.rows().open_runs(), rows(&[2, 5, 7, 9])).await;
 }
 

@@ -25,8 +25,8 @@ use hermod_actors::{
         AccountId, BudgetAccount, ModelRef, ModelRow, Record, RunId, RunRow, Seq, SessionId, SessionRow,
     },
     port::{
-        Append, InboxRow, Journal, JournalError, ReadError, ReadFuture, RowReader, StoredRecord, WriteOp,
-        WriteOutcome,
+        Append, FeedCursor, FeedEntry, InboxRow, Journal, JournalError, ReadError, ReadFuture, RowReader,
+        StoredRecord, WriteOp, WriteOutcome,
     },
 };
 
@@ -304,6 +304,10 @@ impl RowReader for DeadRows {
         pending().boxed()
     }
 
+    fn sessions_before(&self, _: SessionId, _: usize) -> ReadFuture<Vec<SessionRow>> {
+        pending().boxed()
+    }
+
     fn run(&self, _: RunId) -> ReadFuture<Option<RunRow>> {
         pending().boxed()
     }
@@ -313,6 +317,18 @@ impl RowReader for DeadRows {
     }
 
     fn runs(&self, _: Option<SessionId>, _: usize) -> ReadFuture<Vec<RunRow>> {
+        pending().boxed()
+    }
+
+    fn runs_before(&self, _: RunId, _: usize) -> ReadFuture<Vec<RunRow>> {
+        pending().boxed()
+    }
+
+    fn feed(&self, _: FeedCursor, _: usize) -> ReadFuture<Vec<FeedEntry>> {
+        pending().boxed()
+    }
+
+    fn feed_end(&self) -> ReadFuture<FeedCursor> {
         pending().boxed()
     }
 

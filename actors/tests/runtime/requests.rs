@@ -105,6 +105,10 @@ async fn the_same_history_handed_in_twice_is_one_run() {
     assert_eq!(first.unwrap().run, again.unwrap().run);
 }
 
+fn picture(last: u8) -> Bytes {
+    Bytes::copy_from_slice(&[&b"GIF89a"[..], &[last]].concat())
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_key_with_another_task_is_refused() {
     let journal = MemoryJournal::new();
@@ -114,7 +118,6 @@ async fn a_key_with_another_task_is_refused() {
         Runtime::start(RuntimeDependencies { artifacts: artifacts.clone(), ..made }).await.unwrap()
     };
     let mut runtime = process(journal.clone()).await;
-    let picture = |last: u8| Bytes::copy_from_slice(&[&b"GIF89a"[..], &[last]].concat());
     let first = RunRequest {
         history: vec![user("a"), assistant("b")],
         images: vec![picture(1)],
@@ -145,7 +148,6 @@ async fn a_key_with_another_task_is_refused() {
         of(|r| r.timeout = Some(Duration::from_secs(9))),
         of(|r| r.thinking = Some(ThinkingLevel::Low)),
         RunRequest { session: SessionChoice::Id(run.session), ..first.clone() },
-        // A caller that compares the task alone.
         of(|r| r.request_hash = None),
     ];
     // The second time in another process, after the end of the run.

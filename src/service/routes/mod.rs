@@ -1,7 +1,11 @@
 //! The operations of the service: a file per resource, each with its routes.
 
+mod approvals;
+mod feed;
 mod health;
 mod runs;
+mod sessions;
+mod state;
 
 use std::sync::Arc;
 
@@ -14,6 +18,10 @@ pub(super) fn router(service: Arc<Service>) -> Router {
     Router::new()
         .merge(health::routes())
         .merge(runs::routes())
+        .merge(sessions::routes())
+        .merge(approvals::routes())
+        .merge(state::routes())
+        .merge(feed::routes())
         .fallback(unknown)
         .method_not_allowed_fallback(not_allowed)
         .layer(middleware::from_fn_with_state(Arc::clone(&service), authorize))

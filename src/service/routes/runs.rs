@@ -9,20 +9,24 @@ use axum::{
     response::Response,
     routing::{get, post},
 };
-use hermod_actors::{RunError, SteerReceipt, model::ThinkingLevel};
+use hermod_actors::{
+    RunError, SteerReceipt,
+    model::{LimitIncrease, RunId, RunState, ThinkingLevel},
+};
 use serde::Deserialize;
 
 use crate::{
-    host::{RunInput, Submission},
+    host::{RunInput, Submission, millis},
     service::{
         Service,
         authorization::{Granted, Read, Steer, Submit},
         events,
         extract::{JsonBody, PathRun, Query},
         fields::{BudgetField, DurationField},
+        page::{Page, RunsQuery},
         problem::Problem,
     },
-    view::{RunAcceptedView, RunDetailView, RunSummaryView, RunWaitView},
+    view::{BudgetView, ResultView, RunAcceptedView, RunDetailView, RunSummaryView, RunView, RunWaitView},
 };
 
 /// The agent that always exists.
@@ -32,9 +36,6 @@ const MAX_KEY_CHARS: usize = 256;
 /// Time of a wait that names none, and the longest one.
 const DEFAULT_WAIT: Duration = Duration::from_secs(30);
 const MAX_WAIT: Duration = Duration::from_mins(10);
-/// Rows of a list that names no limit, and the largest limit.
-const DEFAULT_ROWS: usize = 100;
-const MAX_ROWS: usize = 1_000;
 
 pub(super) fn routes() -> Router<Arc<Service>> {
     Router::new()
@@ -44,6 +45,8 @@ pub(super) fn routes() -> Router<Arc<Service>> {
         .route("/v1/runs/{run}/stop", post(stop))
         .route("/v1/runs/{run}/steer", post(steer))
         .route("/v1/runs/{run}/events", get(events_of_run))
+        .route("/v1/runs/{run}/result", get(result))
+        .route("/v1/runs/{run}/budget", get(budget).post(raise))
 }
 
 /// The body of a submission.
@@ -69,19 +72,6 @@ struct SubmitBody {
     thinking: Option<ThinkingLevel>,
     /// A system message for this run only.
     system: Option<String>,
-}
-
-/// The query of a list.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct ListQuery {
-    /// Most rows.
-    #[serde(default = "default_rows")]
-    max: usize,
-}
-
-const fn default_rows() -> usize {
-    DEFAULT_ROWS
 }
 
 /// The query of a wait.
@@ -159,9 +149,9 @@ fn idempotency_key(headers: &HeaderMap) -> Result<Option<&str>, Problem> {
 async fn list(
     _: Granted<Read>,
     State(service): State<Arc<Service>>,
-    Query(query): Query<ListQuery>,
-) -> Result<Json<Vec<RunSummaryView>>, Problem> {
-    Ok(Json(service.handler.summaries(query.max.min(MAX_ROWS)).await?))
+    Query(query): Query<RunsQuery>,
+) -> Result<Json<Page<RunSummaryView, RunId>>, Problem> {
+    Ok(Json(query.page(&service).await?))
 }
 
 async fn show(
@@ -211,6 +201,51 @@ async fn steer(
     Ok((StatusCode::ACCEPTED, Json(service.runtime.steer(row.id, body.text).await?)))
 }
 
+/// The result of a run that has ended, with its messages.
+async fn result(
+    _: Granted<Read>,
+    State(service): State<Arc<Service>>,
+    PathRun(row): PathRun,
+) -> Result<Json<ResultView>, Problem> {
+    if row.state != RunState::Ended {
+        let detail = format!("run {} has no outcome yet; wait for it at /v1/runs/{0}/wait", row.id);
+        return Err(Problem::new(StatusCode::CONFLICT, detail));
+    }
+    Ok(Json(ResultView::from(&service.runtime.wait(row.id, Some(MAX_WAIT)).await?)))
+}
+
+/// The limits of a run and what it has used of them.
+async fn budget(
+    _: Granted<Read>,
+    State(service): State<Arc<Service>>,
+    PathRun(row): PathRun,
+) -> Result<Json<BudgetView>, Problem> {
+    Ok(Json(service.handler.budget(&row.id.to_string()).await?))
+}
+
+/// The body of a raise.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RaiseBody {
+    /// What is added to the limits.
+    add: BudgetField,
+}
+
+/// Raises limits of a run. One that has used up its budget goes on.
+async fn raise(
+    _: Granted<Submit>,
+    State(service): State<Arc<Service>>,
+    PathRun(row): PathRun,
+    JsonBody { value: body, .. }: JsonBody<RaiseBody>,
+) -> Result<Json<RunView>, Problem> {
+    let BudgetField(limits) = body.add;
+    let by = LimitIncrease { budget: limits.amounts, wall_ms: limits.wall.map(millis) };
+    if by == LimitIncrease::default() {
+        return Err(Problem::unprocessable("add: names no limit; write it like {\"iterations\": 10}"));
+    }
+    Ok(Json(service.runtime.raise(row.id, by).await?.into()))
+}
+
 /// The events of a run as a stream that ends with the run.
 async fn events_of_run(
     _: Granted<Read>,
@@ -218,5 +253,5 @@ async fn events_of_run(
     PathRun(row): PathRun,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    events::of_run(&service, row, &headers).await
+    events::of_run(&service, &row, &headers)
 }

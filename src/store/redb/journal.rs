@@ -20,8 +20,8 @@ use hermod_actors::{
         AccountId, BudgetAccount, DiskFull, ModelRef, ModelRow, RunId, RunRow, Seq, SessionId, SessionRow,
     },
     port::{
-        InboxRow, Journal, JournalError, ReadError, ReadFuture, RowReader, StoredRecord, WriteOp,
-        WriteOutcome,
+        FeedCursor, FeedEntry, InboxRow, Journal, JournalError, ReadError, ReadFuture, RowReader,
+        StoredRecord, WriteOp, WriteOutcome,
     },
 };
 use redb::ReadableDatabase;
@@ -198,6 +198,10 @@ impl RowReader for RedbJournal {
         self.read(move |rows| rows.sessions(max))
     }
 
+    fn sessions_before(&self, before: SessionId, max: usize) -> ReadFuture<Vec<SessionRow>> {
+        self.read(move |rows| rows.sessions_before(before, max))
+    }
+
     fn run(&self, id: RunId) -> ReadFuture<Option<RunRow>> {
         self.read(move |rows| rows.run(id))
     }
@@ -209,6 +213,18 @@ impl RowReader for RedbJournal {
 
     fn runs(&self, session: Option<SessionId>, max: usize) -> ReadFuture<Vec<RunRow>> {
         self.read(move |rows| rows.runs(session, max))
+    }
+
+    fn runs_before(&self, before: RunId, max: usize) -> ReadFuture<Vec<RunRow>> {
+        self.read(move |rows| rows.runs_before(before, max))
+    }
+
+    fn feed(&self, after: FeedCursor, max: usize) -> ReadFuture<Vec<FeedEntry>> {
+        self.read(move |rows| rows.feed(after, max))
+    }
+
+    fn feed_end(&self) -> ReadFuture<FeedCursor> {
+        self.read(SnapshotReader::feed_end)
     }
 
     fn open_runs(&self) -> ReadFuture<Vec<RunRow>> {

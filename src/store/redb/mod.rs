@@ -24,6 +24,7 @@ mod damage;
 mod disk_full_wait;
 mod engine;
 mod error;
+mod feed;
 mod files;
 #[cfg(test)]
 mod full_disk_tests;

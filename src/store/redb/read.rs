@@ -1,7 +1,7 @@
 //! Reads of one snapshot. A short read runs in the calling task, within a limit of bytes. A longer one is repeated on a
 //! blocking thread, without that limit.
 
-use std::{str, sync::Arc};
+use std::{ops::RangeBounds, str, sync::Arc};
 
 use hermod_actors::{
     model::{
@@ -163,7 +163,7 @@ impl SnapshotReader {
         Ok(rows)
     }
 
-    fn record(&mut self, session: SessionId, seq: Seq, stored: &[u8]) -> Result<Record> {
+    pub(super) fn record(&mut self, session: SessionId, seq: Seq, stored: &[u8]) -> Result<Record> {
         if Blobs::is_spilled(stored) && self.remaining_bytes.is_some() {
             return Err(ReadAbort::TooLong);
         }
@@ -212,11 +212,19 @@ impl SnapshotReader {
     }
 
     pub(super) fn sessions(&mut self, max: usize) -> Result<Vec<SessionRow>> {
-        self.newest_rows(SESSIONS, max, Self::session_row)
+        self.newest_rows(SESSIONS, .., max, Self::session_row)
+    }
+
+    pub(super) fn sessions_before(&mut self, before: SessionId, max: usize) -> Result<Vec<SessionRow>> {
+        self.newest_rows(SESSIONS, ..before.bits(), max, Self::session_row)
+    }
+
+    pub(super) fn runs_before(&mut self, before: RunId, max: usize) -> Result<Vec<RunRow>> {
+        self.newest_rows(RUNS, ..before.bits(), max, Self::run_row)
     }
 
     pub(super) fn runs(&mut self, session: Option<SessionId>, max: usize) -> Result<Vec<RunRow>> {
-        let Some(session) = session else { return self.newest_rows(RUNS, max, Self::run_row) };
+        let Some(session) = session else { return self.newest_rows(RUNS, .., max, Self::run_row) };
         let mut ids = Vec::new();
         for row in self.open(RUNS_BY_SESSION)?.range(runs_of(session))?.rev().take(max) {
             ids.push(row?.0.value().1);
@@ -228,12 +236,13 @@ impl SnapshotReader {
     fn newest_rows<T>(
         &mut self,
         table: TableDefinition<u128, &'static [u8]>,
+        ids: impl RangeBounds<u128>,
         max: usize,
         row: impl Fn(&mut Self, u128, &StoredValue<'_>) -> Result<T>,
     ) -> Result<Vec<T>> {
         let mut rows = Vec::new();
         let table = self.open(table)?;
-        for stored in table.iter()?.rev().take(max) {
+        for stored in table.range(ids)?.rev().take(max) {
             let (id, stored) = stored?;
             rows.push(row(self, id.value(), &stored)?);
         }
@@ -312,7 +321,7 @@ impl SnapshotReader {
     }
 
     /// Subtracts a stored value from the limit of a short read. A blob exceeds the limit, because it is a file.
-    fn spend(&mut self, stored: &[u8]) -> Result<()> {
+    pub(super) fn spend(&mut self, stored: &[u8]) -> Result<()> {
         let Some(remaining) = &mut self.remaining_bytes else { return Ok(()) };
         match remaining.checked_sub(stored.len()) {
             Some(rest) if !Blobs::is_spilled(stored) => *remaining = rest,

@@ -93,7 +93,8 @@ const CREDENTIAL_CONFIGS: &[&str] = &[
     "Application Support/glab-cli/config.yml",
     "Application Support/tea/config.yml",
 ];
-const AGENT_FOLDERS: &[&str] = &[".hermod", ".hermes", ".openclaw", ".claude", ".codex"];
+const AGENT_FOLDERS: &[&str] =
+    &[".hermod", ".local/state/hermod", ".hermes", ".openclaw", ".claude", ".codex"];
 const AGENT_NAMES: &[&str] = &["hermod.toml", "control.token", "approved-rules.json", "openclaw.json"];
 const HISTORY_NAMES: &[&str] = &[
     ".bash_history",
@@ -436,6 +437,8 @@ mod tests {
         check("~/.fly/config.yml", Some("credential-file"));
         check("~/.hermes/config.yaml", Some("agent-state"));
         check("~/.hermod/approved-rules.json", Some("agent-state"));
+        check("~/.local/state/hermod/tokens.json", Some("agent-state"));
+        check("src/theme/tokens.json", None);
         check("state/control.token", Some("agent-state"));
         check("~/.bash_history", Some("history"));
         check("src/main.rs", None);

@@ -160,7 +160,7 @@ fn controls_agent(command: &Invocation<'_>) -> bool {
     let reads = |word: &str| matches!(word, "status" | "list" | "show" | "logs" | "check" | "help" | "path");
     match words[..] {
         ["gateway", verb, ..] => changes_gateway(Some(verb), command.is_background),
-        ["approvals" | "approval", verb, ..] => !reads(verb),
+        ["approvals" | "approval" | "tokens", verb, ..] => !reads(verb),
         [
             "policy" | "config" | "secrets" | "auth" | "pairing" | "plugins" | "hooks" | "skills" | "cron"
             | "tools",

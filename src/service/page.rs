@@ -1,0 +1,131 @@
+//! Pages of lists: the newest rows first, and where the next page begins.
+
+use std::sync::Arc;
+
+use hermod_actors::model::{Outcome, RunId, RunRow, SessionId, SessionRow, Timestamp};
+use serde::{Deserialize, Serialize};
+
+use super::{Service, problem::Problem};
+use crate::view::{RunStateView, RunSummaryView, SessionSummaryView};
+
+/// Rows of a page whose query names no limit, and the largest limit.
+const DEFAULT_ROWS: usize = 100;
+const MAX_ROWS: usize = 1_000;
+/// Rows that are read at once in search of those that fit.
+const ROWS_PER_READ: usize = 256;
+/// Most rows that are looked at for one page; the next page goes on there.
+const MAX_SEARCHED: usize = 10_000;
+
+/// A page of a list.
+#[derive(Debug, Serialize)]
+pub(super) struct Page<T, Id> {
+    /// The rows, the newest first.
+    pub(super) items: Vec<T>,
+    /// The `before` of the next page; `null` if there are no more rows.
+    pub(super) next: Option<Id>,
+}
+
+/// The query of a list of sessions.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SessionsQuery {
+    max: Option<usize>,
+    before: Option<SessionId>,
+}
+
+/// The query of a list of runs. A run fits if it has all that is named.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RunsQuery {
+    max: Option<usize>,
+    before: Option<RunId>,
+    /// The session.
+    session: Option<SessionId>,
+    /// The state.
+    state: Option<RunStateView>,
+    /// The outcome.
+    outcome: Option<Outcome>,
+    /// Accepted at this time or later.
+    #[serde(default, with = "hermod_actors::model::optional_rfc3339_time")]
+    since: Option<Timestamp>,
+    /// A part of the beginning of the input, whatever its case.
+    text: Option<String>,
+}
+
+const fn rows(max: Option<usize>) -> usize {
+    match max {
+        None => DEFAULT_ROWS,
+        Some(max) if max > MAX_ROWS => MAX_ROWS,
+        Some(max) => max,
+    }
+}
+
+impl SessionsQuery {
+    pub(super) async fn page(
+        &self,
+        service: &Service,
+    ) -> Result<Page<SessionSummaryView, SessionId>, Problem> {
+        let max = rows(self.max);
+        let mut rows: Vec<SessionRow> = service
+            .handler
+            .reader()
+            .read(|rows| match self.before {
+                Some(before) => rows.sessions_before(before, max),
+                None => rows.sessions(max),
+            })
+            .await?;
+        rows.reverse();
+        let next = if rows.len() == max { rows.last().map(|row| row.id) } else { None };
+        Ok(Page { items: rows.iter().map(SessionSummaryView::from).collect(), next })
+    }
+}
+
+impl RunsQuery {
+    /// The newest runs that fit. A page may have fewer than `max` although there are more.
+    pub(super) async fn page(&self, service: &Arc<Service>) -> Result<Page<RunSummaryView, RunId>, Problem> {
+        let (max, mut searched) = (rows(self.max), 0);
+        let mut page = Page { items: Vec::new(), next: self.before };
+        while searched < MAX_SEARCHED && page.items.len() < max {
+            let before = page.next;
+            let rows: Vec<RunRow> = service
+                .handler
+                .reader()
+                .read(|rows| match before {
+                    Some(before) => rows.runs_before(before, ROWS_PER_READ),
+                    None => rows.runs(None, ROWS_PER_READ),
+                })
+                .await?;
+            let (count, mut is_full) = (rows.len(), false);
+            searched += count;
+            for row in rows.into_iter().rev() {
+                if page.items.len() == max {
+                    is_full = true;
+                    break;
+                }
+                page.next = Some(row.id);
+                if self.fits(&row) {
+                    let summary = service.handler.summary(row).await?;
+                    page.items.extend(Some(summary).filter(|summary| self.fits_text(summary)));
+                }
+            }
+            if count < ROWS_PER_READ && !is_full {
+                page.next = None;
+                break;
+            }
+        }
+        Ok(page)
+    }
+
+    fn fits(&self, row: &RunRow) -> bool {
+        let outcome = row.ended.as_ref().map(|ended| ended.outcome);
+        self.session.is_none_or(|session| session == row.session)
+            && self.state.is_none_or(|state| state == row.state.into())
+            && self.outcome.is_none_or(|named| Some(named) == outcome)
+            && self.since.is_none_or(|since| row.accepted_at >= since)
+    }
+
+    fn fits_text(&self, summary: &RunSummaryView) -> bool {
+        let text = self.text.as_ref().map(|text| text.to_lowercase());
+        text.is_none_or(|text| summary.input.to_lowercase().contains(&text))
+    }
+}
