@@ -23,7 +23,7 @@ use super::{
 };
 use crate::{
     config::Config,
-    control::SubmissionHolder,
+    control::OwnerKind,
     discovery::Variables,
     host::{
         self, HostError, Identifier, NoteSink, OwnedStore, ResumeObserver, ResumeOutcome, ResumeRequest,
@@ -74,8 +74,8 @@ pub(crate) async fn execute(args: &ResumeArgs, variables: &Variables) -> Result<
     let config = Config::read(variables)?;
     let state = host::configured_state_dir(variables)?;
     let durability = args.durability.unwrap_or_else(|| config.store.durability.into());
-    let holder: (_, Arc<dyn NoteSink>) = (SubmissionHolder::Command, Arc::new(StderrNotes));
-    let mut store = match OwnedStore::acquire(state.clone(), durability.into(), holder).await {
+    let owner: (_, Arc<dyn NoteSink>) = (OwnerKind::Command, Arc::new(StderrNotes));
+    let mut store = match OwnedStore::acquire(state.clone(), durability.into(), owner).await {
         Err(busy @ HostError::Start(StartError::Store(OpenError::Busy { .. }))) => {
             let client = StoreClient::new(variables)?;
             let resumed = resume_at_service((args.id.as_deref(), args.wait), &state, &client).await?;

@@ -8,8 +8,8 @@ use tokio::time::sleep;
 
 use super::{CliError, print_progress};
 use crate::{
-    control::{ControlRequest, ControlResponse, SubmissionHolder},
-    host::{Holder, HolderError, HostError, StoreClient, unexpected_response},
+    control::{ControlRequest, ControlResponse, OwnerKind},
+    host::{HandoverError, HostError, OwnerConnection, StoreClient, unexpected_response},
     view::{RunStateView, RunView},
 };
 
@@ -35,21 +35,21 @@ pub(super) async fn resume_at_service(
     state: &Path,
     client: &StoreClient,
 ) -> Result<Option<ServiceRuns>, CliError> {
-    let Some(mut holder) = Holder::connect(state).await? else { return Ok(None) };
-    if holder.submissions != Some(SubmissionHolder::Service) {
+    let Some(mut owner) = OwnerConnection::connect(state).await? else { return Ok(None) };
+    if owner.submissions != Some(OwnerKind::Service) {
         return Ok(None);
     }
-    let pid = holder.pid;
+    let pid = owner.pid;
     let session = match id {
-        Some(id) => Some(holder.resume(id).await.map_err(gone)?.session),
+        Some(id) => Some(owner.resume(id).await.map_err(gone)?.session),
         None => None,
     };
     let mut runs = unfinished(client, session).await?;
     for run in &runs {
-        match holder.resume(&run.id.to_string()).await {
+        match owner.resume(&run.id.to_string()).await {
             // It may have ended meanwhile.
-            Ok(_) | Err(HolderError::Failed(_)) => {}
-            Err(error @ HolderError::Gone) => return Err(gone(error).into()),
+            Ok(_) | Err(HandoverError::Failed(_)) => {}
+            Err(error @ HandoverError::Gone) => return Err(gone(error).into()),
         }
     }
     print_progress(format!("service   process {pid} goes on with what is unfinished ({})", runs.len()));
@@ -65,10 +65,10 @@ pub(super) async fn resume_at_service(
     Ok(Some(ServiceRuns { runs, texts, is_complete }))
 }
 
-fn gone(error: HolderError) -> HostError {
+fn gone(error: HandoverError) -> HostError {
     match error {
-        HolderError::Gone => HostError::ConnectionLost("`hermod runs list` shows the runs".to_owned()),
-        HolderError::Failed(error) => error,
+        HandoverError::Gone => HostError::ConnectionLost("`hermod runs list` shows the runs".to_owned()),
+        HandoverError::Failed(error) => error,
     }
 }
 

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     config::Config,
-    control::SubmissionHolder,
+    control::OwnerKind,
     discovery::Variables,
     host::{self, NoteSink, OwnedStore, RehearsalScript},
     service::{ServeRequest, serve},
@@ -48,8 +48,8 @@ pub(crate) async fn execute(args: &ServeArgs, variables: &Variables) -> Result<E
     }
     let state = host::configured_state_dir(variables)?;
     let durability = args.durability.unwrap_or_else(|| config.store.durability.into());
-    let holder: (_, Arc<dyn NoteSink>) = (SubmissionHolder::Service, Arc::new(StderrNotes));
-    let mut store = OwnedStore::acquire(state, durability.into(), holder).await?;
+    let owner: (_, Arc<dyn NoteSink>) = (OwnerKind::Service, Arc::new(StderrNotes));
+    let mut store = OwnedStore::acquire(state, durability.into(), owner).await?;
     let script = args.rehearse.then_some(RehearsalScript::Embedded);
     let request = ServeRequest { listen, script };
     let on_ready = |address| print_note(format!("serving   http://{address}"));

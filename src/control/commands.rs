@@ -20,7 +20,7 @@ use super::{
     error::RequestError,
     protocol::ControlResponse,
     reader::StoreReader,
-    submission::{SubmissionHolder, SubmissionService},
+    submission::{OwnerKind, SubmissionService},
     tree::run_view,
 };
 use crate::view::{ApprovalView, DecisionView, RunView};
@@ -33,7 +33,7 @@ const DRAIN_TIMEOUT: Duration = Duration::from_millis(250);
 /// The runtime of this process, as far as commands of clients need it.
 #[derive(Debug)]
 pub struct RuntimeSlot {
-    holder: SubmissionHolder,
+    kind: OwnerKind,
     runtime: watch::Sender<Weak<Runtime>>,
     submissions: OnceLock<Weak<dyn SubmissionService>>,
     /// Each command under way has a receiver.
@@ -42,10 +42,10 @@ pub struct RuntimeSlot {
 }
 
 impl RuntimeSlot {
-    /// An empty slot of a process that will take submissions for as long as `holder` says.
-    pub fn new(holder: SubmissionHolder) -> Self {
+    /// An empty slot of a process that will take submissions for as long as `kind` says.
+    pub fn new(kind: OwnerKind) -> Self {
         Self {
-            holder,
+            kind,
             runtime: watch::Sender::default(),
             submissions: OnceLock::new(),
             under_way: watch::Sender::default(),
@@ -61,8 +61,8 @@ impl RuntimeSlot {
     }
 
     /// How long this process takes submissions.
-    pub(super) const fn holder(&self) -> SubmissionHolder {
-        self.holder
+    pub(super) const fn kind(&self) -> OwnerKind {
+        self.kind
     }
 
     /// The runtime and what takes submissions, once they are attached; `None` if they have ended.
@@ -177,12 +177,12 @@ async fn stop_session(
 /// that: it may have no provider for the run, and ends with its own work.
 pub(super) async fn steer(
     (runtime, submissions): (Arc<Runtime>, Arc<dyn SubmissionService>),
-    holder: SubmissionHolder,
+    kind: OwnerKind,
     run: RunRow,
     text: String,
 ) -> Result<ControlResponse, RequestError> {
     let is_asleep = run.ended.is_none() && !runtime.health_probe().runs(run.session).await;
-    if is_asleep && holder == SubmissionHolder::Service {
+    if is_asleep && kind == OwnerKind::Service {
         submissions.revive(run.session).await?;
     } else if is_asleep {
         return Err(RequestError::usage(format!(

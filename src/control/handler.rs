@@ -157,7 +157,7 @@ impl RequestHandler {
             version: env!("CARGO_PKG_VERSION").into(),
             writing_since: health.as_ref().and_then(HealthProbe::writing_since),
             stalled: health.as_ref().map(HealthProbe::stalled_handlers).unwrap_or_default(),
-            submissions: self.runtime.as_ref().map(|slot| slot.holder()),
+            submissions: self.runtime.as_ref().map(|slot| slot.kind()),
         }
     }
 
@@ -329,8 +329,8 @@ impl RequestHandler {
     async fn steer(&self, run: &str, text: String) -> Result<Option<ControlResponse>, RequestError> {
         let row = self.reader.run(run).await?;
         let Some(slot) = &self.runtime else { return Err(not_under_way(&row)) };
-        let holder = slot.holder();
-        let steer = |runtime, submissions| commands::steer((runtime, submissions), holder, row, text);
+        let kind = slot.kind();
+        let steer = |runtime, submissions| commands::steer((runtime, submissions), kind, row, text);
         slot.execute_with(steer).await.transpose()
     }
 

@@ -15,6 +15,8 @@ mod connection;
 mod disk_full;
 mod error;
 mod follow;
+#[cfg(test)]
+mod follow_tests;
 mod followed_event;
 mod follower_stream;
 mod handler;
@@ -46,7 +48,5 @@ pub use maintenance::{ClassUsage, Footprint, GcClassReport, GcReport, GcRequest,
 pub use protocol::{ControlRequest, ControlResponse};
 pub use reader::{PAGE_RECORDS, ResolvedId, StoreReader};
 pub use server::ControlServer;
-pub use submission::{
-    RunSubmission, SubmissionConversation, SubmissionHolder, SubmissionService, SubmittedRun,
-};
+pub use submission::{OwnerKind, RunSubmission, SubmissionConversation, SubmissionService, SubmittedRun};
 pub use tree::{RunTreeCache, run_view};

@@ -14,7 +14,7 @@ use super::{
     error::RequestError,
     followed_event::FollowedEvent,
     maintenance::{Footprint, GcReport, GcRequest},
-    submission::{RunSubmission, SubmissionHolder, SubmittedRun},
+    submission::{OwnerKind, RunSubmission, SubmittedRun},
 };
 use crate::view::{
     ApprovalView, BudgetView, DecisionView, EventView, NodeView, RunDetailView, RunSummaryView, RunView,
@@ -234,7 +234,7 @@ pub enum ControlResponse {
         stalled: Vec<StalledHandler>,
         /// Whether the owner takes submissions of other processes, and how long; absent if it does not.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        submissions: Option<SubmissionHolder>,
+        submissions: Option<OwnerKind>,
     },
     /// Answer to `runs.list`, in order of acceptance.
     Runs(Vec<RunSummaryView>),

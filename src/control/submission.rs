@@ -103,7 +103,7 @@ pub struct SubmittedRun {
 /// How long the owner takes submissions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum SubmissionHolder {
+pub enum OwnerKind {
     /// Until it is stopped: a service.
     Service,
     /// Until its own work is done: a command.

@@ -12,7 +12,7 @@ use super::{
 use crate::{
     backup::BackupMaker,
     clock,
-    control::{ControlServer, RequestHandler, RuntimeSlot, StoreReader, SubmissionHolder, SubmissionService},
+    control::{ControlServer, OwnerKind, RequestHandler, RuntimeSlot, StoreReader, SubmissionService},
     crash_loop::CrashHistoryFile,
     maintenance::StateDirMaintenance,
     policy::ApprovedRules,
@@ -41,18 +41,18 @@ pub struct OwnedStore {
 }
 
 impl OwnedStore {
-    /// Opens the store and starts the control server, which takes submissions for as long as `holder` says. From here on,
+    /// Opens the store and starts the control server, which takes submissions for as long as `kind` says. From here on,
     /// an end without [`OwnedStore::release`] counts as a crash.
     pub async fn acquire(
         state: PathBuf,
         durability: Durability,
-        (holder, notes): (SubmissionHolder, Arc<dyn NoteSink>),
+        (kind, notes): (OwnerKind, Arc<dyn NoteSink>),
     ) -> Result<Self, HostError> {
         let journal = open_as_owner(&state, durability).await?;
         let (backups, maintenance) =
             (BackupMaker::new(&journal, &state), Arc::new(StateDirMaintenance::new(&state, &journal)));
         let journal: Arc<dyn Journal> = journal;
-        let runtime = Arc::new(RuntimeSlot::new(holder));
+        let runtime = Arc::new(RuntimeSlot::new(kind));
         let handler = RequestHandler::new(StoreReader::new(Arc::clone(&journal)), maintenance).of_owner(
             Arc::clone(&runtime),
             backups,

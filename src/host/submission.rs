@@ -207,14 +207,14 @@ impl RunSubmitter {
         target: &ConversationTarget,
         workspace: &Path,
     ) -> Result<RunSpec, HostError> {
-        let mut endpoints = self.host.endpoints.lock().await;
         let folders = (workspace, self.state.as_path());
-        match new_spec((&self.config, request), target, &endpoints, folders) {
-            Err(HostError::Start(StartError::NoModel(_))) => {}
-            resolved => return resolved,
-        }
+        let endpoints = self.host.endpoints.lock().await;
+        let resolved = new_spec((&self.config, request), target, &endpoints, folders);
+        drop(endpoints);
+        let Err(HostError::Start(StartError::NoModel(_))) = resolved else { return resolved };
         let known: Vec<&RunSpec> = target.last_spec.iter().collect();
         let providers = model_choice::providers(&self.config, &self.variables, request.model, &known).await;
+        let mut endpoints = self.host.endpoints.lock().await;
         endpoints.add_discovered(providers);
         new_spec((&self.config, request), target, &endpoints, folders)
     }

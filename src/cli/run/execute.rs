@@ -23,7 +23,7 @@ use crate::{
         print_error, print_json, print_note, print_progress,
     },
     config::Config,
-    control::SubmissionHolder,
+    control::OwnerKind,
     discovery::Variables,
     host::{self, HostError, NoteSink, OwnedStore, RunInput, StartError},
     store::redb::OpenError,
@@ -194,8 +194,8 @@ async fn acquire(
         return Ok(ControlFlow::Continue(Err(None)));
     }
     let durability = command.args.durability.unwrap_or_else(|| command.config.store.durability.into());
-    let holder: (_, Arc<dyn NoteSink>) = (SubmissionHolder::Command, Arc::new(StderrNotes));
-    let acquired = OwnedStore::acquire(command.state.clone(), durability.into(), holder);
+    let owner: (_, Arc<dyn NoteSink>) = (OwnerKind::Command, Arc::new(StderrNotes));
+    let acquired = OwnedStore::acquire(command.state.clone(), durability.into(), owner);
     Ok(match handover.run_until_signal(Box::pin(acquired)).await {
         ControlFlow::Break(signal) => ControlFlow::Break(FollowOutcome::Interrupted(signal.into())),
         ControlFlow::Continue(Err(busy @ HostError::Start(StartError::Store(OpenError::Busy { .. })))) => {

@@ -1,5 +1,5 @@
 //! Gives the run of `hermod run` to the process that holds the store, and shows it as if this process carried it out. If
-//! the holder goes away, the caller tries again: the next holder gets the run, or this process becomes the owner.
+//! the owner goes away, the caller tries again: the next owner gets the run, or this process becomes the owner.
 
 use std::{future, ops::ControlFlow, path::Path, sync::Arc, time::Duration};
 
@@ -9,6 +9,7 @@ use hermod_actors::model::RunId;
 use tokio::time::{Instant, sleep};
 
 use super::{
+    args::RunArgs,
     execute::{RunAndSession, RunCommand},
     follow::{FollowOutcome, FollowState},
     own_run::{format_known, print_accepted},
@@ -18,11 +19,11 @@ use crate::{
     cli::{CliError, Exit, display::ProgressDisplay, print_note, print_progress, terminal::Tone},
     clock,
     control::{
-        RequestError, RequestErrorKind, RunSubmission, SubmissionConversation, SubmissionHolder, SubmittedRun,
+        OwnerKind, RequestError, RequestErrorKind, RunSubmission, SubmissionConversation, SubmittedRun,
     },
     host::{
-        self, ConversationChoice, FollowedStep, Holder, HolderError, HostError, RunInput, ShutdownSignal,
-        Signals, millis,
+        self, ConversationChoice, FollowedStep, HandoverError, HostError, OwnerConnection, RunInput,
+        ShutdownSignal, Signals, millis,
     },
     rehearsal,
 };
@@ -32,7 +33,7 @@ const SERVICE_RESTART_TIME: Duration = Duration::from_secs(5);
 /// Bounds of the growing pause between two tries.
 const MIN_BACKOFF: Duration = Duration::from_millis(20);
 const MAX_BACKOFF: Duration = Duration::from_millis(500);
-/// Most tries in a row without a record of the run. Between them are holders that end at once.
+/// Most tries in a row without a record of the run. Between them are owners that end at once.
 const MAX_TRIES: u32 = 100;
 /// Most tries in a row in which a process holds the store and does not listen. Each waits for it for a while.
 const MAX_SILENT_TRIES: u32 = 2;
@@ -41,7 +42,7 @@ const MAX_SILENT_TRIES: u32 = 2;
 pub(super) struct TakenRun {
     /// The idempotency key: the user's, or that with which the task may have been submitted already.
     pub(super) key: Option<Arc<str>>,
-    /// The run, if an earlier holder has accepted it.
+    /// The run, if an earlier owner has accepted it.
     pub(super) followed: Option<FollowState>,
 }
 
@@ -106,7 +107,7 @@ impl<'a> Handover<'a> {
         }
     }
 
-    /// Gives the run to the holder of the store, and follows it there. Continues if the holder has gone. `busy` is the
+    /// Gives the run to the owner of the store, and follows it there. Continues if the owner has gone. `busy` is the
     /// error of opening the store, if that was tried.
     pub(super) async fn hand_over(
         &mut self,
@@ -117,23 +118,23 @@ impl<'a> Handover<'a> {
             self.signals = Some(Signals::listen()?);
         }
         let state = self.command.state.clone();
-        let holder = match self.run_until_signal(Box::pin(Holder::connect(&state))).await {
-            ControlFlow::Continue(holder) => holder?,
+        let owner = match self.run_until_signal(Box::pin(OwnerConnection::connect(&state))).await {
+            ControlFlow::Continue(owner) => owner?,
             ControlFlow::Break(signal) => {
                 return Ok(ControlFlow::Break(FollowOutcome::Interrupted(signal.into())));
             }
         };
-        let Some(holder) = holder else { return self.on_absence(busy).await };
-        let Some(kind) = holder.submissions else {
-            return Err(busy.unwrap_or_else(|| taken_store(holder.pid)).into());
+        let Some(owner) = owner else { return self.on_absence(busy).await };
+        let Some(kind) = owner.submissions else {
+            return Err(busy.unwrap_or_else(|| taken_store(owner.pid)).into());
         };
         (self.silent_tries, self.service_until) = (0, None);
-        let pid = holder.pid;
-        match self.try_holder(holder, (ids, &mut *display)).await {
+        let pid = owner.pid;
+        match self.try_owner(owner, (ids, &mut *display)).await {
             Ok(outcome) => Ok(ControlFlow::Break(outcome)),
-            Err(HolderError::Failed(error)) => Err(of_option(error)),
-            Err(HolderError::Gone) => {
-                if kind == SubmissionHolder::Service {
+            Err(HandoverError::Failed(error)) => Err(of_option(error, self.command.args)),
+            Err(HandoverError::Gone) => {
+                if kind == OwnerKind::Service {
                     self.service_until = Some(Instant::now() + SERVICE_RESTART_TIME);
                 }
                 if self.tries == 0 {
@@ -150,7 +151,7 @@ impl<'a> Handover<'a> {
         }
     }
 
-    /// No process listens: the store is free by now, or its holder is starting or ending.
+    /// No process listens: the store is free by now, or its owner is starting or ending.
     async fn on_absence(&mut self, busy: Option<HostError>) -> Result<ControlFlow<FollowOutcome>, CliError> {
         if let Some(busy) = busy {
             self.silent_tries += 1;
@@ -177,12 +178,12 @@ impl<'a> Handover<'a> {
         })
     }
 
-    async fn try_holder(
+    async fn try_owner(
         &mut self,
-        mut holder: Holder,
+        mut owner: OwnerConnection,
         (ids, display): Shown<'_>,
-    ) -> Result<FollowOutcome, HolderError> {
-        let pid = holder.pid;
+    ) -> Result<FollowOutcome, HandoverError> {
+        let pid = owner.pid;
         if self.followed.is_none() {
             if self.command.args.durability.is_some() {
                 let text =
@@ -192,8 +193,8 @@ impl<'a> Handover<'a> {
             let submission = self.submission()?;
             let submitted = async {
                 match &submission {
-                    Some(submission) => holder.submit(submission).await,
-                    None => holder.resume(self.command.args.resume.as_deref().unwrap_or_default()).await,
+                    Some(submission) => owner.submit(submission).await,
+                    None => owner.resume(self.command.args.resume.as_deref().unwrap_or_default()).await,
                 }
             };
             let submitted = tokio::select! {
@@ -208,10 +209,10 @@ impl<'a> Handover<'a> {
             let followed = self.followed.insert(FollowState::new(submitted.run, submitted.first));
             followed.shown_from = submitted.next;
         }
-        self.follow(holder, display).await
+        self.follow(owner, display).await
     }
 
-    /// The task for the holder; `None` resumes an unfinished run.
+    /// The task for the owner; `None` resumes an unfinished run.
     fn submission(&mut self) -> Result<Option<RunSubmission>, HostError> {
         let RunCommand { args, state, new, .. } = self.command;
         let Some((input, workspace)) = new else { return Ok(None) };
@@ -268,16 +269,16 @@ impl<'a> Handover<'a> {
     /// SIGTERM leaves it at once.
     async fn follow(
         &mut self,
-        holder: Holder,
+        owner: OwnerConnection,
         display: &mut ProgressDisplay,
-    ) -> Result<FollowOutcome, HolderError> {
-        let Some(state) = &mut self.followed else { return Err(HolderError::Gone) };
-        let (pid, run, folder) = (holder.pid, state.run, self.command.state.as_path());
-        let mut followed = holder.follow(run, state.next).await?;
+    ) -> Result<FollowOutcome, HandoverError> {
+        let Some(state) = &mut self.followed else { return Err(HandoverError::Gone) };
+        let (pid, run, folder) = (owner.pid, state.run, self.command.state.as_path());
+        let mut followed = owner.follow(run, state.next).await?;
         display.show_run(run);
-        let stop = state.is_stopping.then(|| stop_at_holder(folder, run));
-        let subagents = SubagentMonitor::at_holder(folder.to_owned());
-        let mut view = HolderView { pid, folder, state, display, subagents, stop };
+        let stop = state.is_stopping.then(|| stop_at_owner(folder, run));
+        let subagents = SubagentMonitor::at_owner(folder.to_owned());
+        let mut view = FollowedView { pid, folder, state, display, subagents, stop };
         loop {
             let outcome = tokio::select! {
                 biased;
@@ -292,9 +293,9 @@ impl<'a> Handover<'a> {
                 stopped = stopped(&mut view.stop) => {
                     view.stop = None;
                     match stopped {
-                        // The followed run tells of the end of the holder too.
-                        Ok(()) | Err(HolderError::Gone) => None,
-                        Err(error @ HolderError::Failed(_)) => return Err(error),
+                        // The followed run tells of the end of the owner too.
+                        Ok(()) | Err(HandoverError::Gone) => None,
+                        Err(error @ HandoverError::Failed(_)) => return Err(error),
                     }
                 }
                 () = view.subagents.wait_for_poll() => {
@@ -313,9 +314,9 @@ impl<'a> Handover<'a> {
     }
 }
 
-/// What is shown of a run at its holder.
-struct HolderView<'v> {
-    /// The process of the holder.
+/// What is shown of a run at its owner.
+struct FollowedView<'v> {
+    /// The process of the owner.
     pid: u32,
     /// The state directory.
     folder: &'v Path,
@@ -326,7 +327,7 @@ struct HolderView<'v> {
     stop: Option<Stop>,
 }
 
-impl HolderView<'_> {
+impl FollowedView<'_> {
     /// Shows the next step; returns how following has ended with it.
     fn on_step(&mut self, step: FollowedStep) -> Option<FollowOutcome> {
         let is_shown = self.state.next >= self.state.shown_from;
@@ -361,7 +362,7 @@ impl HolderView<'_> {
             ShutdownSignal::Interrupt => {}
         }
         self.state.is_stopping = true;
-        self.stop = Some(stop_at_holder(self.folder, self.state.run));
+        self.stop = Some(stop_at_owner(self.folder, self.state.run));
         let line = format!("interrupt the run is being stopped; again leaves it to process {pid}");
         self.display.line(Tone::Action, &line);
         None
@@ -376,21 +377,21 @@ async fn next_signal(signals: &mut Option<Signals>) -> ShutdownSignal {
     }
 }
 
-type Stop = BoxFuture<'static, Result<(), HolderError>>;
+type Stop = BoxFuture<'static, Result<(), HandoverError>>;
 
-/// Stops a run at the holder, by a connection of its own.
-fn stop_at_holder(state: &Path, run: RunId) -> Stop {
+/// Stops a run at the owner, by a connection of its own.
+fn stop_at_owner(state: &Path, run: RunId) -> Stop {
     let state = state.to_owned();
     Box::pin(async move {
-        match Holder::connect(&state).await? {
-            Some(holder) => holder.stop(run).await,
-            None => Err(HolderError::Gone),
+        match OwnerConnection::connect(&state).await? {
+            Some(owner) => owner.stop(run).await,
+            None => Err(HandoverError::Gone),
         }
     })
 }
 
 /// The result of a stop under way; never resolves without one.
-async fn stopped(stop: &mut Option<Stop>) -> Result<(), HolderError> {
+async fn stopped(stop: &mut Option<Stop>) -> Result<(), HandoverError> {
     match stop {
         Some(stop) => stop.await,
         None => future::pending().await,
@@ -408,16 +409,19 @@ fn taken_store(pid: u32) -> HostError {
     RequestError::new(RequestErrorKind::Busy, text).into()
 }
 
-/// The error of the holder as an owner would have worded it: with the option that it is about.
-fn of_option(error: HostError) -> CliError {
+/// An error of the other process, worded as in this one: with the option that it is about.
+fn of_option(error: HostError, args: &RunArgs) -> CliError {
     let HostError::Request(RequestError { kind: RequestErrorKind::Usage, text }) = &error else {
         return error.into();
     };
-    let options = [("idempotency_key ", "--key "), ("workspace ", "--workspace ")];
-    for (start, option) in options {
+    for (start, option) in [("idempotency_key ", "--key "), ("workspace ", "--workspace ")] {
         if let Some(rest) = text.strip_prefix(start) {
             return CliError::usage(format!("{option}{rest}"));
         }
+    }
+    let is_about_conversation = args.text.is_none() || text.starts_with("there is no run or session ");
+    if args.resume.is_some() && is_about_conversation {
+        return CliError::of_option("--resume: ", error);
     }
     error.into()
 }

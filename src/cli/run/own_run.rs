@@ -124,7 +124,7 @@ async fn prepare(
     for (model, error) in endpoints.missing_auxiliary_models() {
         print_progress(format!("beside    {model} is not asked for summaries: {error}"));
     }
-    // The runs of an earlier holder have commands that follow them.
+    // The runs of an earlier owner have commands that follow them.
     if target.waiting_elsewhere > 0 && followed.is_none() {
         let n = target.waiting_elsewhere;
         print_progress(format!(
@@ -138,7 +138,7 @@ async fn prepare(
     Ok((host, PreparedRun { action, spec, target }))
 }
 
-/// The conversation of the command, and its run if that was accepted before: by an earlier holder of the store, or with
+/// The conversation of the command, and its run if that was accepted before: by an earlier owner of the store, or with
 /// the same key.
 async fn find_conversation(
     RunCommand { args, state, new, .. }: &RunCommand<'_>,
@@ -288,7 +288,7 @@ async fn execute_action(
             let mut state = followed.unwrap_or_else(|| FollowState::new(run, 1));
             let first = target.open.iter().map(|(row, _)| row.first).min().unwrap_or(1).max(state.next);
             // Earlier records are not printed; they are only read for the names of calls. Those that came after the ones
-            // of an earlier holder are printed.
+            // of an earlier owner are printed.
             if !state.is_resumed {
                 let known = reader.records(session, first, |seq, record| state.skip(seq, &record));
                 if let ControlFlow::Break(signal) = signals.run_until_signal(known).await? {

@@ -37,7 +37,7 @@ enum TreeSource {
     /// The store and the runtime of this process.
     Own { reader: StoreReader, health: HealthProbe, run_trees: RunTreeCache },
     /// The process that holds the store in this state directory, which keeps what it has read for the connection.
-    Holder { state: PathBuf, client: Option<ControlClient> },
+    Owner { state: PathBuf, client: Option<ControlClient> },
 }
 
 impl SubagentMonitor {
@@ -47,8 +47,8 @@ impl SubagentMonitor {
     }
 
     /// A monitor without subagents, for a run of the process that holds the store.
-    pub(super) fn at_holder(state: PathBuf) -> Self {
-        Self::with(TreeSource::Holder { state, client: None })
+    pub(super) fn at_owner(state: PathBuf) -> Self {
+        Self::with(TreeSource::Owner { state, client: None })
     }
 
     fn with(source: TreeSource) -> Self {
@@ -88,10 +88,10 @@ impl SubagentMonitor {
                 }
                 run_trees.build(reader, Some(health), rows).await?
             }
-            TreeSource::Holder { state, client } => {
+            TreeSource::Owner { state, client } => {
                 let mut nodes = Vec::new();
                 for run in &self.live {
-                    nodes.extend(tree_at_holder(state, client, *run).await?);
+                    nodes.extend(tree_at_owner(state, client, *run).await?);
                 }
                 nodes
             }
@@ -103,7 +103,7 @@ impl SubagentMonitor {
 }
 
 /// The tree of a run at the process that holds the store; empty if that has gone.
-async fn tree_at_holder(
+async fn tree_at_owner(
     state: &Path,
     client: &mut Option<ControlClient>,
     run: RunId,

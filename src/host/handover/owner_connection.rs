@@ -13,8 +13,8 @@ use hermod_actors::{
 use super::submission_file::SubmissionFile;
 use crate::{
     control::{
-        AskError, ControlClient, ControlRequest, ControlResponse, FollowedEvent, MAX_LINE_BYTES,
-        RequestError, RequestErrorKind, RunSubmission, SubmissionHolder, SubmittedRun,
+        AskError, ControlClient, ControlRequest, ControlResponse, FollowedEvent, MAX_LINE_BYTES, OwnerKind,
+        RequestError, RequestErrorKind, RunSubmission, SubmittedRun,
     },
     host::{error::HostError, store_client::unexpected_response},
 };
@@ -24,19 +24,19 @@ const REQUEST_BYTES: usize = 64;
 
 /// A connection to the owner of the store.
 #[derive(Debug)]
-pub struct Holder {
+pub struct OwnerConnection {
     client: ControlClient,
     state: PathBuf,
     /// Its process id.
     pub pid: u32,
     /// Whether it takes submissions, and how long; `None` if it does not.
-    pub submissions: Option<SubmissionHolder>,
+    pub submissions: Option<OwnerKind>,
 }
 
-/// Why a request to the holder has no answer.
+/// Why a request to the owner has no answer.
 #[derive(Debug, thiserror::Error)]
-pub enum HolderError {
-    /// The holder has gone: the request may be repeated to the next one.
+pub enum HandoverError {
+    /// The owner has gone: the request may be repeated to the next one.
     #[error("the process that held the store has gone")]
     Gone,
     /// A repeat does not help.
@@ -44,7 +44,7 @@ pub enum HolderError {
     Failed(#[from] HostError),
 }
 
-impl From<AskError> for HolderError {
+impl From<AskError> for HandoverError {
     fn from(error: AskError) -> Self {
         match error {
             AskError::Disconnected => Self::Gone,
@@ -53,13 +53,13 @@ impl From<AskError> for HolderError {
     }
 }
 
-impl From<RequestError> for HolderError {
+impl From<RequestError> for HandoverError {
     fn from(error: RequestError) -> Self {
         Self::Failed(error.into())
     }
 }
 
-/// The next thing that the holder tells about a followed run.
+/// The next thing that the owner tells about a followed run.
 #[derive(Debug)]
 pub enum FollowedStep {
     /// A record of the run's session; `None` if it is of another version of the program.
@@ -74,11 +74,11 @@ pub enum FollowedStep {
     Parked(RunId),
 }
 
-/// A run that is followed at its holder.
+/// A run that is followed at its owner.
 #[derive(Debug)]
 pub struct FollowedRun(ControlClient);
 
-impl Holder {
+impl OwnerConnection {
     /// Connects to the process that holds the store in `state`; `None` if none listens.
     pub async fn connect(state: &Path) -> Result<Option<Self>, HostError> {
         let Some(mut client) = ControlClient::connect(state).await? else { return Ok(None) };
@@ -93,7 +93,7 @@ impl Holder {
     }
 
     /// Submits a task; returns when its run is durable.
-    pub async fn submit(&mut self, submission: &RunSubmission) -> Result<SubmittedRun, HolderError> {
+    pub async fn submit(&mut self, submission: &RunSubmission) -> Result<SubmittedRun, HandoverError> {
         let json = serde_json::to_vec(submission)
             .map_err(|error| RequestError::internal(format!("the task is no JSON: {error}")))?;
         if json.len() + REQUEST_BYTES <= MAX_LINE_BYTES {
@@ -106,24 +106,24 @@ impl Holder {
     }
 
     /// Lets the unfinished run go on that `id` names.
-    pub async fn resume(&mut self, id: &str) -> Result<SubmittedRun, HolderError> {
+    pub async fn resume(&mut self, id: &str) -> Result<SubmittedRun, HandoverError> {
         self.ask(&ControlRequest::RunsResume { id: id.to_owned() }).await
     }
 
-    async fn ask(&mut self, request: &ControlRequest) -> Result<SubmittedRun, HolderError> {
+    async fn ask(&mut self, request: &ControlRequest) -> Result<SubmittedRun, HandoverError> {
         let answer = self.client.request(request, |_| Ok(())).await?;
         let ControlResponse::Submitted(submitted) = answer else { return Err(unexpected_response().into()) };
         Ok(*submitted)
     }
 
     /// Follows a run, beginning with the record `from` of its session. An unfinished run goes on, if it does not yet.
-    pub async fn follow(mut self, run: RunId, from: Seq) -> Result<FollowedRun, HolderError> {
+    pub async fn follow(mut self, run: RunId, from: Seq) -> Result<FollowedRun, HandoverError> {
         self.client.start(&ControlRequest::RunsFollow { run: run.to_string(), from }).await?;
         Ok(FollowedRun(self.client))
     }
 
     /// Stops a run because of a signal; returns when it has ended, or after a few seconds.
-    pub async fn stop(mut self, run: RunId) -> Result<(), HolderError> {
+    pub async fn stop(mut self, run: RunId) -> Result<(), HandoverError> {
         let (run, reason) = (run.to_string(), StopReason::Signal);
         self.client.request(&ControlRequest::Stop { run, tree: false, reason }, |_| Ok(())).await?;
         Ok(())
@@ -132,7 +132,7 @@ impl Holder {
 
 impl FollowedRun {
     /// The next step. May be cancelled at any time.
-    pub async fn next(&mut self) -> Result<FollowedStep, HolderError> {
+    pub async fn next(&mut self) -> Result<FollowedStep, HandoverError> {
         loop {
             if let Some(step) = step(self.0.next_line().await?)? {
                 return Ok(step);
