@@ -1,5 +1,5 @@
 //! Free disk space: the reserve that outputs leave for records, the reserve that a new run needs, and whether an error
-//! means a full disk. `host/disk_full.rs` tells the user.
+//! means a full disk. `control/disk_full.rs` tells the user.
 
 use std::{
     io,

@@ -3,6 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
+use serde::{Deserialize, Serialize};
 
 use crate::{
     model::{
@@ -125,8 +126,8 @@ pub enum SessionChoice {
     Id(SessionId),
 }
 
-/// The result of a run that has ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// The result of a run that has ended. Its JSON is for other processes of this program only.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunResult {
     /// The run.
     pub run: RunId,

@@ -7,7 +7,7 @@ use std::io::{self, IsTerminal};
 use clap::{Args, ValueEnum};
 use hermod_actors::{
     SanitizedText,
-    model::{Body, CallId, EventBody, ModelAnswered, RunId},
+    model::{Body, CallId, EventBody, ModelAnswered, Record, RunId},
 };
 use tokio::time::Instant;
 use tracing::level_filters::LevelFilter;
@@ -174,7 +174,7 @@ impl ProgressDisplay {
         }
     }
 
-    /// Updates the display with an event.
+    /// Updates the display with an event that is no record.
     pub(crate) fn take(&mut self, body: &EventBody) {
         self.stream(body);
         // A text that is streamed need not also appear beside its call.
@@ -184,6 +184,13 @@ impl ProgressDisplay {
             if region.drawn_at.elapsed() >= FRAME_INTERVAL {
                 self.draw();
             }
+        }
+    }
+
+    /// Updates the display with a record.
+    pub(crate) fn take_record(&mut self, record: &Record) {
+        if let Body::ModelAnswered(answered) = &record.body {
+            self.answered(answered);
         }
     }
 
@@ -222,12 +229,6 @@ impl ProgressDisplay {
     }
 
     fn stream(&mut self, body: &EventBody) {
-        if let EventBody::Recorded { record } = body {
-            if let Body::ModelAnswered(answered) = &record.body {
-                self.answered(answered);
-            }
-            return;
-        }
         let is_of_run = |call: &CallId| Some(call.run) == self.run;
         if let EventBody::TextDelta { call, delta, .. } = body
             && is_of_run(call)

@@ -223,6 +223,7 @@ impl From<RequestErrorKind> for Exit {
     fn from(kind: RequestErrorKind) -> Self {
         match kind {
             RequestErrorKind::Usage => Self::Usage,
+            RequestErrorKind::Config => Self::Config,
             RequestErrorKind::Denied => Self::Denied,
             RequestErrorKind::Busy => Self::Busy,
             RequestErrorKind::Store => Self::Store,

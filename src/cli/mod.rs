@@ -27,6 +27,7 @@ mod prompt;
 mod providers;
 mod rehearse;
 mod resume;
+mod resume_at_service;
 mod run;
 mod runs;
 mod serve;

@@ -16,14 +16,20 @@ use super::{
     output::{StderrNotes, print_last_text},
     print, print_json, print_progress,
     progress::ProgressLines,
+    resume_at_service::{ServiceRuns, resume_at_service},
     run::DurabilityArg,
     runs, table,
     terminal::{Charset, Tone},
 };
 use crate::{
     config::Config,
+    control::OwnerKind,
     discovery::Variables,
-    host::{self, Identifier, OwnedStore, ResumeObserver, ResumeOutcome, ResumeRequest, resume_runs},
+    host::{
+        self, HostError, Identifier, NoteSink, OwnedStore, ResumeObserver, ResumeOutcome, ResumeRequest,
+        StartError, StoreClient, resume_runs,
+    },
+    store::redb::OpenError,
     view::{EndedRunView, RunStateView, RunView},
 };
 
@@ -68,7 +74,20 @@ pub(crate) async fn execute(args: &ResumeArgs, variables: &Variables) -> Result<
     let config = Config::read(variables)?;
     let state = host::configured_state_dir(variables)?;
     let durability = args.durability.unwrap_or_else(|| config.store.durability.into());
-    let mut store = OwnedStore::acquire(state, durability.into(), Arc::new(StderrNotes)).await?;
+    let owner: (_, Arc<dyn NoteSink>) = (OwnerKind::Command, Arc::new(StderrNotes));
+    let mut store = match OwnedStore::acquire(state.clone(), durability.into(), owner).await {
+        Err(busy @ HostError::Start(StartError::Store(OpenError::Busy { .. }))) => {
+            let client = StoreClient::new(variables)?;
+            let resumed = resume_at_service((args.id.as_deref(), args.wait), &state, &client).await?;
+            let Some(ServiceRuns { runs, texts, is_complete }) = resumed else { return Err(busy.into()) };
+            if !is_complete {
+                // The service has gone: this process takes its place, or finds the next one.
+                return Box::pin(execute(args, variables)).await;
+            }
+            return print_service_runs(args, &runs, &texts);
+        }
+        acquired => acquired?,
+    };
     let request = ResumeRequest { id: args.id.as_deref(), wait: args.wait };
     let mut display = ResumeDisplay::new(&args.display, variables);
     let resumed = resume_runs(request, &config, variables, &mut store, &mut display).await;
@@ -82,6 +101,21 @@ pub(crate) async fn execute(args: &ResumeArgs, variables: &Variables) -> Result<
         print_runs(&rows, &texts, args.wait && args.id.is_some())?;
     }
     Ok(signal.map_or_else(|| exit(&rows), Exit::from))
+}
+
+/// Prints how the runs of a service ended; without `--wait` they go on, which is no failure.
+fn print_service_runs(
+    args: &ResumeArgs,
+    runs: &[RunView],
+    texts: &BTreeMap<RunId, String>,
+) -> Result<Exit, CliError> {
+    if args.json {
+        let text = |run: &RunView| texts.get(&run.id).map(String::as_str);
+        print_json(&runs.iter().map(|run| EndedRunView::new(run.clone(), text(run))).collect::<Vec<_>>())?;
+    } else if args.wait && !runs.is_empty() {
+        print_runs(runs, texts, args.id.is_some())?;
+    }
+    Ok(if args.wait { exit(runs) } else { Exit::Ok })
 }
 
 fn has_completed(row: &RunView) -> bool {

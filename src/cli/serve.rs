@@ -9,8 +9,9 @@ use super::{
 };
 use crate::{
     config::Config,
+    control::OwnerKind,
     discovery::Variables,
-    host::{self, OwnedStore, RehearsalScript},
+    host::{self, NoteSink, OwnedStore, RehearsalScript},
     service::{ServeRequest, serve},
 };
 
@@ -47,7 +48,8 @@ pub(crate) async fn execute(args: &ServeArgs, variables: &Variables) -> Result<E
     }
     let state = host::configured_state_dir(variables)?;
     let durability = args.durability.unwrap_or_else(|| config.store.durability.into());
-    let mut store = OwnedStore::acquire(state, durability.into(), Arc::new(StderrNotes)).await?;
+    let owner: (_, Arc<dyn NoteSink>) = (OwnerKind::Service, Arc::new(StderrNotes));
+    let mut store = OwnedStore::acquire(state, durability.into(), owner).await?;
     let script = args.rehearse.then_some(RehearsalScript::Embedded);
     let request = ServeRequest { listen, script };
     let on_ready = |address| print_note(format!("serving   http://{address}"));

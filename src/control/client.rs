@@ -30,6 +30,8 @@ const MAX_LINE_BYTES: usize = 1 << 30;
 pub struct ControlClient {
     lines: LineReader<OwnedReadHalf>,
     writer: OwnedWriteHalf,
+    /// When the owner must have sent the next line.
+    deadline: ActiveDeadline,
 }
 
 /// Why a request has no answer.
@@ -68,7 +70,8 @@ impl ControlClient {
             Err(error) => return Err(connect_error(&error)),
         };
         let (reader, writer) = stream.into_split();
-        let mut client = Self { lines: LineReader::new(reader, MAX_LINE_BYTES), writer };
+        let deadline = ActiveDeadline::after(LINE_TIMEOUT);
+        let mut client = Self { lines: LineReader::new(reader, MAX_LINE_BYTES), writer, deadline };
         let greeting = encode_line(&Greeting { token: token.reveal().to_owned() })?;
         Ok(client.write(&greeting).await.ok().map(|()| client))
     }
@@ -80,6 +83,7 @@ impl ControlClient {
         mut each: impl FnMut(ControlResponse) -> Result<(), RequestError>,
     ) -> Result<ControlResponse, AskError> {
         let request = encode_line(request)?;
+        self.deadline = ActiveDeadline::after(LINE_TIMEOUT);
         // A failed write is reported only after reading: an owner that refuses the request has sent the reason.
         let written = self.write(&request).await;
         loop {
@@ -97,8 +101,30 @@ impl ControlClient {
         }
     }
 
+    /// Sends a request whose answer has many lines; [`Self::next_line`] reads them.
+    pub async fn start(&mut self, request: &ControlRequest) -> Result<(), AskError> {
+        let request = encode_line(request)?;
+        self.deadline = ActiveDeadline::after(LINE_TIMEOUT);
+        self.write(&request).await
+    }
+
+    /// The next line of the answer to [`Self::start`]. May be cancelled at any time.
+    pub async fn next_line(&mut self) -> Result<ControlResponse, AskError> {
+        let line = self.next_response().await?;
+        if let ControlResponse::Refused(error) = line {
+            return Err(error.into());
+        }
+        Ok(line)
+    }
+
     async fn next_response(&mut self) -> Result<ControlResponse, AskError> {
-        let line = match ActiveDeadline::after(LINE_TIMEOUT).bound(self.lines.next()).await {
+        let line = tokio::select! {
+            biased;
+            line = self.lines.next() => Some(line),
+            () = self.deadline.over() => None,
+        };
+        self.deadline = ActiveDeadline::after(LINE_TIMEOUT);
+        let line = match line {
             Some(Ok(Some(line))) => line,
             Some(Ok(None) | Err(LineError::Io(_))) => return Err(AskError::Disconnected),
             Some(Err(error @ LineError::TooLong(_))) => return Err(version_mismatch(&error.to_string())),

@@ -3,7 +3,7 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Weak},
+    sync::{Arc, OnceLock, Weak},
     time::Duration,
 };
 
@@ -16,7 +16,11 @@ use tokio::{sync::watch, time::timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    approvals::ApprovalWriter, error::RequestError, protocol::ControlResponse, reader::StoreReader,
+    approvals::ApprovalWriter,
+    error::RequestError,
+    protocol::ControlResponse,
+    reader::StoreReader,
+    submission::{OwnerKind, SubmissionService},
     tree::run_view,
 };
 use crate::view::{ApprovalView, DecisionView, RunView};
@@ -27,18 +31,50 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 const DRAIN_TIMEOUT: Duration = Duration::from_millis(250);
 
 /// The runtime of this process, as far as commands of clients need it.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct RuntimeSlot {
+    kind: OwnerKind,
     runtime: watch::Sender<Weak<Runtime>>,
+    submissions: OnceLock<Weak<dyn SubmissionService>>,
     /// Each command under way has a receiver.
     under_way: watch::Sender<()>,
     closed: CancellationToken,
 }
 
 impl RuntimeSlot {
-    /// Attaches the runtime; it executes the commands that wait for it, and all further ones.
-    pub fn attach(&self, runtime: &Arc<Runtime>) {
+    /// An empty slot of a process that will take submissions for as long as `kind` says.
+    pub fn new(kind: OwnerKind) -> Self {
+        Self {
+            kind,
+            runtime: watch::Sender::default(),
+            submissions: OnceLock::new(),
+            under_way: watch::Sender::default(),
+            closed: CancellationToken::new(),
+        }
+    }
+
+    /// Attaches the runtime; it executes the commands that wait for it, and all further ones. Submissions go to
+    /// `submissions`.
+    pub fn attach(&self, runtime: &Arc<Runtime>, submissions: &Arc<dyn SubmissionService>) {
+        self.submissions.get_or_init(|| Arc::downgrade(submissions));
         self.runtime.send_replace(Arc::downgrade(runtime));
+    }
+
+    /// How long this process takes submissions.
+    pub(super) const fn kind(&self) -> OwnerKind {
+        self.kind
+    }
+
+    /// The runtime and what takes submissions, once they are attached; `None` if they have ended.
+    pub(super) async fn attached(&self) -> Option<(Arc<Runtime>, Arc<dyn SubmissionService>)> {
+        let mut runtimes = self.runtime.subscribe();
+        let runtime = runtimes.wait_for(|runtime| runtime.strong_count() > 0).await.ok()?.upgrade()?;
+        Some((runtime, self.submissions.get()?.upgrade()?))
+    }
+
+    /// Resolves when the slot is closed.
+    pub(super) async fn closed(&self) {
+        self.closed.cancelled().await;
     }
 
     /// Lets the commands under way finish within `DRAIN_TIMEOUT`, then closes the slot.
@@ -64,11 +100,18 @@ impl RuntimeSlot {
         &self,
         command: impl FnOnce(Arc<Runtime>) -> F,
     ) -> Option<F::Output> {
+        self.execute_with(|runtime, _| command(runtime)).await
+    }
+
+    /// Executes a command like [`Self::execute`]; it gets what takes submissions too.
+    pub(super) async fn execute_with<F: Future>(
+        &self,
+        command: impl FnOnce(Arc<Runtime>, Arc<dyn SubmissionService>) -> F,
+    ) -> Option<F::Output> {
         let _under_way = self.under_way.subscribe();
-        let mut runtimes = self.runtime.subscribe();
         let done = async {
-            let runtime = runtimes.wait_for(|runtime| runtime.strong_count() > 0).await.ok()?.upgrade()?;
-            Some(command(runtime).await)
+            let (runtime, submissions) = self.attached().await?;
+            Some(command(runtime, submissions).await)
         };
         tokio::select! {
             biased;
@@ -82,20 +125,25 @@ impl RuntimeSlot {
 pub(super) async fn stop_runs(
     runtime: Arc<Runtime>,
     rows: Vec<RunRow>,
+    reason: StopReason,
 ) -> Result<ControlResponse, RequestError> {
-    let rows = stop(&runtime, rows).await?;
+    let rows = stop_for(&runtime, rows, reason).await?;
     Ok(ControlResponse::Stopped(rows.into_iter().map(RunView::from).collect()))
 }
 
 /// Stops runs, also those that no process runs, all sessions concurrently. Returns their rows.
 pub async fn stop(runtime: &Runtime, rows: Vec<RunRow>) -> Result<Vec<RunRow>, RunError> {
+    stop_for(runtime, rows, StopReason::Command).await
+}
+
+async fn stop_for(runtime: &Runtime, rows: Vec<RunRow>, reason: StopReason) -> Result<Vec<RunRow>, RunError> {
     let mut sessions: BTreeMap<SessionId, Vec<RunRow>> = BTreeMap::new();
     for row in rows {
         sessions.entry(row.session).or_default().push(row);
     }
     let mut stopped = Vec::new();
     // All sessions are stopped before the first error is returned.
-    for rows in join_all(sessions.into_values().map(|rows| stop_session(runtime, rows))).await {
+    for rows in join_all(sessions.into_values().map(|rows| stop_session(runtime, rows, reason))).await {
         stopped.extend(rows?);
     }
     stopped.sort_by_key(|row| row.id);
@@ -103,10 +151,14 @@ pub async fn stop(runtime: &Runtime, rows: Vec<RunRow>) -> Result<Vec<RunRow>, R
 }
 
 /// Stops runs of one session, without resuming any.
-async fn stop_session(runtime: &Runtime, mut rows: Vec<RunRow>) -> Result<Vec<RunRow>, RunError> {
+async fn stop_session(
+    runtime: &Runtime,
+    mut rows: Vec<RunRow>,
+    reason: StopReason,
+) -> Result<Vec<RunRow>, RunError> {
     // Later runs are stopped first, so that no queued run starts.
     for row in rows.iter().rev() {
-        runtime.stop_without_resume(row.id, StopReason::Command).await?;
+        runtime.stop_without_resume(row.id, reason).await?;
     }
     for row in &mut rows {
         *row = runtime.row(row.id).await?;
@@ -121,14 +173,18 @@ async fn stop_session(runtime: &Runtime, mut rows: Vec<RunRow>) -> Result<Vec<Ru
     Ok(rows)
 }
 
-/// Steers a run of this process. A run whose session is not in progress here is rejected: it may have no provider in
-/// this process.
+/// Steers a run of this process. If its session is not in progress here, a service lets it go on first. A command rejects
+/// that: it may have no provider for the run, and ends with its own work.
 pub(super) async fn steer(
-    runtime: Arc<Runtime>,
+    (runtime, submissions): (Arc<Runtime>, Arc<dyn SubmissionService>),
+    kind: OwnerKind,
     run: RunRow,
     text: String,
 ) -> Result<ControlResponse, RequestError> {
-    if run.ended.is_none() && !runtime.health_probe().runs(run.session).await {
+    let is_asleep = run.ended.is_none() && !runtime.health_probe().runs(run.session).await;
+    if is_asleep && kind == OwnerKind::Service {
+        submissions.revive(run.session).await?;
+    } else if is_asleep {
         return Err(RequestError::usage(format!(
             "run {0} is not under way: process {1} has another conversation. When that has ended, `hermod run --resume \
              {0}` goes on with it",

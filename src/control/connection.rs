@@ -23,14 +23,14 @@ use super::{
 };
 
 /// Maximum bytes of a line from a client.
-pub(super) const MAX_LINE_BYTES: usize = 256 << 10;
+pub const MAX_LINE_BYTES: usize = 256 << 10;
 /// Time limits for the greeting and for the next request.
 const GREETING_TIMEOUT: Duration = Duration::from_secs(2);
 const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Time limit for the client to take the next part of an answer.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
-/// Answer lines queued for a client.
-const MAX_QUEUED_RESPONSES: usize = 16;
+/// Answer lines queued for a client. A line may have a whole record, and many clients may be slow.
+const MAX_QUEUED_RESPONSES: usize = 4;
 
 /// Why the server ends a connection.
 #[derive(Debug, thiserror::Error)]

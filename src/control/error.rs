@@ -19,6 +19,8 @@ pub struct RequestError {
 pub enum RequestErrorKind {
     /// The request is wrong or does not fit the store's content.
     Usage,
+    /// The owner's configuration is not usable for the request, or lacks what it needs.
+    Config,
     /// The client may not use the socket, or its token is not the owner's.
     Denied,
     /// The owner is overloaded or too slow; a later attempt may succeed.
@@ -71,11 +73,9 @@ impl From<RunError> for RequestError {
             RunError::WaitTimedOut(_) | RunError::NotAccepted(SubmitError::Overloaded { .. }) => {
                 RequestErrorKind::Busy
             }
+            RunError::NotAccepted(SubmitError::NoPrompt(_)) => RequestErrorKind::Config,
             RunError::NotAccepted(
-                SubmitError::Duplicate(_)
-                | SubmitError::KeyTaken(_)
-                | SubmitError::CrashLooping(_)
-                | SubmitError::NoPrompt(_),
+                SubmitError::Duplicate(_) | SubmitError::KeyTaken(_) | SubmitError::CrashLooping(_),
             )
             | RunError::Terminated(RuntimeEnd::Suspended | RuntimeEnd::Actor { .. })
             | RunError::NotCompleted(_) => RequestErrorKind::Internal,

@@ -5,7 +5,7 @@ use std::{pin::pin, sync::Arc, time::Duration};
 
 use hermod_actors::{
     HealthProbe, Runtime,
-    model::{PersonAnswer, RunRow, RunState, Seq, SessionId},
+    model::{PersonAnswer, RunRow, RunState, Seq, SessionId, StopReason},
 };
 use tokio::{
     sync::mpsc,
@@ -17,10 +17,12 @@ use super::{
     backup_service::{BackupService, back_up},
     commands::{self, RuntimeSlot},
     error::{RequestError, RequestErrorKind},
+    follower_stream,
     maintenance::MaintenanceService,
     protocol::{ControlRequest, ControlResponse},
     reader::{PAGE_RECORDS, StoreReader, not_accepted},
     run_folds::RunDetailFold,
+    submission::{SubmissionService, SubmittedRun},
     tree::{RunTreeCache, run_view, run_waits},
 };
 use crate::{
@@ -32,7 +34,7 @@ use crate::{
 };
 
 /// Interval of heartbeat lines during a long request.
-const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(5);
+pub(super) const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(5);
 
 /// Answers requests. A clone shares the store and the runtime.
 #[derive(Debug, Clone)]
@@ -110,22 +112,24 @@ impl RequestHandler {
             ControlRequest::Journal { session, from } => return self.journal(&session, from, to).await,
             ControlRequest::BackupCreate { dir } => return back_up(self.backups.as_deref(), dir, to).await,
             ControlRequest::Gc(request) => {
-                let report = with_heartbeats(self.maintenance.gc(request), to).await?;
-                return Ok(report.map(ControlResponse::Gc));
+                return long(self.maintenance.gc(request), ControlResponse::Gc, to).await;
             }
             ControlRequest::StoreFootprint {} => {
-                let footprint = with_heartbeats(self.maintenance.footprint(), to).await?;
-                return Ok(footprint.map(ControlResponse::Footprint));
+                return long(self.maintenance.footprint(), ControlResponse::Footprint, to).await;
             }
-            ControlRequest::Stop { run, tree } => return self.stop(Some(&run), tree).await,
-            ControlRequest::StopAll {} => return self.stop(None, false).await,
-            ControlRequest::Steer { run, text } => {
-                let row = reader.run(&run).await?;
-                if self.runtime.is_none() {
-                    return Err(not_under_way(&row));
-                }
-                return self.execute(|runtime| commands::steer(runtime, row, text)).await;
+            ControlRequest::Stop { run, tree, reason } => return self.stop(Some(&run), tree, reason).await,
+            ControlRequest::StopAll {} => return self.stop(None, false, StopReason::Command).await,
+            ControlRequest::Steer { run, text } => return self.steer(&run, text).await,
+            ControlRequest::RunsSubmit(submission) => {
+                return self.submit(|to| async move { to.submit(*submission).await }, to).await;
             }
+            ControlRequest::RunsSubmitFile { name } => {
+                return self.submit(|to| async move { to.submit_file(name).await }, to).await;
+            }
+            ControlRequest::RunsResume { id } => {
+                return self.submit(|to| async move { to.resume(id).await }, to).await;
+            }
+            ControlRequest::RunsFollow { run, from } => return self.follow(&run, from, to).await,
             ControlRequest::BudgetAdd { run, by } => {
                 let run = reader.run(&run).await?.id;
                 return self.execute(|runtime| commands::raise(runtime, run, by)).await;
@@ -153,6 +157,7 @@ impl RequestHandler {
             version: env!("CARGO_PKG_VERSION").into(),
             writing_since: health.as_ref().and_then(HealthProbe::writing_since),
             stalled: health.as_ref().map(HealthProbe::stalled_handlers).unwrap_or_default(),
+            submissions: self.runtime.as_ref().map(|slot| slot.kind()),
         }
     }
 
@@ -298,12 +303,53 @@ impl RequestHandler {
         Ok(BudgetView { run: self.view(row).await?, leg, accounts, wall })
     }
 
-    async fn stop(&self, run: Option<&str>, tree: bool) -> Result<Option<ControlResponse>, RequestError> {
+    /// Passes a submission on, with heartbeats until its run is durable.
+    async fn submit<F: Future<Output = Result<SubmittedRun, RequestError>>>(
+        &self,
+        submit: impl FnOnce(Arc<dyn SubmissionService>) -> F,
+        to: &mpsc::Sender<ControlResponse>,
+    ) -> Result<Option<ControlResponse>, RequestError> {
+        let slot = self.runtime.as_ref().ok_or_else(no_runtime)?;
+        let submitted = async { slot.execute_with(|_, service| submit(service)).await.transpose() };
+        let submitted = with_heartbeats(submitted, to).await?.flatten();
+        Ok(submitted.map(|run| ControlResponse::Submitted(Box::new(run))))
+    }
+
+    async fn follow(
+        &self,
+        run: &str,
+        from: Seq,
+        to: &mpsc::Sender<ControlResponse>,
+    ) -> Result<Option<ControlResponse>, RequestError> {
+        let row = self.reader.run(run).await?;
+        let slot = self.runtime.as_ref().ok_or_else(no_runtime)?;
+        follower_stream::follow(slot, row, from, to).await
+    }
+
+    async fn steer(&self, run: &str, text: String) -> Result<Option<ControlResponse>, RequestError> {
+        let row = self.reader.run(run).await?;
+        let Some(slot) = &self.runtime else { return Err(not_under_way(&row)) };
+        let kind = slot.kind();
+        let steer = |runtime, submissions| commands::steer((runtime, submissions), kind, row, text);
+        slot.execute_with(steer).await.transpose()
+    }
+
+    async fn stop(
+        &self,
+        run: Option<&str>,
+        tree: bool,
+        reason: StopReason,
+    ) -> Result<Option<ControlResponse>, RequestError> {
+        if reason == StopReason::Parent {
+            return Err(RequestError::usage(
+                "reason: only a parent run stops for it; give command or signal",
+            ));
+        }
         let rows = self.reader.runs_to_stop(run, tree).await?;
         if rows.is_empty() {
             return Ok(Some(ControlResponse::Stopped(Vec::new())));
         }
-        self.execute(|runtime| commands::stop_runs(runtime, rows)).await
+        self.execute(|runtime| commands::stop_runs(runtime, rows, reason)).await
     }
 
     /// Answers the pending approval that `call` names; `None` if the runtime has ended.
@@ -350,7 +396,17 @@ fn not_under_way(run: &RunRow) -> RequestError {
     })
 }
 
-async fn with_heartbeats<T>(
+/// The answer to a long request, made of its result; heartbeats precede it.
+async fn long<T>(
+    work: impl Future<Output = Result<T, RequestError>>,
+    answer: impl FnOnce(T) -> ControlResponse,
+    to: &mpsc::Sender<ControlResponse>,
+) -> Result<Option<ControlResponse>, RequestError> {
+    Ok(with_heartbeats(work, to).await?.map(answer))
+}
+
+/// The result of `work`, with heartbeats until then; `None` if the client is gone.
+pub(super) async fn with_heartbeats<T>(
     work: impl Future<Output = Result<T, RequestError>>,
     to: &mpsc::Sender<ControlResponse>,
 ) -> Result<Option<T>, RequestError> {
@@ -379,6 +435,6 @@ pub(super) async fn with_progress<T>(
 }
 
 /// False if the receiver is gone.
-async fn send(to: &mpsc::Sender<ControlResponse>, answer: ControlResponse) -> bool {
+pub(super) async fn send(to: &mpsc::Sender<ControlResponse>, answer: ControlResponse) -> bool {
     to.send(answer).await.is_ok()
 }

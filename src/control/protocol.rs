@@ -4,15 +4,17 @@
 use std::path::PathBuf;
 
 use hermod_actors::{
-    CompressorStatus, ProviderStatus, StalledHandler, SteerReceipt,
-    model::{ApprovalDecision, ApprovalScope, LimitIncrease, ModelRow, Seq, Timestamp},
+    CompressorStatus, ProviderStatus, RunResult, StalledHandler, SteerReceipt,
+    model::{ApprovalDecision, ApprovalScope, LimitIncrease, ModelRow, RunId, Seq, StopReason, Timestamp},
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{
     error::RequestError,
+    followed_event::FollowedEvent,
     maintenance::{Footprint, GcReport, GcRequest},
+    submission::{OwnerKind, RunSubmission, SubmittedRun},
 };
 use crate::view::{
     ApprovalView, BudgetView, DecisionView, EventView, NodeView, RunDetailView, RunSummaryView, RunView,
@@ -91,6 +93,33 @@ pub enum ControlRequest {
         /// Stops the whole tree of the run, from its root.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         tree: bool,
+        /// The source of the stop; `parent` is refused.
+        #[serde(default = "by_command", skip_serializing_if = "is_by_command")]
+        reason: StopReason,
+    },
+    /// Submits a task to the owner's runtime.
+    #[serde(rename = "runs.submit")]
+    RunsSubmit(Box<RunSubmission>),
+    /// Submits a task that is too long for a line: the client has written it to a file.
+    #[serde(rename = "runs.submit_file")]
+    RunsSubmitFile {
+        /// The file's name in the folder `submissions` of the state directory.
+        name: String,
+    },
+    /// Lets an unfinished run go on in the owner's runtime.
+    #[serde(rename = "runs.resume")]
+    RunsResume {
+        /// Names the run or its conversation.
+        id: String,
+    },
+    /// Follows a run until it ends or waits for a person. An unfinished run goes on, if it does not yet.
+    #[serde(rename = "runs.follow")]
+    RunsFollow {
+        /// Id of the run, or `last`.
+        run: String,
+        /// The number of the first record of its session to send.
+        #[serde(default = "first")]
+        from: Seq,
     },
     /// Stops every unfinished run.
     #[serde(rename = "stop.all")]
@@ -177,8 +206,17 @@ const fn first() -> Seq {
     1
 }
 
-/// A line of an answer. Most answers have one line; those to `journal` and `backup.create` have many. Heartbeats
-/// precede a late answer to `gc` and `store.footprint`.
+const fn by_command() -> StopReason {
+    StopReason::Command
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
+fn is_by_command(reason: &StopReason) -> bool {
+    *reason == StopReason::Command
+}
+
+/// A line of an answer. Most answers have one line; those to `journal`, `runs.follow` and `backup.create` have many.
+/// Heartbeats precede a late answer to a long request.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ControlResponse {
@@ -194,6 +232,9 @@ pub enum ControlResponse {
         /// Message handlers that do not return.
         #[serde(default)]
         stalled: Vec<StalledHandler>,
+        /// Whether the owner takes submissions of other processes, and how long; absent if it does not.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        submissions: Option<OwnerKind>,
     },
     /// Answer to `runs.list`, in order of acceptance.
     Runs(Vec<RunSummaryView>),
@@ -205,6 +246,22 @@ pub enum ControlResponse {
     Session(SessionDetailView),
     /// Answer to `journal`: one record. More lines follow.
     Record(EventView),
+    /// Answer to `runs.submit`, `runs.submit_file` and `runs.resume`.
+    Submitted(Box<SubmittedRun>),
+    /// Answer to `runs.follow`: one event. More lines follow.
+    Followed(FollowedEvent),
+    /// Answer to `runs.follow`: a line for the user. More lines follow.
+    Note {
+        /// The line.
+        text: String,
+    },
+    /// Answer to `runs.follow`: the run has its outcome.
+    RunEnded(Box<RunResult>),
+    /// Answer to `runs.follow`: nothing goes on until a person decides.
+    RunParked {
+        /// The parked run: the followed one, or the one it is queued behind.
+        run: RunId,
+    },
     /// Answer to `journal` after the last record.
     End {},
     /// Answer to `tree`.
@@ -270,7 +327,14 @@ impl ControlRequest {
 impl ControlResponse {
     /// True if no line follows this one.
     pub const fn is_last(&self) -> bool {
-        !matches!(self, Self::Record(_) | Self::BackingUp { .. } | Self::Heartbeat {})
+        !matches!(
+            self,
+            Self::Record(_)
+                | Self::Followed(_)
+                | Self::Note { .. }
+                | Self::BackingUp { .. }
+                | Self::Heartbeat {}
+        )
     }
 }
 
@@ -316,13 +380,13 @@ mod tests {
         check(r#"{"verb":"ping","pong":1}"#, Err("unknown field `pong`"));
         check(
             r#"{"verb":"stop","run":"last","now":true}"#,
-            Err("unknown field `now`, expected `run` or `tree`"),
+            Err("unknown field `now`, expected one of `run`, `tree`, `reason`"),
         );
         check(
             r#"{"verb":"stop","run":"last"}"#,
-            Ok(ControlRequest::Stop { run: "last".into(), tree: false }),
+            Ok(ControlRequest::Stop { run: "last".into(), tree: false, reason: StopReason::Command }),
         );
-        let tree = ControlRequest::Stop { run: "last".into(), tree: true };
+        let tree = ControlRequest::Stop { run: "last".into(), tree: true, reason: StopReason::Command };
         check(r#"{"verb":"stop","run":"last","tree":true}"#, Ok(tree));
         check(r#"{"verb":"stop"}"#, Err("missing field `run`"));
         check(r#"{"verb":"dance"}"#, Err("unknown variant `dance`, expected one of `ping`, `runs.list`"));

@@ -25,8 +25,8 @@ use super::{
 };
 use crate::files::{self, IoResult as _, PathError};
 
-/// Limit of concurrent connections.
-const MAX_CONNECTIONS: usize = 32;
+/// Limit of concurrent connections. A client that follows a run holds one for as long as the run takes.
+const MAX_CONNECTIONS: usize = 256;
 /// Time that pending answers get when the server stops.
 const CLOSE_TIMEOUT: Duration = Duration::from_millis(500);
 /// Pause after a failed accept, for example without a free file descriptor.

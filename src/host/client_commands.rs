@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use hermod_actors::{
     Runtime,
-    model::{ApprovalDecision, ApprovalScope, LimitIncrease, PersonAnswer, RunState},
+    model::{ApprovalDecision, ApprovalScope, LimitIncrease, PersonAnswer, RunState, StopReason},
     port::Journal,
 };
 use tokio::time::sleep;
@@ -27,7 +27,7 @@ impl StoreClient {
     /// Stops a run durably, with `tree` the root of its tree, or every unfinished run; returns the runs as they are then.
     pub async fn stop(&self, run: Option<String>, tree: bool) -> Result<Vec<RunView>, HostError> {
         let request = match run.clone() {
-            Some(run) => ControlRequest::Stop { run, tree },
+            Some(run) => ControlRequest::Stop { run, tree, reason: StopReason::Command },
             None => ControlRequest::StopAll {},
         };
         loop {

@@ -55,7 +55,8 @@ pub fn store_script(state: &Path, json: &[u8], script: &Script) -> Result<(Hash,
     Ok((hash, ModelRef::new(rehearsal_provider_name(hash), model).map_err(ModelChoiceError::Name)?))
 }
 
-fn script_path(state: &Path, hash: Hash) -> PathBuf {
+/// The path of the script with this hash.
+pub(super) fn script_path(state: &Path, hash: Hash) -> PathBuf {
     state.join(SCRIPTS).join(format!("{hash}.json"))
 }
 
@@ -105,6 +106,16 @@ impl Endpoints {
     pub(super) fn providers(&self) -> Vec<(Arc<str>, Arc<dyn ModelProvider>, usize)> {
         let providers = self.providers.iter();
         providers.map(|(name, (adapter, calls))| (Arc::clone(name), Arc::clone(adapter), *calls)).collect()
+    }
+
+    /// Adds discovered providers whose names are not known yet.
+    pub fn add_discovered(&mut self, providers: Vec<DiscoveredProvider>) {
+        for provider in providers {
+            if self.discovered_providers.iter().all(|known| known.name != provider.name) {
+                provider.account.learn_stored_token(&provider.name, &self.state);
+                self.discovered_providers.push(provider);
+            }
+        }
     }
 
     /// The discovered providers.

@@ -8,10 +8,10 @@ mod budget_limits;
 mod client_commands;
 mod conversation;
 mod crash_trials;
-mod disk_full;
 mod endpoints;
 mod error;
 mod folders;
+mod handover;
 mod identifier;
 mod model_choice;
 mod new_run;
@@ -30,15 +30,15 @@ mod submission;
 pub use budget_limits::{BudgetLimits, millis, parse_duration};
 pub use conversation::{ConversationChoice, ConversationTarget};
 pub use crash_trials::{fail_crash_looping, first_trial};
-pub use disk_full::DiskFullMonitor;
 pub(crate) use endpoints::endpoint;
 pub use endpoints::{Endpoints, store_script};
 pub use error::{HostError, StartError};
 pub use folders::{
     WorkspaceChoice, configured_state_dir, create_state_dir, open, resolve_workspace, state_dir,
 };
+pub use handover::{FollowedRun, FollowedStep, HandoverError, OwnerConnection};
 pub use identifier::Identifier;
-pub use model_choice::{ModelSelection, OllamaProbe, RehearsalScript, discover};
+pub use model_choice::{ModelSelection, OllamaProbe, RehearsalScript, discover, keep_script};
 pub use new_run::{
     RunInput, SpecRequest, endpoints as run_endpoints, first_of_key, ignored_settings, new_spec,
 };
@@ -53,4 +53,4 @@ pub use start::{RuntimeHost, ShutdownUrgency, start, start_write_only};
 pub use store_client::{
     OwnerReply, RETRY_DELAY, StoreAccess, StoreClient, open_as_owner, unexpected_response,
 };
-pub use submission::{RunSubmitter, Submission};
+pub use submission::{RunSubmitter, Submission, SubmissionOptions};

@@ -154,6 +154,11 @@ pub(super) fn choose(
     Ok((chain, None))
 }
 
+/// Stores the script of a rehearsal, and returns its hash. Works without the store.
+pub fn keep_script(rehearsal: &RehearsalScript, state: &Path) -> Result<Option<Hash>, HostError> {
+    script(rehearsal, state).map(|(_, hash)| hash)
+}
+
 fn script(rehearsal: &RehearsalScript, state: &Path) -> Result<(Vec<ModelRef>, Option<Hash>), HostError> {
     let (name, json) = match rehearsal {
         RehearsalScript::Embedded => ("the embedded script".to_owned(), DEFAULT_SCRIPT.to_vec()),

@@ -24,7 +24,7 @@ use crate::{
 };
 
 /// The task of a new run.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct RunInput {
     /// The text.
     pub text: Arc<str>,

@@ -5,11 +5,14 @@ use std::{path::PathBuf, sync::Arc};
 
 use hermod_actors::{Runtime, port::Journal};
 
-use super::{crash_trials, error::HostError, notes::NoteSink, signals::Signals, store_client::open_as_owner};
+use super::{
+    crash_trials, error::HostError, handover::remove_old_submissions, notes::NoteSink, signals::Signals,
+    store_client::open_as_owner,
+};
 use crate::{
     backup::BackupMaker,
     clock,
-    control::{ControlServer, RequestHandler, RuntimeSlot, StoreReader},
+    control::{ControlServer, OwnerKind, RequestHandler, RuntimeSlot, StoreReader, SubmissionService},
     crash_loop::CrashHistoryFile,
     maintenance::StateDirMaintenance,
     policy::ApprovedRules,
@@ -38,18 +41,18 @@ pub struct OwnedStore {
 }
 
 impl OwnedStore {
-    /// Opens the store and starts the control server. From here on, an end without [`OwnedStore::release`] counts as
-    /// a crash.
+    /// Opens the store and starts the control server, which takes submissions for as long as `kind` says. From here on,
+    /// an end without [`OwnedStore::release`] counts as a crash.
     pub async fn acquire(
         state: PathBuf,
         durability: Durability,
-        notes: Arc<dyn NoteSink>,
+        (kind, notes): (OwnerKind, Arc<dyn NoteSink>),
     ) -> Result<Self, HostError> {
         let journal = open_as_owner(&state, durability).await?;
         let (backups, maintenance) =
             (BackupMaker::new(&journal, &state), Arc::new(StateDirMaintenance::new(&state, &journal)));
         let journal: Arc<dyn Journal> = journal;
-        let runtime = Arc::<RuntimeSlot>::default();
+        let runtime = Arc::new(RuntimeSlot::new(kind));
         let handler = RequestHandler::new(StoreReader::new(Arc::clone(&journal)), maintenance).of_owner(
             Arc::clone(&runtime),
             backups,
@@ -60,6 +63,7 @@ impl OwnedStore {
                 notes.note(&format!("control   {error}; other processes can neither ask nor stop this one"));
             })
             .ok();
+        remove_old_submissions(&state);
         let mut crash_history = CrashHistoryFile::read(&state);
         let step = match crash_history.last_trial() {
             Some(trial) => crash_trials::last_progress(&StoreReader::new(journal.clone()), trial.run).await,
@@ -92,14 +96,15 @@ impl OwnedStore {
     }
 }
 
-/// Lets other processes stop and steer the runs of `runtime` during `work`, and reports message handlers that do not
-/// return meanwhile.
+/// Lets other processes stop and steer the runs of `runtime` and submit new ones during `work`, and reports message
+/// handlers that do not return meanwhile.
 pub async fn serve_commands<T>(
     (slot, runtime): (&RuntimeSlot, &Arc<Runtime>),
+    submissions: Arc<dyn SubmissionService>,
     notes: &Arc<dyn NoteSink>,
     work: impl Future<Output = T>,
 ) -> T {
-    slot.attach(runtime);
+    slot.attach(runtime, &submissions);
     let watchdog_notes = Arc::clone(notes);
     let _watchdog = HandlerWatchdog::start(runtime.health_probe(), move |line| watchdog_notes.note(&line));
     let result = work.await;

@@ -1,16 +1,25 @@
 //! Submissions to a runtime that many callers share: resolves the spec of a run by this process's configuration, adds
 //! the endpoints that it needs, and submits it.
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
-use hermod_actors::{AcceptedRun, RunRequest, SessionChoice, model::ThinkingLevel};
+use hermod_actors::{
+    AcceptedRun, RunRequest, SessionChoice,
+    model::{RunRow, RunSpec, SessionId, ThinkingLevel},
+};
+use tokio_util::sync::CancellationToken;
 
 use super::{
     budget_limits::BudgetLimits,
     conversation::ConversationTarget,
-    error::HostError,
-    model_choice::{ModelSelection, RehearsalScript},
-    new_run::{RunInput, SpecRequest, first_of_key, new_spec},
+    error::{HostError, StartError},
+    folders::{WorkspaceChoice, resolve_workspace},
+    model_choice::{self, ModelSelection, RehearsalScript},
+    new_run::{RunInput, SpecRequest, first_of_key, ignored_settings, new_spec},
     start::RuntimeHost,
 };
 use crate::{
@@ -42,6 +51,32 @@ pub struct Submission {
     pub idempotency_key: Option<Arc<str>>,
 }
 
+/// What only a client of the command line sets of a submission.
+#[derive(Debug, Default)]
+pub struct SubmissionOptions {
+    /// The provider of the model.
+    pub provider: Option<String>,
+    /// The script that replaces the models; it goes before that of the submitter.
+    pub script: Option<RehearsalScript>,
+    /// The folder of a new conversation whose submission names none.
+    pub folder: Option<PathBuf>,
+    /// Whether a person waits for the run, so that it is not timed out by default.
+    pub is_attended: bool,
+}
+
+/// A run that was submitted, with its spec.
+#[derive(Debug)]
+pub(super) struct ResolvedRun {
+    /// The run, which is durable.
+    pub accepted: AcceptedRun,
+    /// Its spec.
+    pub spec: RunSpec,
+    /// False if the run was accepted before, with the same key.
+    pub is_new: bool,
+    /// Lines about settings that its models ignore, and about models that are not asked.
+    pub notes: Vec<String>,
+}
+
 /// Submits runs of many callers to one runtime.
 #[derive(Debug)]
 pub struct RunSubmitter {
@@ -51,17 +86,46 @@ pub struct RunSubmitter {
     config: Config,
     variables: Variables,
     script: Option<RehearsalScript>,
+    /// Cancelled when unfinished runs may go on.
+    pub(super) revivals: CancellationToken,
 }
 
 impl RunSubmitter {
-    /// Resolves specs by this configuration. With `script`, all runs are rehearsals.
+    /// Resolves specs by this configuration. With `script`, all runs that name no model are rehearsals. No unfinished run
+    /// goes on by this until [`RunSubmitter::allow_revivals`].
     pub fn new(
         host: Arc<RuntimeHost>,
         (reader, state): (StoreReader, PathBuf),
         (config, variables): (Config, Variables),
         script: Option<RehearsalScript>,
     ) -> Self {
-        Self { host, reader, state, config, variables, script }
+        let revivals = CancellationToken::new();
+        Self { host, reader, state, config, variables, script, revivals }
+    }
+
+    /// A submitter for a command that holds the store: it plays no script of its own.
+    pub fn of_command(
+        host: &Arc<RuntimeHost>,
+        (reader, state): (&StoreReader, &Path),
+        (config, variables): (&Config, &Variables),
+    ) -> Arc<Self> {
+        let (stored, settings) = ((reader.clone(), state.to_owned()), (config.clone(), variables.clone()));
+        Arc::new(Self::new(Arc::clone(host), stored, settings, None))
+    }
+
+    /// Lets unfinished runs go on from now on when a client asks for it: the owner has decided about its own.
+    pub fn allow_revivals(&self) {
+        self.revivals.cancel();
+    }
+
+    /// The reader of the store.
+    pub(super) const fn reader(&self) -> &StoreReader {
+        &self.reader
+    }
+
+    /// The state directory.
+    pub(super) const fn state(&self) -> &PathBuf {
+        &self.state
     }
 
     /// Submits a task. When this resolves with `Ok`, the run is durable and will reach an outcome.
@@ -70,49 +134,124 @@ impl RunSubmitter {
             Some(session) => ConversationTarget::for_submission(&self.reader, session).await?,
             None => ConversationTarget::new(SessionChoice::New),
         };
-        if let Some(first) = self.first_of_key(&submission, &target).await? {
-            return Ok(first);
+        if let Some(row) = self.first_of_key(&submission, &target).await? {
+            return Ok(AcceptedRun { run: row.id, session: row.session, at: row.accepted_at });
         }
-        let folder = submission.workspace;
+        Ok(self.submit_to(target, submission, SubmissionOptions::default()).await?.accepted)
+    }
+
+    /// Submits a task to a conversation whose key stands for no run yet.
+    pub(super) async fn submit_to(
+        &self,
+        target: ConversationTarget,
+        submission: Submission,
+        options: SubmissionOptions,
+    ) -> Result<ResolvedRun, HostError> {
+        // The unfinished runs of the conversation go on with its session.
+        if !target.open.is_empty() {
+            self.revivals.cancelled().await;
+        }
+        for (_, spec) in &target.open {
+            self.add_endpoints(spec).await?;
+        }
+        let folder = match (submission.workspace, &target.last_spec, options.folder) {
+            (Some(named), ..) => Some(named),
+            (None, None, Some(folder)) => {
+                Some(resolve_workspace(WorkspaceChoice::Named(&folder), &self.state)?)
+            }
+            (None, Some(_), _) | (None, None, None) => None,
+        };
         let workspace = target.workspace(folder, self.config.sandbox.workspace, &self.state)?;
+        let names_model = submission.model.is_some() || options.provider.is_some();
+        let own_script = self.script.as_ref().filter(|_| !names_model);
         let request = SpecRequest {
             model: ModelSelection {
-                script: self.script.as_ref().filter(|_| submission.model.is_none()),
-                model: RequestedModel { provider: None, model: submission.model.as_deref() },
+                script: options.script.as_ref().or(own_script),
+                model: RequestedModel {
+                    provider: options.provider.as_deref(),
+                    model: submission.model.as_deref(),
+                },
             },
             budget: submission.budget,
             timeout: submission.timeout,
             thinking: submission.thinking,
             system: submission.system.as_deref(),
-            is_unattended: true,
+            is_unattended: !options.is_attended,
         };
-        let spec = {
-            let endpoints = self.host.endpoints.lock().await;
-            new_spec((&self.config, &request), &target, &endpoints, (&workspace, &self.state))?
-        };
-        self.host.add_endpoints(&spec, &self.variables).await?;
+        let spec = self.resolve(&request, &target, &workspace).await?;
+        self.add_endpoints(&spec).await?;
+        let mut notes = ignored_settings(&spec, &submission.input);
+        for (model, error) in self.host.endpoints.lock().await.missing_auxiliary_models() {
+            notes.push(format!("beside    {model} is not asked for summaries: {error}"));
+        }
         let RunInput { text, images, history, isolation_key, request_hash } = submission.input;
         let request = RunRequest {
             session: target.choice,
             images,
             history,
             task: isolation_key,
-            spec: Some(spec),
+            spec: Some(spec.clone()),
             idempotency_key: submission.idempotency_key,
             request_hash,
             ..RunRequest::new(text)
         };
-        Ok(self.host.runtime.submit(request).await?)
+        let accepted = self.host.runtime.submit(request).await?;
+        Ok(ResolvedRun { accepted, spec, is_new: true, notes })
+    }
+
+    /// The spec of a new run. If the known providers have no model for it, they are discovered again: the owner has looked
+    /// only for those of its own runs.
+    async fn resolve(
+        &self,
+        request: &SpecRequest<'_>,
+        target: &ConversationTarget,
+        workspace: &Path,
+    ) -> Result<RunSpec, HostError> {
+        let folders = (workspace, self.state.as_path());
+        let endpoints = self.host.endpoints.lock().await;
+        let resolved = new_spec((&self.config, request), target, &endpoints, folders);
+        drop(endpoints);
+        let Err(HostError::Start(StartError::NoModel(_))) = resolved else { return resolved };
+        let known: Vec<&RunSpec> = target.last_spec.iter().collect();
+        let providers = model_choice::providers(&self.config, &self.variables, request.model, &known).await;
+        let mut endpoints = self.host.endpoints.lock().await;
+        endpoints.add_discovered(providers);
+        new_spec((&self.config, request), target, &endpoints, folders)
+    }
+
+    /// Adds the endpoints that a run with this spec needs.
+    async fn add_endpoints(&self, spec: &RunSpec) -> Result<(), HostError> {
+        match self.host.add_endpoints(spec, &self.variables).await {
+            Err(HostError::Start(StartError::NoModel(_))) => {}
+            added => return added,
+        }
+        let request = ModelSelection::default();
+        let providers = model_choice::providers(&self.config, &self.variables, request, &[spec]).await;
+        self.host.endpoints.lock().await.add_discovered(providers);
+        self.host.add_endpoints(spec, &self.variables).await
+    }
+
+    /// Lets the unfinished runs of a session go on, with their endpoints. Waits until revivals are allowed.
+    pub(super) async fn revive_session(&self, session: SessionId) -> Result<(), HostError> {
+        self.revivals.cancelled().await;
+        if self.host.runtime.health_probe().runs(session).await {
+            return Ok(());
+        }
+        let open = self.reader.read(|rows| rows.open_runs()).await?;
+        for row in open.iter().filter(|row| row.session == session) {
+            let spec = self.reader.acceptance(row).await?.spec;
+            self.add_endpoints(&spec).await?;
+        }
+        Ok(self.host.runtime.revive(session)?)
     }
 
     /// The first run of the submission's key. What the spec is made of may have changed since.
-    async fn first_of_key(
+    pub(super) async fn first_of_key(
         &self,
         submission: &Submission,
         target: &ConversationTarget,
-    ) -> Result<Option<AcceptedRun>, HostError> {
+    ) -> Result<Option<RunRow>, HostError> {
         let Some(key) = &submission.idempotency_key else { return Ok(None) };
-        let row = first_of_key(&self.reader, key, &submission.input, &target.choice, &self.state).await?;
-        Ok(row.map(|row| AcceptedRun { run: row.id, session: row.session, at: row.accepted_at }))
+        first_of_key(&self.reader, key, &submission.input, &target.choice, &self.state).await
     }
 }

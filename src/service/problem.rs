@@ -85,7 +85,7 @@ impl From<RequestError> for Problem {
             RequestErrorKind::Denied => StatusCode::FORBIDDEN,
             RequestErrorKind::Busy => StatusCode::TOO_MANY_REQUESTS,
             RequestErrorKind::Store => StatusCode::SERVICE_UNAVAILABLE,
-            RequestErrorKind::Internal => StatusCode::INTERNAL_SERVER_ERROR,
+            RequestErrorKind::Config | RequestErrorKind::Internal => StatusCode::INTERNAL_SERVER_ERROR,
         };
         Self::new(status, error.text)
     }

@@ -57,16 +57,16 @@ pub async fn serve(
         ControlFlow::Break(signal) => return Ok(signal),
     };
     let runtime = &host.runtime;
-    let submitter = RunSubmitter::new(
+    let submitter = Arc::new(RunSubmitter::new(
         Arc::clone(&host),
         (reader.clone(), state.clone()),
         (config.clone(), variables.clone()),
         request.script,
-    );
+    ));
     let service = Service {
         runtime: Arc::clone(runtime),
         engine: Handle::current(),
-        submitter: Arc::new(submitter),
+        submitter: Arc::clone(&submitter),
         handler: handler.clone(),
         tokens: TokenVerifier::new(state),
         hosts: own_hosts(address).into_iter().chain(config.service.hosts.0.iter().cloned()).collect(),
@@ -82,6 +82,7 @@ pub async fn serve(
     let work = async {
         let revived = async {
             revival.execute(runtime, &reader, crash_history, notes).await?;
+            submitter.allow_revivals();
             Err::<std::convert::Infallible, HostError>(runtime.wait_for_end().await.into())
         };
         match signals.run_until_signal(Box::pin(revived)).await {
@@ -90,7 +91,8 @@ pub async fn serve(
             Err(error) => Err(error),
         }
     };
-    let ended = serve_commands((slot, runtime), notes, work).await;
+    let submissions = Arc::clone(&submitter);
+    let ended = serve_commands((slot, runtime), submissions, notes, work).await;
     server.stop().await;
     host.suspend(ShutdownUrgency::Urgent).await;
     ended

@@ -1,6 +1,10 @@
-//! The stored form of a record: a header of fixed size, then the body as JSON.
+//! The stored form of a record: a header of fixed size, then the body as JSON. Also its form as JSON alone, for another
+//! process.
 
 use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::{Body, Kind, Record, Timestamp};
 
@@ -65,6 +69,37 @@ pub fn decode(bytes: &[u8]) -> Result<Record, DecodeError> {
     })
 }
 
+/// A record as JSON, for another process: nothing of it is converted, so that it can be read back.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RecordJson {
+    /// The name of its kind.
+    pub kind: String,
+    /// When it was decided.
+    pub at: Timestamp,
+    /// Active time of its session in milliseconds.
+    pub active_ms: u64,
+    /// The fields of its body as they are stored.
+    pub body: Value,
+}
+
+impl RecordJson {
+    /// The form of `record`.
+    pub fn new(record: &Record) -> serde_json::Result<Self> {
+        let (kind, body) = (record.body.kind().name().to_owned(), record.body.to_json()?);
+        Ok(Self { kind, at: record.at, active_ms: record.active_ms, body })
+    }
+
+    /// The record. Its kind or body may be of another version of the program.
+    pub fn decode(&self) -> Result<Record, DecodeError> {
+        let malformed =
+            |reason: &dyn fmt::Display| DecodeError::Malformed(format!("{}: {reason}", self.kind));
+        let kind = Kind::ALL.iter().find(|kind| kind.name() == self.kind);
+        let kind = kind.ok_or_else(|| malformed(&"the kind is unknown to this program"))?;
+        let body = Body::read_json(*kind, &self.body.to_string()).map_err(|error| malformed(&error))?;
+        Ok(Record { at: self.at, active_ms: self.active_ms, body })
+    }
+}
+
 fn to_eight_bytes(bytes: &[u8]) -> [u8; 8] {
     let mut eight = [0; 8];
     eight.copy_from_slice(bytes);
@@ -86,6 +121,15 @@ mod tests {
     #[test]
     fn a_record_survives_storage() {
         assert_eq!(decode(&encode(&sample())), Ok(sample()));
+    }
+
+    #[test]
+    fn a_record_survives_json() {
+        let json = serde_json::to_string(&RecordJson::new(&sample()).unwrap()).unwrap();
+        let read: RecordJson = serde_json::from_str(&json).unwrap();
+        assert_eq!(read.decode(), Ok(sample()));
+        let unknown = RecordJson { kind: "tomorrow".into(), ..read };
+        assert!(unknown.decode().unwrap_err().to_string().contains("tomorrow: the kind is unknown"));
     }
 
     #[test]

@@ -11,8 +11,9 @@ use super::Artifact;
 /// Prefix of a text that the runtime inserts into a message to the model.
 pub const RUNTIME_TEXT_PREFIX: &str = "[From the runtime, not from the user: ";
 
-/// One message of a view, independent of the wire format.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// One message of a view, independent of the wire format. Its JSON is for other processes of this program only.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Message {
     /// Instructions of the operator and of the runtime.
     System(Arc<str>),
@@ -32,7 +33,7 @@ pub enum Message {
 }
 
 /// Content of a user message or a tool result.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MessageContent {
     /// The text.
     pub text: Arc<str>,

@@ -48,7 +48,7 @@ pub use budget::{
     Settlement,
 };
 pub use call::{CallAdmitted, CallEnded, CallLost, CallStarted};
-pub use codec::{DecodeError, check_readable, decode, encode};
+pub use codec::{DecodeError, RecordJson, check_readable, decode, encode};
 pub use compaction::{
     CompactionMethod, CompactionPolicy, ContextBreakdown, ContextCompacted, HistoryPosition, SummaryAnswered,
     SummaryDefect, SummaryStarted,

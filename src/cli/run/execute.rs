@@ -1,25 +1,15 @@
-//! Runs `hermod run`: decides which run is meant, submits or resumes it, follows it, and prints its end.
-//!
-//! Each function calls the next. `execute` prints the end, `run` becomes the owner of the store, and `run_as_owner`
-//! lets `prepare` decide the action and start the runtime, which it suspends. `run_action` sees to crash loops, and
-//! `execute_action` submits or resumes.
+//! Runs `hermod run`: becomes the owner of the store or gives its run to the owner, again and again until the run has
+//! ended, and prints its end. `own_run.rs` has the owner's part, `handover.rs` the other one.
 
-use std::{
-    ops::ControlFlow,
-    path::{Path, PathBuf},
-    pin::pin,
-    sync::Arc,
-};
+use std::{ops::ControlFlow, path::PathBuf, sync::Arc};
 
-use hermod_actors::{
-    Defaults, RunError, RunRequest, Runtime,
-    model::{RunId, RunRow, RunSpec, RunState, SessionId},
-    port::Journal,
-};
+use hermod_actors::model::{RunId, SessionId};
 
 use super::{
     args::RunArgs,
-    follow::{self, FollowOutcome},
+    follow::FollowOutcome,
+    handover::Handover,
+    own_run::run_as_owner,
     task_input::{read_history, read_images, read_task},
 };
 use crate::{
@@ -31,39 +21,27 @@ use crate::{
         format::{dollars, seconds},
         output::{StderrNotes, print_last_text},
         print_error, print_json, print_note, print_progress,
-        progress::ProgressLines,
     },
     config::Config,
-    control::StoreReader,
-    crash_loop::Trial,
+    control::OwnerKind,
     discovery::Variables,
-    host::{
-        self, ConversationTarget, DiskFullMonitor, HostError, OwnedStore, RunInput, RuntimeHost,
-        ShutdownUrgency, Signals, first_of_key, ignored_settings, new_spec,
-    },
-    prompt::LayeredPrompt,
-    rehearsal,
+    host::{self, HostError, NoteSink, OwnedStore, RunInput, StartError},
+    store::redb::OpenError,
     view::ResultView,
 };
 
 /// The ids of the run that the command waits for.
-type RunAndSession = (RunId, SessionId);
+pub(super) type RunAndSession = (RunId, SessionId);
 
-/// What the command does with which run, and the conversation of the run.
-struct PreparedRun {
-    action: RunAction,
-    spec: RunSpec,
-    target: ConversationTarget,
-}
-
-/// The action of the command.
-enum RunAction {
-    /// Submit a new run, with its idempotency key.
-    Submit(RunInput, Option<Arc<str>>),
-    /// Resume a run that was accepted earlier.
-    Resume(RunAndSession),
-    /// Report the first run of the idempotency key, which has ended.
-    Report(RunAndSession),
+/// What the command was told, read once.
+pub(super) struct RunCommand<'a> {
+    pub(super) args: &'a RunArgs,
+    pub(super) config: &'a Config,
+    pub(super) variables: &'a Variables,
+    /// The state directory.
+    pub(super) state: PathBuf,
+    /// The new task with its workspace, if one is named; `None` resumes an unfinished run.
+    pub(super) new: Option<(RunInput, Option<PathBuf>)>,
 }
 
 /// Executes the command, and prints the result.
@@ -97,6 +75,10 @@ pub(crate) async fn execute(args: RunArgs, variables: &Variables) -> Result<Exit
             let (suspension, error) = format_suspended(ids, args.text.is_some());
             print_note(suspension);
             (ResultView::without_outcome(ids, error), exit)
+        }
+        Ok(FollowOutcome::Left { exit, pid }) => {
+            print_note(format_left(ids.map(|(run, _)| run), pid));
+            (ResultView::without_outcome(ids, "left"), exit)
         }
         Err(failure) => {
             if !args.json {
@@ -143,6 +125,15 @@ fn format_suspended(ids: Option<RunAndSession>, has_task: bool) -> (String, &'st
     }
 }
 
+/// The line about a run that goes on in process `pid`.
+fn format_left(run: Option<RunId>, pid: u32) -> String {
+    let run = run.map_or_else(String::new, |run| format!(" {run}"));
+    format!(
+        "left      run{run}: it goes on in process {pid}; `hermod run --resume{run}` shows it again, `hermod stop{run}` \
+         stops it"
+    )
+}
+
 fn format_end(result: &hermod_actors::RunResult) -> String {
     let took = match (result.started_at, result.ended_at) {
         (Some(start), Some(end)) => format!(", {}", seconds(end.ms_since(start))),
@@ -154,7 +145,7 @@ fn format_end(result: &hermod_actors::RunResult) -> String {
 }
 
 /// The ids of the run once known, and its display.
-type RunDisplay<'a> = (&'a mut Option<RunAndSession>, &'a mut ProgressDisplay);
+pub(super) type RunDisplay<'a> = (&'a mut Option<RunAndSession>, &'a mut ProgressDisplay);
 
 async fn run(
     args: &RunArgs,
@@ -174,253 +165,44 @@ async fn run(
     let workspace = workspace.transpose().map_err(CliError::of_workspace)?;
     let new =
         text.map(|text| (RunInput { text, images, history, isolation_key, request_hash: None }, workspace));
-    let durability = args.durability.unwrap_or_else(|| config.store.durability.into());
-    let mut store = OwnedStore::acquire(state, durability.into(), Arc::new(StderrNotes)).await?;
-    let followed = run_as_owner(args, (&config, variables), &mut store, new, run_display).await;
-    store.release(has_failed(&followed)).await;
-    followed
+    let command = RunCommand { args, config: &config, variables, state, new };
+    let mut handover = Handover::new(&command);
+    loop {
+        let busy = match acquire(&command, &mut handover).await? {
+            ControlFlow::Continue(Ok(mut store)) => {
+                let followed = run_as_owner(&command, &mut store, handover.into_taken(), run_display).await;
+                store.release(has_failed(&followed)).await;
+                return followed;
+            }
+            ControlFlow::Continue(Err(busy)) => busy,
+            ControlFlow::Break(outcome) => return Ok(outcome),
+        };
+        let (ids, display) = (&mut *run_display.0, &mut *run_display.1);
+        if let ControlFlow::Break(outcome) = handover.hand_over(busy, (ids, display)).await? {
+            return Ok(outcome);
+        }
+    }
 }
 
-/// Executes the command as the owner of the store, and serves the commands of other processes meanwhile.
-async fn run_as_owner(
-    args: &RunArgs,
-    (config, variables): (&Config, &Variables),
-    store: &mut OwnedStore,
-    new: Option<(RunInput, Option<PathBuf>)>,
-    (ids, display): RunDisplay<'_>,
-) -> Result<FollowOutcome, CliError> {
-    let OwnedStore { journal, state, signals, .. } = &mut *store;
-    let preparation = prepare(args, (config, variables), (journal, state), new, ids);
-    let (host, prepared) = match signals.run_until_signal(Box::pin(preparation)).await? {
-        ControlFlow::Continue(ready) => ready,
-        ControlFlow::Break(signal) => return Ok(FollowOutcome::Interrupted(signal.into())),
-    };
-    let followed = run_action(&host, store, prepared, (ids, &mut *display)).await;
-    display.close();
-    let printed = match &followed {
-        Ok(FollowOutcome::Ended(result)) => print_open_runs(&host.runtime, result.session).await,
-        Ok(FollowOutcome::Interrupted(_) | FollowOutcome::Parked(_)) | Err(_) => Ok(()),
-    };
-    host.suspend(if matches!(followed, Ok(FollowOutcome::Interrupted(_))) {
-        ShutdownUrgency::Urgent
-    } else {
-        ShutdownUrgency::Normal
+/// Becomes the owner of the store. The inner error says that another process is; there is none while a service is
+/// expected back.
+async fn acquire(
+    command: &RunCommand<'_>,
+    handover: &mut Handover<'_>,
+) -> Result<ControlFlow<FollowOutcome, Result<OwnedStore, Option<HostError>>>, CliError> {
+    if handover.expects_service() {
+        return Ok(ControlFlow::Continue(Err(None)));
+    }
+    let durability = command.args.durability.unwrap_or_else(|| command.config.store.durability.into());
+    let owner: (_, Arc<dyn NoteSink>) = (OwnerKind::Command, Arc::new(StderrNotes));
+    let acquired = OwnedStore::acquire(command.state.clone(), durability.into(), owner);
+    Ok(match handover.run_until_signal(Box::pin(acquired)).await {
+        ControlFlow::Break(signal) => ControlFlow::Break(FollowOutcome::Interrupted(signal.into())),
+        ControlFlow::Continue(Err(busy @ HostError::Start(StartError::Store(OpenError::Busy { .. })))) => {
+            ControlFlow::Continue(Err(Some(busy)))
+        }
+        ControlFlow::Continue(acquired) => ControlFlow::Continue(Ok(acquired?)),
     })
-    .await;
-    printed.and(followed)
-}
-
-/// Decides the action, and starts the runtime for it. Nothing is accepted or resumed yet.
-async fn prepare(
-    args: &RunArgs,
-    (config, variables): (&Config, &Variables),
-    (journal, state): (&Arc<dyn Journal>, &Path),
-    new: Option<(RunInput, Option<PathBuf>)>,
-    ids: &mut Option<RunAndSession>,
-) -> Result<(RuntimeHost, PreparedRun), CliError> {
-    let reader = StoreReader::new(Arc::clone(journal));
-    let target = ConversationTarget::find(&reader, args.conversation()).await.map_err(resume_error)?;
-    let first = match (&new, &args.key) {
-        (Some((task, _)), Some(key)) => find_known_run(&reader, key, task, &target, state).await?,
-        (Some(_) | None, _) => None,
-    };
-    let target = match &first {
-        Some(row) => ConversationTarget::of_run(&reader, row.clone()).await?,
-        None => target,
-    };
-    let current = match (&first, &new) {
-        (Some(row), _) => Some(row).filter(|row| row.state != RunState::Ended),
-        (None, None) => target.unfinished().ok().map(|(row, _)| row),
-        (None, Some(_)) => None,
-    };
-    *ids = current.map(|row| (row.id, row.session));
-    let request = args.spec();
-    let mut endpoints = host::run_endpoints(request.model, (config, variables), &target, state).await;
-    let (action, spec) = match (first, new) {
-        (Some(row), _) if row.state == RunState::Ended => {
-            let spec = RunSpec::clone(&reader.acceptance(&row).await?.spec);
-            (RunAction::Report((row.id, row.session)), spec)
-        }
-        (None, Some((task, folder))) => {
-            let folder = target.workspace(folder, config.sandbox.workspace, state);
-            let folder = folder.map_err(CliError::of_workspace)?;
-            let spec = new_spec((config, &request), &target, &endpoints, (&folder, state))?;
-            (RunAction::Submit(task, args.key.as_deref().map(Into::into)), spec)
-        }
-        (Some(_), _) | (None, None) => {
-            let (row, spec) = target.unfinished().map_err(resume_error)?;
-            (RunAction::Resume((row.id, row.session)), spec.clone())
-        }
-    };
-    if !matches!(action, RunAction::Report(_)) {
-        endpoints.add_for_run(&spec, variables).await?;
-        for (_, spec) in &target.open {
-            endpoints.add_for_run(spec, variables).await?;
-        }
-    }
-    for (model, error) in endpoints.missing_auxiliary_models() {
-        print_progress(format!("beside    {model} is not asked for summaries: {error}"));
-    }
-    if target.waiting_elsewhere > 0 {
-        let n = target.waiting_elsewhere;
-        print_progress(format!(
-            "waiting   {n} unfinished in other sessions: they go on with `hermod runs resume --all`"
-        ));
-    }
-    let prompt = LayeredPrompt::new(config, state);
-    let defaults = Defaults { spec: spec.clone(), prompt: Arc::new(prompt) };
-    let host =
-        host::start(Arc::clone(journal), endpoints, config, defaults, Some(Arc::new(StderrNotes))).await?;
-    Ok((host, PreparedRun { action, spec, target }))
-}
-
-/// The first run of an idempotency key, if there is one.
-async fn find_known_run(
-    reader: &StoreReader,
-    key: &str,
-    task: &RunInput,
-    target: &ConversationTarget,
-    state: &Path,
-) -> Result<Option<RunRow>, CliError> {
-    let row = first_of_key(reader, key, task, &target.choice, state).await.map_err(|error| {
-        if let HostError::Run(RunError::KeyConflict(conflict)) = &error {
-            return CliError::usage(format!("--key {conflict}"));
-        }
-        CliError::of_option("--key ", error)
-    })?;
-    if let Some(row) = &row {
-        print_note(format!("known     key {key} stands for run {} session {}", row.id, row.session));
-    }
-    Ok(row)
-}
-
-fn resume_error(error: HostError) -> CliError {
-    CliError::of_option("--resume: ", error)
-}
-
-/// Executes the action, and serves the commands of other processes meanwhile.
-async fn run_action(
-    host: &RuntimeHost,
-    store: &mut OwnedStore,
-    prepared: PreparedRun,
-    run_display: RunDisplay<'_>,
-) -> Result<FollowOutcome, CliError> {
-    let (runtime, reader) = (&host.runtime, store.reader());
-    let OwnedStore { runtime: slot, signals, crash_history, notes, .. } = store;
-    let open_rows = prepared.target.open.iter().map(|(row, _)| row);
-    let preparation = async {
-        host::fail_crash_looping(runtime, &**notes, crash_history, open_rows.clone()).await?;
-        Ok::<_, CliError>(match crash_history.probation() {
-            Some(deaths) => host::first_trial(&reader, open_rows).await.map(|trial| (deaths, trial)),
-            None => None,
-        })
-    };
-    let suspect = match signals.run_until_signal(preparation).await? {
-        ControlFlow::Continue(suspect) => suspect,
-        ControlFlow::Break(signal) => return Ok(FollowOutcome::Interrupted(signal.into())),
-    };
-    // This command resumes one session only. So a crash counts against its first unfinished run, without trials of
-    // other runs.
-    if let Some((deaths, trial)) = suspect {
-        print_note(format!(
-            "probation the process has died {deaths} times within a minute; run {} is watched",
-            trial.run
-        ));
-        let backoff = crash_history.backoff_before(&trial);
-        if let Some(backoff) = backoff {
-            crash_history.start_backoff();
-            print_note(format!(
-                "probation waits whether the process dies without it, for {:.1} s",
-                backoff.as_secs_f64()
-            ));
-            tokio::select! {
-                signal = signals.next() => return Ok(FollowOutcome::Interrupted(signal.into())),
-                () = tokio::time::sleep(backoff) => {}
-            }
-        }
-        crash_history.set_trial(Some(Trial { has_min_uptime: backoff.is_some(), ..trial }));
-    }
-    let work = Box::pin(execute_action(runtime, prepared, &reader, signals, run_display));
-    host::serve_commands((slot, runtime), notes, crash_history.watch_trial(work)).await
-}
-
-/// Prints the other open runs of the conversation, which are not resumed by this command.
-async fn print_open_runs(runtime: &Runtime, session: SessionId) -> Result<(), CliError> {
-    for row in runtime.open_runs().await?.iter().filter(|row| row.session == session) {
-        let id = row.id;
-        print_progress(format!(
-            "waiting   run {id} of this conversation: it goes on with `hermod run --resume {id}`"
-        ));
-    }
-    Ok(())
-}
-
-async fn execute_action(
-    runtime: &Runtime,
-    PreparedRun { action, spec, target }: PreparedRun,
-    reader: &StoreReader,
-    signals: &mut Signals,
-    (ids, display): RunDisplay<'_>,
-) -> Result<FollowOutcome, CliError> {
-    if spec.script.is_some() {
-        print_progress(format!("rehearsal {}", rehearsal::NOTICE));
-    }
-    match action {
-        RunAction::Submit(task, idempotency_key) => {
-            ignored_settings(&spec, &task).iter().for_each(print_progress);
-            let model = spec.chain.first().map_or_else(String::new, ToString::to_string);
-            let workspace = spec.workspace.clone();
-            let request = RunRequest {
-                session: target.choice,
-                images: task.images,
-                history: task.history,
-                task: task.isolation_key,
-                spec: Some(spec),
-                idempotency_key,
-                ..RunRequest::new(task.text)
-            };
-            let (mut submitted, mut disk) = (pin!(runtime.submit(request)), DiskFullMonitor::new(runtime));
-            let accepted = loop {
-                tokio::select! {
-                    biased;
-                    accepted = &mut submitted => break accepted?,
-                    signal = signals.next() => return Ok(FollowOutcome::Interrupted(signal.into())),
-                    line = disk.next_change() => print_note(line),
-                }
-            };
-            *ids = Some((accepted.run, accepted.session));
-            print_progress(format!("accepted  run {} session {}", accepted.run, accepted.session));
-            print_progress(format!("with      {model} in {workspace}"));
-            let first = runtime.row(accepted.run).await?.first;
-            let watch = runtime.watch(accepted.session, first);
-            let progress = (ProgressLines::new(accepted.run), display);
-            follow::follow(runtime, accepted.run, progress, (watch, signals, reader)).await
-        }
-        RunAction::Resume((run, session)) => {
-            *ids = Some((run, session));
-            print_progress(format!("goes on   run {run} session {session}"));
-            let (mut progress, mut next) = (ProgressLines::new(run), 1);
-            let first = target.open.iter().map(|(row, _)| row.first).min().unwrap_or(1);
-            // Earlier records are not printed; they are only read for the names of calls.
-            let known = reader.records(session, first, |seq, record| {
-                progress.line(&record);
-                next = seq + 1;
-            });
-            if let ControlFlow::Break(signal) = signals.run_until_signal(known).await? {
-                return Ok(FollowOutcome::Interrupted(signal.into()));
-            }
-            if runtime.row(run).await?.state == RunState::Ended {
-                return Ok(FollowOutcome::Ended(Box::new(runtime.wait(run, None).await?)));
-            }
-            let watch = runtime.watch(session, next);
-            runtime.revive(session)?;
-            follow::follow(runtime, run, (progress, display), (watch, signals, reader)).await
-        }
-        RunAction::Report((run, session)) => {
-            *ids = Some((run, session));
-            Ok(FollowOutcome::Ended(Box::new(runtime.wait(run, None).await?)))
-        }
-    }
 }
 
 #[cfg(test)]

@@ -1,16 +1,16 @@
-//! Follows the run of `hermod run` until it ends, is parked, or a signal comes. It passes events to the display, and
-//! stops the run at the first SIGINT.
+//! Follows the run of `hermod run` in this process until it ends, is parked, or a signal comes. It passes events to the
+//! display, and stops the run at the first SIGINT. `handover.rs` follows a run of another process, with the same display.
 
 use hermod_actors::{
-    RunResult, Runtime, Watch,
-    model::{Body, EventBody, Record, RunId, RunRow, RunState, StopReason},
+    RunResult, Runtime,
+    model::{EventBody, Record, RunId, Seq, StopReason},
 };
 
 use super::subagents::SubagentMonitor;
 use crate::{
     cli::{CliError, Exit, display::ProgressDisplay, progress::ProgressLines, terminal::Tone},
-    control::StoreReader,
-    host::{DiskFullMonitor, Signals},
+    control::{DiskFullMonitor, FollowStep, RunFollower, StoreReader},
+    host::Signals,
 };
 
 /// How following a run ended.
@@ -23,55 +23,113 @@ pub(crate) enum FollowOutcome {
     Parked(RunId),
     /// A signal came; the run has no outcome yet and resumes at the next start.
     Interrupted(Exit),
+    /// A signal came; the run goes on in another process.
+    Left {
+        /// The exit of this command.
+        exit: Exit,
+        /// The other process.
+        pid: u32,
+    },
+}
+
+/// What has been shown of a run. It survives a change of the process that carries the run out.
+#[derive(Debug)]
+pub(super) struct FollowState {
+    /// The run.
+    pub(super) run: RunId,
+    progress: ProgressLines,
+    /// The next record of its session to show.
+    pub(super) next: Seq,
+    /// Records before this one are only read for the names of calls.
+    pub(super) shown_from: Seq,
+    /// True if the run was followed in another process before.
+    pub(super) is_resumed: bool,
+    /// True after a SIGINT: the run is being stopped.
+    pub(super) is_stopping: bool,
+}
+
+impl FollowState {
+    /// Shows the records of a run from `next` on.
+    pub(super) fn new(run: RunId, next: Seq) -> Self {
+        Self {
+            run,
+            progress: ProgressLines::new(run),
+            next,
+            shown_from: next,
+            is_resumed: false,
+            is_stopping: false,
+        }
+    }
+
+    /// Reads a record for the names of calls, without showing it.
+    pub(super) fn skip(&mut self, seq: Seq, record: &Record) {
+        self.progress.line(record);
+        self.next = seq + 1;
+    }
+
+    /// Shows a record.
+    pub(super) fn show(
+        &mut self,
+        (seq, record): (Seq, &Record),
+        display: &mut ProgressDisplay,
+        subagents: &mut SubagentMonitor,
+    ) {
+        self.next = seq + 1;
+        display.take_record(record);
+        if let Some(line) = self.progress.line(record) {
+            display.line(self.progress.tone(record), &line);
+        }
+        display.output(&self.progress.output(record, display.verbosity()));
+        if display.is_live() && subagents.take(&record.body) {
+            display.show_subagents(Vec::new());
+        }
+    }
 }
 
 /// Displays a run until it ends, is parked, or a signal comes. The first SIGINT stops the run, a second one leaves it
 /// unfinished; SIGTERM leaves it at once.
-pub(crate) async fn follow(
+pub(super) async fn follow(
     runtime: &Runtime,
-    run: RunId,
-    (mut progress, display): (ProgressLines, &mut ProgressDisplay),
-    (mut watch, signals, reader): (Watch, &mut Signals, &StoreReader),
+    mut follower: RunFollower,
+    (mut state, display): (FollowState, &mut ProgressDisplay),
+    (signals, reader): (&mut Signals, &StoreReader),
 ) -> Result<FollowOutcome, CliError> {
-    let (mut stopping, mut disk) = (false, DiskFullMonitor::new(runtime));
+    let run = state.run;
+    let mut disk = DiskFullMonitor::new(runtime);
     let mut subagents = SubagentMonitor::new(reader.clone(), runtime.health_probe());
     display.show_run(run);
+    if state.is_stopping
+        && let Some(signal) = stop(runtime, run, signals).await?
+    {
+        return on_signal(&follower, signal).await;
+    }
     loop {
         tokio::select! {
             biased;
-            _ = signals.terminate.recv() => return on_signal(runtime, run, Exit::Suspended).await,
+            _ = signals.terminate.recv() => return on_signal(&follower, Exit::Suspended).await,
             _ = signals.interrupt.recv() => {
-                if stopping {
-                    return on_signal(runtime, run, Exit::Interrupted).await;
+                if state.is_stopping {
+                    return on_signal(&follower, Exit::Interrupted).await;
                 }
-                stopping = true;
+                state.is_stopping = true;
                 display.line(Tone::Action, &format!(
                     "interrupt the run is being stopped; again leaves it unfinished for `hermod run --resume {run}`"
                 ));
-                // On a full disk the stop may take long.
-                tokio::select! {
-                    biased;
-                    stopped = runtime.stop(run, StopReason::Signal) => stopped?,
-                    signal = signals.next() => return on_signal(runtime, run, signal.into()).await,
+                if let Some(signal) = stop(runtime, run, signals).await? {
+                    return on_signal(&follower, signal).await;
                 }
             }
-            event = watch.next() => {
-                let event = event.map_err(hermod_actors::RunError::Read)?;
-                display.take(&event.body);
-                if let EventBody::Recorded { record } = event.body {
-                    print_record(&mut progress, display, &record);
-                    if display.is_live() && subagents.take(&record.body) {
-                        display.show_subagents(Vec::new());
-                    }
-                    // The watch may deliver the end of an earlier leg while the run has been reopened.
-                    if is_end_of(&record, run) && runtime.row(run).await?.state == RunState::Ended {
-                        return Ok(FollowOutcome::Ended(Box::new(runtime.wait(run, None).await?)));
-                    }
-                    if may_park(&record) && let Some(parked) = parked_run(runtime, run).await? {
-                        return Ok(FollowOutcome::Parked(parked));
+            step = follower.next() => match step? {
+                FollowStep::Event(event) => {
+                    if let EventBody::Recorded { record } = &event.body {
+                        state.show((event.seq, record), display, &mut subagents);
+                    } else {
+                        display.take(&event.body);
                     }
                 }
-            }
+                FollowStep::Ended(result) => return Ok(FollowOutcome::Ended(result)),
+                FollowStep::Parked(run) => return Ok(FollowOutcome::Parked(run)),
+            },
             line = disk.next_change() => display.line(Tone::Action, &line),
             () = subagents.wait_for_poll() => display.show_subagents(subagents.poll().await),
             () = display.frame() => display.draw(),
@@ -80,45 +138,19 @@ pub(crate) async fn follow(
     }
 }
 
+/// Stops the run; returns the exit of a further signal, since on a full disk the stop may take long.
+async fn stop(runtime: &Runtime, run: RunId, signals: &mut Signals) -> Result<Option<Exit>, CliError> {
+    tokio::select! {
+        biased;
+        stopped = runtime.stop(run, StopReason::Signal) => Ok(stopped.map(|()| None)?),
+        signal = signals.next() => Ok(Some(signal.into())),
+    }
+}
+
 /// Reports the run's end if it has ended by now, else the interruption.
-async fn on_signal(runtime: &Runtime, run: RunId, exit: Exit) -> Result<FollowOutcome, CliError> {
-    if runtime.row(run).await?.state == RunState::Ended {
-        return Ok(FollowOutcome::Ended(Box::new(runtime.wait(run, None).await?)));
-    }
-    Ok(FollowOutcome::Interrupted(exit))
-}
-
-fn print_record(progress: &mut ProgressLines, display: &mut ProgressDisplay, record: &Record) {
-    if let Some(line) = progress.line(record) {
-        display.line(progress.tone(record), &line);
-    }
-    display.output(&progress.output(record, display.verbosity()));
-}
-
-/// True if this record may park a run, or may queue it behind a parked one.
-fn may_park(record: &Record) -> bool {
-    matches!(
-        &record.body,
-        Body::ApprovalRequested(_) | Body::CallEnded(_) | Body::SessionRevived(_) | Body::RunAccepted(_)
-    )
-}
-
-/// The parked run that this one waits for: itself, or the first unfinished one of its session.
-async fn parked_run(runtime: &Runtime, run: RunId) -> Result<Option<RunId>, CliError> {
-    let row = runtime.row(run).await?;
-    let first = match row.state {
-        RunState::Queued => first_open(runtime, &row).await?,
-        RunState::Parked => Some(row),
-        RunState::Running | RunState::Ended => None,
-    };
-    Ok(first.filter(|first| first.state == RunState::Parked).map(|first| first.id))
-}
-
-async fn first_open(runtime: &Runtime, row: &RunRow) -> Result<Option<RunRow>, CliError> {
-    let open = runtime.open_runs().await?.into_iter().filter(|other| other.session == row.session);
-    Ok(open.min_by_key(|row| row.first))
-}
-
-fn is_end_of(record: &Record, run: RunId) -> bool {
-    matches!(&record.body, Body::RunEnded(ended) if ended.run == run)
+async fn on_signal(follower: &RunFollower, exit: Exit) -> Result<FollowOutcome, CliError> {
+    Ok(match follower.end().await? {
+        Some(FollowStep::Ended(result)) => FollowOutcome::Ended(result),
+        Some(FollowStep::Event(_) | FollowStep::Parked(_)) | None => FollowOutcome::Interrupted(exit),
+    })
 }

@@ -3,6 +3,8 @@
 mod args;
 mod execute;
 mod follow;
+mod handover;
+mod own_run;
 mod subagents;
 mod task_input;
 

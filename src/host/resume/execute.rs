@@ -25,6 +25,7 @@ use crate::{
         run_defaults,
         signals::{ShutdownSignal, Signals},
         start::{ShutdownUrgency, start},
+        submission::RunSubmitter,
     },
     prompt::LayeredPrompt,
     view::RunView,
@@ -90,7 +91,9 @@ pub async fn resume_runs(
         ControlFlow::Continue(host) => host,
         ControlFlow::Break(signal) => return Ok(ResumeOutcome::without_texts(rows, Some(signal))),
     };
+    let host = Arc::new(host);
     let runtime = &host.runtime;
+    let submitter = RunSubmitter::of_command(&host, (&reader, state), (config, variables));
     let mut runs = ResumedRuns::new(runtime, (rows, since), observer);
     let followed = async {
         let preparation = async {
@@ -101,9 +104,12 @@ pub async fn resume_runs(
             return Ok(Some(signal));
         }
         let mut trials = Probation::new(&runs, crash_history, notes);
-        follow(&mut runs, &mut trials, (&reader, crash_history), (signals, &**notes, request.wait)).await
+        let allow_revivals = || submitter.allow_revivals();
+        let stores = (&reader, &mut *crash_history);
+        follow(&mut runs, &mut trials, stores, (signals, &**notes, request.wait), allow_revivals).await
     };
-    let followed = serve_commands((slot, runtime), notes, followed).await;
+    let submissions = Arc::clone(&submitter);
+    let followed = serve_commands((slot, runtime), submissions, notes, followed).await;
     let rows = runs.rows();
     drop(runs);
     let texts = if request.wait { texts(runtime, &rows).await? } else { BTreeMap::new() };
@@ -125,11 +131,15 @@ async fn follow(
     trials: &mut Probation,
     (reader, crash_history): (&StoreReader, &mut CrashHistoryFile),
     (signals, notes, wait): (&mut Signals, &dyn NoteSink, bool),
+    allow_revivals: impl Fn(),
 ) -> Result<Option<ShutdownSignal>, HostError> {
     let runtime = runs.runtime;
     let mut was_idle = false;
     loop {
         trials.advance(runs, reader, crash_history).await?;
+        if trials.is_over() {
+            allow_revivals();
+        }
         if trials.is_over() && runs.is_idle() {
             if wait {
                 return Ok(None);

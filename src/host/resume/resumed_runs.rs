@@ -19,7 +19,7 @@ use hermod_actors::{
 };
 
 use super::ResumeObserver;
-use crate::host::{disk_full::DiskFullMonitor, error::HostError};
+use crate::{control::DiskFullMonitor, host::error::HostError};
 
 pub(super) struct ResumedRuns<'a> {
     pub(super) runtime: &'a Runtime,

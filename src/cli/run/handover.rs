@@ -1,0 +1,427 @@
+//! Gives the run of `hermod run` to the process that holds the store, and shows it as if this process carried it out. If
+//! the owner goes away, the caller tries again: the next owner gets the run, or this process becomes the owner.
+
+use std::{future, ops::ControlFlow, path::Path, sync::Arc, time::Duration};
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use futures::future::BoxFuture;
+use hermod_actors::model::RunId;
+use tokio::time::{Instant, sleep};
+
+use super::{
+    args::RunArgs,
+    execute::{RunAndSession, RunCommand},
+    follow::{FollowOutcome, FollowState},
+    own_run::{format_known, print_accepted},
+    subagents::SubagentMonitor,
+};
+use crate::{
+    cli::{CliError, Exit, display::ProgressDisplay, print_note, print_progress, terminal::Tone},
+    clock,
+    control::{
+        OwnerKind, RequestError, RequestErrorKind, RunSubmission, SubmissionConversation, SubmittedRun,
+    },
+    host::{
+        self, ConversationChoice, FollowedStep, HandoverError, HostError, OwnerConnection, RunInput,
+        ShutdownSignal, Signals, millis,
+    },
+    rehearsal,
+};
+
+/// How long a service that has gone is expected back before this process takes the store itself.
+const SERVICE_RESTART_TIME: Duration = Duration::from_secs(5);
+/// Bounds of the growing pause between two tries.
+const MIN_BACKOFF: Duration = Duration::from_millis(20);
+const MAX_BACKOFF: Duration = Duration::from_millis(500);
+/// Most tries in a row without a record of the run. Between them are owners that end at once.
+const MAX_TRIES: u32 = 100;
+/// Most tries in a row in which a process holds the store and does not listen. Each waits for it for a while.
+const MAX_SILENT_TRIES: u32 = 2;
+
+/// What this process knows of its run when it becomes the owner of the store.
+pub(super) struct TakenRun {
+    /// The idempotency key: the user's, or that with which the task may have been submitted already.
+    pub(super) key: Option<Arc<str>>,
+    /// The run, if an earlier owner has accepted it.
+    pub(super) followed: Option<FollowState>,
+}
+
+/// The handover of one command, over all tries.
+pub(super) struct Handover<'a> {
+    command: &'a RunCommand<'a>,
+    signals: Option<Signals>,
+    /// The key of a task that was sent once.
+    own_key: Option<Arc<str>>,
+    followed: Option<FollowState>,
+    /// Until when a service is expected back.
+    service_until: Option<Instant>,
+    tries: u32,
+    silent_tries: u32,
+    backoff: Duration,
+}
+
+/// The ids of the run once known, and its display.
+type Shown<'a> = (&'a mut Option<RunAndSession>, &'a mut ProgressDisplay);
+
+impl<'a> Handover<'a> {
+    /// Nothing was given away yet.
+    pub(super) const fn new(command: &'a RunCommand<'a>) -> Self {
+        Self {
+            command,
+            signals: None,
+            own_key: None,
+            followed: None,
+            service_until: None,
+            tries: 0,
+            silent_tries: 0,
+            backoff: MIN_BACKOFF,
+        }
+    }
+
+    /// What the owner has to know of the run.
+    pub(super) fn into_taken(self) -> TakenRun {
+        let key = self.command.args.key.as_deref().map(Into::into).or(self.own_key);
+        TakenRun { key, followed: self.followed }
+    }
+
+    /// True while a service that has gone may come back: the store is left to it.
+    pub(super) fn expects_service(&self) -> bool {
+        self.service_until.is_some_and(|until| Instant::now() < until)
+    }
+
+    /// Runs `work` to its end or until a signal. Before the first try a signal ends the process.
+    pub(super) async fn run_until_signal<T>(
+        &mut self,
+        work: impl Future<Output = T>,
+    ) -> ControlFlow<ShutdownSignal, T> {
+        let signal = async {
+            match &mut self.signals {
+                Some(signals) => signals.next().await,
+                None => future::pending().await,
+            }
+        };
+        tokio::select! {
+            biased;
+            signal = signal => ControlFlow::Break(signal),
+            done = work => ControlFlow::Continue(done),
+        }
+    }
+
+    /// Gives the run to the owner of the store, and follows it there. Continues if the owner has gone. `busy` is the
+    /// error of opening the store, if that was tried.
+    pub(super) async fn hand_over(
+        &mut self,
+        busy: Option<HostError>,
+        (ids, display): Shown<'_>,
+    ) -> Result<ControlFlow<FollowOutcome>, CliError> {
+        if self.signals.is_none() {
+            self.signals = Some(Signals::listen()?);
+        }
+        let state = self.command.state.clone();
+        let owner = match self.run_until_signal(Box::pin(OwnerConnection::connect(&state))).await {
+            ControlFlow::Continue(owner) => owner?,
+            ControlFlow::Break(signal) => {
+                return Ok(ControlFlow::Break(FollowOutcome::Interrupted(signal.into())));
+            }
+        };
+        let Some(owner) = owner else { return self.on_absence(busy).await };
+        let Some(kind) = owner.submissions else {
+            return Err(busy.unwrap_or_else(|| taken_store(owner.pid)).into());
+        };
+        (self.silent_tries, self.service_until) = (0, None);
+        let pid = owner.pid;
+        match self.try_owner(owner, (ids, &mut *display)).await {
+            Ok(outcome) => Ok(ControlFlow::Break(outcome)),
+            Err(HandoverError::Failed(error)) => Err(of_option(error, self.command.args)),
+            Err(HandoverError::Gone) => {
+                if kind == OwnerKind::Service {
+                    self.service_until = Some(Instant::now() + SERVICE_RESTART_TIME);
+                }
+                if self.tries == 0 {
+                    let what = ids.map_or_else(|| "the task".to_owned(), |(run, _)| format!("run {run}"));
+                    display.line(
+                        Tone::Quiet,
+                        &format!(
+                            "handover  process {pid} has gone; {what} goes to the next one that has the store"
+                        ),
+                    );
+                }
+                self.pause().await
+            }
+        }
+    }
+
+    /// No process listens: the store is free by now, or its owner is starting or ending.
+    async fn on_absence(&mut self, busy: Option<HostError>) -> Result<ControlFlow<FollowOutcome>, CliError> {
+        if let Some(busy) = busy {
+            self.silent_tries += 1;
+            if self.silent_tries >= MAX_SILENT_TRIES {
+                return Err(busy.into());
+            }
+        }
+        self.pause().await
+    }
+
+    /// Waits before the next try.
+    async fn pause(&mut self) -> Result<ControlFlow<FollowOutcome>, CliError> {
+        self.tries += 1;
+        if self.tries > MAX_TRIES {
+            let text =
+                "the processes that hold the store come and go too fast to carry the run out; try again";
+            return Err(HostError::from(RequestError::new(RequestErrorKind::Busy, text)).into());
+        }
+        let backoff = self.backoff;
+        self.backoff = (backoff * 2).min(MAX_BACKOFF);
+        Ok(match self.run_until_signal(sleep(backoff)).await {
+            ControlFlow::Continue(()) => ControlFlow::Continue(()),
+            ControlFlow::Break(signal) => ControlFlow::Break(FollowOutcome::Interrupted(signal.into())),
+        })
+    }
+
+    async fn try_owner(
+        &mut self,
+        mut owner: OwnerConnection,
+        (ids, display): Shown<'_>,
+    ) -> Result<FollowOutcome, HandoverError> {
+        let pid = owner.pid;
+        if self.followed.is_none() {
+            if self.command.args.durability.is_some() {
+                let text =
+                    format!("--durability: process {pid} holds the store and decides that; leave it out");
+                return Err(HostError::usage(text).into());
+            }
+            let submission = self.submission()?;
+            let submitted = async {
+                match &submission {
+                    Some(submission) => owner.submit(submission).await,
+                    None => owner.resume(self.command.args.resume.as_deref().unwrap_or_default()).await,
+                }
+            };
+            let submitted = tokio::select! {
+                biased;
+                signal = next_signal(&mut self.signals) => {
+                    return Ok(FollowOutcome::Interrupted(signal.into()));
+                }
+                submitted = Box::pin(submitted) => submitted?,
+            };
+            *ids = Some((submitted.run, submitted.session));
+            self.print(&submitted, pid);
+            let followed = self.followed.insert(FollowState::new(submitted.run, submitted.first));
+            followed.shown_from = submitted.next;
+        }
+        self.follow(owner, display).await
+    }
+
+    /// The task for the owner; `None` resumes an unfinished run.
+    fn submission(&mut self) -> Result<Option<RunSubmission>, HostError> {
+        let RunCommand { args, state, new, .. } = self.command;
+        let Some((input, workspace)) = new else { return Ok(None) };
+        let key = match &args.key {
+            Some(key) => Arc::from(&**key),
+            None => Arc::clone(self.own_key.get_or_insert_with(new_key)),
+        };
+        let RunInput { text, images, history, isolation_key, request_hash: _ } = input.clone();
+        let budget = args.budget.unwrap_or_default();
+        let script = args.rehearse.as_ref().map(|script| host::keep_script(script, state)).transpose()?;
+        Ok(Some(RunSubmission {
+            text,
+            images: images.iter().map(|image| STANDARD.encode(image)).collect(),
+            history,
+            isolation_key,
+            conversation: match args.conversation() {
+                ConversationChoice::New => SubmissionConversation::New,
+                ConversationChoice::Key(key) => SubmissionConversation::Key(key.to_owned()),
+                ConversationChoice::Id(id) => SubmissionConversation::Id(id.to_owned()),
+            },
+            script: script.flatten(),
+            provider: args.provider.as_deref().map(str::to_owned),
+            model: args.model.as_deref().map(str::to_owned),
+            workspace: workspace.clone(),
+            folder: std::env::current_dir().ok(),
+            budget: budget.amounts,
+            wall_ms: budget.wall.map(millis),
+            timeout_ms: args.timeout.map(millis),
+            thinking: args.thinking,
+            system: args.system.clone(),
+            idempotency_key: key,
+        }))
+    }
+
+    /// Prints what the owner of a run prints about its acceptance.
+    fn print(&self, submitted: &SubmittedRun, pid: u32) {
+        let SubmittedRun { run, session, model, workspace, .. } = submitted;
+        if let Some(key) = self.command.args.key.as_ref().filter(|_| !submitted.is_new) {
+            print_note(format_known(key, *run, *session));
+        }
+        if submitted.is_rehearsal {
+            print_progress(format!("rehearsal {}", rehearsal::NOTICE));
+        }
+        submitted.notes.iter().for_each(print_progress);
+        if submitted.is_new {
+            print_accepted(*run, *session, (model, workspace));
+        } else {
+            print_progress(format!("goes on   run {run} session {session}"));
+        }
+        print_progress(format!("handover  process {pid} holds the store and carries it out"));
+    }
+
+    /// Shows the run until it ends, is parked, or a signal comes. The first SIGINT stops the run, a second one leaves it;
+    /// SIGTERM leaves it at once.
+    async fn follow(
+        &mut self,
+        owner: OwnerConnection,
+        display: &mut ProgressDisplay,
+    ) -> Result<FollowOutcome, HandoverError> {
+        let Some(state) = &mut self.followed else { return Err(HandoverError::Gone) };
+        let (pid, run, folder) = (owner.pid, state.run, self.command.state.as_path());
+        let mut followed = owner.follow(run, state.next).await?;
+        display.show_run(run);
+        let stop = state.is_stopping.then(|| stop_at_owner(folder, run));
+        let subagents = SubagentMonitor::at_owner(folder.to_owned());
+        let mut view = FollowedView { pid, folder, state, display, subagents, stop };
+        loop {
+            let outcome = tokio::select! {
+                biased;
+                signal = next_signal(&mut self.signals) => view.on_signal(signal),
+                step = followed.next() => {
+                    let step = step?;
+                    if let FollowedStep::Record(..) = &step {
+                        (self.tries, self.backoff) = (0, MIN_BACKOFF);
+                    }
+                    view.on_step(step)
+                }
+                stopped = stopped(&mut view.stop) => {
+                    view.stop = None;
+                    match stopped {
+                        // The followed run tells of the end of the owner too.
+                        Ok(()) | Err(HandoverError::Gone) => None,
+                        Err(error @ HandoverError::Failed(_)) => return Err(error),
+                    }
+                }
+                () = view.subagents.wait_for_poll() => {
+                    view.display.show_subagents(view.subagents.poll().await);
+                    None
+                }
+                () = view.display.frame() => {
+                    view.display.draw();
+                    None
+                }
+            };
+            if let Some(outcome) = outcome {
+                return Ok(outcome);
+            }
+        }
+    }
+}
+
+/// What is shown of a run at its owner.
+struct FollowedView<'v> {
+    /// The process of the owner.
+    pid: u32,
+    /// The state directory.
+    folder: &'v Path,
+    state: &'v mut FollowState,
+    display: &'v mut ProgressDisplay,
+    subagents: SubagentMonitor,
+    /// The stop under way.
+    stop: Option<Stop>,
+}
+
+impl FollowedView<'_> {
+    /// Shows the next step; returns how following has ended with it.
+    fn on_step(&mut self, step: FollowedStep) -> Option<FollowOutcome> {
+        let is_shown = self.state.next >= self.state.shown_from;
+        match step {
+            FollowedStep::Record(seq, record) => {
+                self.state.is_resumed = true;
+                match record {
+                    Some(record) if is_shown => {
+                        self.state.show((seq, &record), self.display, &mut self.subagents);
+                    }
+                    Some(record) => self.state.skip(seq, &record),
+                    None => self.state.next = seq + 1,
+                }
+            }
+            FollowedStep::Event(body) if is_shown => self.display.take(&body),
+            FollowedStep::Event(_) => {}
+            FollowedStep::Note(line) => self.display.line(Tone::Action, &line),
+            FollowedStep::Ended(result) => return Some(FollowOutcome::Ended(result)),
+            FollowedStep::Parked(run) => return Some(FollowOutcome::Parked(run)),
+        }
+        None
+    }
+
+    /// Stops the run, or leaves it; returns how following has ended with that.
+    fn on_signal(&mut self, signal: ShutdownSignal) -> Option<FollowOutcome> {
+        let pid = self.pid;
+        match signal {
+            ShutdownSignal::Terminate => return Some(FollowOutcome::Left { exit: Exit::Suspended, pid }),
+            ShutdownSignal::Interrupt if self.state.is_stopping => {
+                return Some(FollowOutcome::Left { exit: Exit::Interrupted, pid });
+            }
+            ShutdownSignal::Interrupt => {}
+        }
+        self.state.is_stopping = true;
+        self.stop = Some(stop_at_owner(self.folder, self.state.run));
+        let line = format!("interrupt the run is being stopped; again leaves it to process {pid}");
+        self.display.line(Tone::Action, &line);
+        None
+    }
+}
+
+/// The next signal; none comes before they are listened to.
+async fn next_signal(signals: &mut Option<Signals>) -> ShutdownSignal {
+    match signals {
+        Some(signals) => signals.next().await,
+        None => future::pending().await,
+    }
+}
+
+type Stop = BoxFuture<'static, Result<(), HandoverError>>;
+
+/// Stops a run at the owner, by a connection of its own.
+fn stop_at_owner(state: &Path, run: RunId) -> Stop {
+    let state = state.to_owned();
+    Box::pin(async move {
+        match OwnerConnection::connect(&state).await? {
+            Some(owner) => owner.stop(run).await,
+            None => Err(HandoverError::Gone),
+        }
+    })
+}
+
+/// The result of a stop under way; never resolves without one.
+async fn stopped(stop: &mut Option<Stop>) -> Result<(), HandoverError> {
+    match stop {
+        Some(stop) => stop.await,
+        None => future::pending().await,
+    }
+}
+
+/// A key for a task whose user gave none.
+fn new_key() -> Arc<str> {
+    format!("run-{:032x}", u128::from_le_bytes(clock::random_bytes())).into()
+}
+
+fn taken_store(pid: u32) -> HostError {
+    let text =
+        format!("process {pid} holds the store and takes no runs of others; try again when it has ended");
+    RequestError::new(RequestErrorKind::Busy, text).into()
+}
+
+/// An error of the other process, worded as in this one: with the option that it is about.
+fn of_option(error: HostError, args: &RunArgs) -> CliError {
+    let HostError::Request(RequestError { kind: RequestErrorKind::Usage, text }) = &error else {
+        return error.into();
+    };
+    for (start, option) in [("idempotency_key ", "--key "), ("workspace ", "--workspace ")] {
+        if let Some(rest) = text.strip_prefix(start) {
+            return CliError::usage(format!("{option}{rest}"));
+        }
+    }
+    let is_about_conversation = args.text.is_none() || text.starts_with("there is no run or session ");
+    if args.resume.is_some() && is_about_conversation {
+        return CliError::of_option("--resume: ", error);
+    }
+    error.into()
+}

@@ -1,0 +1,10 @@
+//! Handover: a process that cannot have the store gives its run to the owner, and follows it there. `owner_connection.rs` is the
+//! client's side, `taken_submissions.rs` the owner's, and `submission_file.rs` carries tasks that are too long for a line
+//! of the control socket.
+
+mod owner_connection;
+mod submission_file;
+mod taken_submissions;
+
+pub use owner_connection::{FollowedRun, FollowedStep, HandoverError, OwnerConnection};
+pub(super) use submission_file::remove_old_submissions;
