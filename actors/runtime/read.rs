@@ -4,7 +4,9 @@
 use std::sync::Arc;
 
 use crate::{
-    model::{Body, Outcome, OutcomeDetail, Record, RunAccepted, RunId, RunRow, Seq, SessionId, SessionRow},
+    model::{
+        Body, Message, Outcome, OutcomeDetail, Record, RunAccepted, RunId, RunRow, Seq, SessionId, SessionRow,
+    },
     persistence::{replay, run_records},
     policy::{Bill, final_text},
     port::ReadError,
@@ -54,6 +56,13 @@ impl Runtime {
         let is_it =
             |record: &Record| matches!(&record.body, Body::RunAccepted(accepted) if accepted.run == row.id);
         records.first().is_some_and(|stored| is_it(&stored.record))
+    }
+
+    /// All messages of a session up to the end of this run, its imported history included.
+    pub async fn messages_until(&self, row: &RunRow) -> Result<Vec<Message>, RunError> {
+        let records = self.journal(row.session, 1).await?;
+        let until_end = records.iter().take_while(|(seq, _)| *seq <= row.last);
+        Ok(render_run(row.session, until_end.map(|(_, record)| &**record)))
     }
 
     pub(super) async fn result(&self, row: RunRow) -> Result<RunResult, RunError> {

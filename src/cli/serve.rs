@@ -28,9 +28,9 @@ pub(crate) struct ServeArgs {
     /// Listen on an address that other machines reach: a proxy in front has TLS
     #[arg(long)]
     behind_proxy: bool,
-    /// Play the embedded script instead of asking models
-    #[arg(long)]
-    rehearse: bool,
+    /// Play a scripted model instead of a real one, for runs that name no model; its tool calls are real
+    #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "")]
+    rehearse: Option<RehearsalScript>,
     /// What an acknowledged write survives [default: store.durability]
     #[arg(long, value_enum, hide = true)]
     durability: Option<DurabilityArg>,
@@ -50,8 +50,7 @@ pub(crate) async fn execute(args: &ServeArgs, variables: &Variables) -> Result<E
     let durability = args.durability.unwrap_or_else(|| config.store.durability.into());
     let owner: (_, Arc<dyn NoteSink>) = (OwnerKind::Service, Arc::new(StderrNotes));
     let mut store = OwnedStore::acquire(state, durability.into(), owner).await?;
-    let script = args.rehearse.then_some(RehearsalScript::Embedded);
-    let request = ServeRequest { listen, script };
+    let request = ServeRequest { listen, script: args.rehearse.clone() };
     let on_ready = |address| print_note(format!("serving   http://{address}"));
     let served = serve(request, (&config, variables), &mut store, on_ready).await.map_err(CliError::from);
     store.release(has_failed(&served)).await;

@@ -47,14 +47,15 @@ impl<T: DeserializeOwned, S: Sync> FromRequest<S> for JsonBody<T> {
             })?;
         let mut json = serde_json::Deserializer::from_slice(&bytes);
         let value = serde_path_to_error::deserialize(&mut json).map_err(|error| {
-            let status = if error.inner().is_data() {
-                StatusCode::UNPROCESSABLE_ENTITY
-            } else {
-                StatusCode::BAD_REQUEST
-            };
-            let place = error.path().to_string();
-            let field = if place == "." { String::new() } else { format!("{place}: ") };
-            Problem::new(status, format!("{field}{}", error.inner()))
+            // A text that is no JSON has no field that is wrong.
+            if !error.inner().is_data() {
+                return Problem::bad_request(error.inner().to_string());
+            }
+            let field = error.path().to_string();
+            if field == "." {
+                return Problem::unprocessable(error.inner().to_string());
+            }
+            Problem::unprocessable(format!("{field}: {}", error.inner())).with_field(field)
         })?;
         json.end().map_err(|error| Problem::bad_request(error.to_string()))?;
         Ok(Self { value, hash: Hash::of(&bytes) })

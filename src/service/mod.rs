@@ -2,13 +2,14 @@
 //!
 //! `server.rs` accepts connections within limits, `authorization.rs` checks tokens and hosts, and each file of `routes/`
 //! has the operations of one resource. Every error is a problem document (`problem.rs`). What is shown are the views of
-//! `crate::view`.
+//! `crate::view`. `openai/` has the operations that clients of OpenAI's API use, with the errors that those read.
 
 mod authorization;
 mod connection;
 mod events;
 mod extract;
 mod fields;
+mod openai;
 mod page;
 mod problem;
 mod routes;

@@ -27,6 +27,9 @@ pub(super) struct Problem {
     #[serde(serialize_with = "write_status")]
     status: StatusCode,
     detail: String,
+    /// The field of the body that is wrong; `detail` begins with it.
+    #[serde(skip)]
+    field: Option<String>,
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref)] // the signature that serde calls
@@ -38,7 +41,24 @@ impl Problem {
     /// A problem of this status; `detail` names the value and the remedy.
     pub(super) fn new(status: StatusCode, detail: impl Into<String>) -> Self {
         let title = status.canonical_reason().unwrap_or("Error");
-        Self { kind: "about:blank", title, status, detail: detail.into() }
+        Self { kind: "about:blank", title, status, detail: detail.into(), field: None }
+    }
+
+    /// This problem, of a field of the body.
+    pub(super) fn with_field(self, field: impl Into<String>) -> Self {
+        Self { field: Some(field.into()), ..self }
+    }
+
+    pub(super) const fn status(&self) -> StatusCode {
+        self.status
+    }
+
+    pub(super) fn detail(&self) -> &str {
+        &self.detail
+    }
+
+    pub(super) fn field(&self) -> Option<&str> {
+        self.field.as_deref()
     }
 
     pub(super) fn bad_request(detail: impl Into<String>) -> Self {
@@ -74,6 +94,8 @@ impl IntoResponse for Problem {
         if matches!(self.status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) {
             headers.insert(header::RETRY_AFTER, RETRY_AFTER);
         }
+        // Some paths have clients that read another form of errors.
+        response.extensions_mut().insert(self);
         response
     }
 }

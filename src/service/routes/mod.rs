@@ -11,7 +11,9 @@ use std::sync::Arc;
 
 use axum::{Router, extract::OriginalUri, http::Method, middleware};
 
-use super::{Service, authorization::authorize, problem::Problem};
+use super::{Service, authorization::authorize, openai, problem::Problem};
+
+pub(super) use runs::{DEFAULT_AGENT, idempotency_key};
 
 /// All routes. Each request is authorized first.
 pub(super) fn router(service: Arc<Service>) -> Router {
@@ -22,9 +24,11 @@ pub(super) fn router(service: Arc<Service>) -> Router {
         .merge(approvals::routes())
         .merge(state::routes())
         .merge(feed::routes())
+        .merge(openai::routes())
         .fallback(unknown)
         .method_not_allowed_fallback(not_allowed)
         .layer(middleware::from_fn_with_state(Arc::clone(&service), authorize))
+        .layer(middleware::from_fn(openai::render_errors))
         .with_state(service)
 }
 

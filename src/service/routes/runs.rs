@@ -16,6 +16,7 @@ use hermod_actors::{
 use serde::Deserialize;
 
 use crate::{
+    access::TokenEntry,
     host::{RunInput, Submission, millis},
     service::{
         Service,
@@ -30,7 +31,7 @@ use crate::{
 };
 
 /// The agent that always exists.
-const DEFAULT_AGENT: &str = "default";
+pub(in crate::service) const DEFAULT_AGENT: &str = "default";
 /// Most characters of an idempotency key.
 const MAX_KEY_CHARS: usize = 256;
 /// Time of a wait that names none, and the longest one.
@@ -112,7 +113,7 @@ async fn submit(
             return Err(Problem::unprocessable(format!("{field}: is empty; leave it out, or name one")));
         }
     }
-    let key = idempotency_key(&headers)?;
+    let key = idempotency_key(&headers, &granted.token)?;
     let input = RunInput {
         text: body.input.into(),
         images: Vec::new(),
@@ -129,21 +130,25 @@ async fn submit(
         timeout: body.timeout.map(|timeout| timeout.0),
         thinking: body.thinking,
         system: body.system,
-        // Two clients may choose the same key.
-        idempotency_key: key.map(|key| format!("{}:{key}", granted.token.id).into()),
+        idempotency_key: key,
     };
     let accepted = service.submit(submission).await?;
     Ok((StatusCode::ACCEPTED, Json(accepted.into())))
 }
 
-fn idempotency_key(headers: &HeaderMap) -> Result<Option<&str>, Problem> {
+/// The idempotency key of a request. It is the token's own: two clients may choose the same key.
+pub(in crate::service) fn idempotency_key(
+    headers: &HeaderMap,
+    token: &TokenEntry,
+) -> Result<Option<Arc<str>>, Problem> {
     let Some(key) = headers.get("idempotency-key") else { return Ok(None) };
     let key = key.to_str().ok().filter(|key| !key.trim().is_empty() && key.len() <= MAX_KEY_CHARS);
-    key.map(Some).ok_or_else(|| {
+    let key = key.ok_or_else(|| {
         let text =
             format!("the header Idempotency-Key must have 1 to {MAX_KEY_CHARS} visible ASCII characters");
         Problem::bad_request(text)
-    })
+    })?;
+    Ok(Some(format!("{}:{key}", token.id).into()))
 }
 
 async fn list(

@@ -1,0 +1,144 @@
+//! `/v1/responses`: create, fetch and cancel responses. A response is a run.
+
+use std::sync::Arc;
+
+use axum::{
+    Extension, Json, Router,
+    extract::{Path, RawQuery, State},
+    http::HeaderMap,
+    response::{IntoResponse as _, Response},
+    routing::{get, post},
+};
+use hermod_actors::model::{RunRow, RunState};
+use serde_json::Value;
+
+use super::{
+    error::ApiError,
+    response_events::ResponseEvents,
+    response_object::{RequestFacts, ResponseStatus, ResponseView, is_unstored, run_of_id},
+    response_request::ResponseBody,
+    sessions::KnownSessions,
+    stream,
+    submission::{ClientRun, Door},
+};
+use crate::{
+    control,
+    service::{
+        Service,
+        authorization::{Granted, Read, Steer, Submit},
+        extract::JsonBody,
+        problem::Problem,
+        routes::DEFAULT_AGENT,
+    },
+};
+
+pub(super) fn routes() -> Router<Arc<Service>> {
+    Router::new()
+        .route("/v1/responses", post(create))
+        .route("/v1/responses/{response}", get(show))
+        .route("/v1/responses/{response}/cancel", post(cancel))
+}
+
+/// Begins a run. Answers when it has ended, or at once if it is to go on in the background.
+async fn create(
+    granted: Granted<Submit>,
+    State(service): State<Arc<Service>>,
+    Extension(sessions): Extension<KnownSessions>,
+    headers: HeaderMap,
+    JsonBody { value: body, hash }: JsonBody<ResponseBody>,
+) -> Result<Response, ApiError> {
+    body.check()?;
+    let (conversation, thinking) = (body.conversation()?, body.thinking()?);
+    let previous = match &body.previous_response_id {
+        Some(id) => Some(row_of(&service, id, "previous_response_id").await?),
+        None => None,
+    };
+    let run = ClientRun::new(granted.token, body.model, conversation, &headers, ("responses", hash))?;
+    let run = run.with_thinking(thinking).with_previous(previous);
+    let facts = RequestFacts {
+        agent: run.agent.clone(),
+        instructions: body.instructions,
+        previous: body.previous_response_id,
+        metadata: body.metadata,
+        is_stored: body.store.unwrap_or(true),
+        is_background: body.background.unwrap_or(false),
+    };
+    let (is_stream, is_background) = (body.stream.unwrap_or(false), facts.is_background);
+    let door = Door { service, sessions };
+    let accepted = door.submit(&run).await?;
+    let view = ResponseView::new(accepted.run, accepted.at, facts);
+    if is_stream {
+        let mut events = ResponseEvents::new(view);
+        let first = events.first(&ResponseStatus::new("in_progress"));
+        let rest = async move { events.last(door.wait(&run, accepted.run).await) };
+        return Ok(stream::respond(first, rest));
+    }
+    if is_background {
+        let row = door.service.runtime.row(accepted.run).await;
+        let row = row.map_err(|error| ApiError::of_run(accepted.run, error))?;
+        return Ok(Json(shown(&door.service, &row, &view).await?).into_response());
+    }
+    let result = door.wait(&run, accepted.run).await?;
+    Ok(Json(view.ended(&result).0).into_response())
+}
+
+/// The response as it is now.
+async fn show(
+    _: Granted<Read>,
+    State(service): State<Arc<Service>>,
+    Path(id): Path<String>,
+    RawQuery(query): RawQuery,
+) -> Result<Json<Value>, ApiError> {
+    if query.is_some_and(|query| query.split('&').any(|field| field == "stream=true")) {
+        let reason = "a response is not streamed again; leave it out, or read /v1/runs/{run}/events";
+        return Err(ApiError::field("stream", reason));
+    }
+    let row = row_of(&service, &id, "response_id").await?;
+    fetched(&service, &row).await.map(Json)
+}
+
+/// Stops the run, and shows its response afterwards. A response whose run has ended stays as it is.
+async fn cancel(
+    _: Granted<Steer>,
+    State(service): State<Arc<Service>>,
+    Path(id): Path<String>,
+) -> Result<Json<Value>, ApiError> {
+    let mut row = row_of(&service, &id, "response_id").await?;
+    if row.state != RunState::Ended {
+        let stopped = control::stop(&service.runtime, vec![row.clone()]).await.map_err(Problem::from)?;
+        row = stopped.into_iter().next().unwrap_or(row);
+    }
+    fetched(&service, &row).await.map(Json)
+}
+
+/// The run of a stored response.
+async fn row_of(service: &Service, id: &str, field: &str) -> Result<RunRow, ApiError> {
+    let unknown = || {
+        let reason = if is_unstored(id) { "it was created with store = false" } else { "see /v1/runs" };
+        ApiError::no_response(field, format!("{field}: there is no response `{id}`; {reason}"))
+    };
+    let run = run_of_id(id).ok_or_else(unknown)?;
+    let row = service.handler.reader().read(|rows| rows.run(run)).await.map_err(Problem::from)?;
+    // A subagent's run is part of another response.
+    row.filter(|row| row.parent.is_none()).ok_or_else(unknown)
+}
+
+/// A response without the request that created it: of that, only the system message is kept.
+async fn fetched(service: &Service, row: &RunRow) -> Result<Value, ApiError> {
+    let accepted = service.handler.reader().acceptance(row).await.map_err(Problem::from)?;
+    let facts = RequestFacts {
+        agent: DEFAULT_AGENT.to_owned(),
+        instructions: accepted.spec.system.as_deref().map(str::to_owned),
+        is_stored: true,
+        ..RequestFacts::default()
+    };
+    shown(service, row, &ResponseView::new(row.id, row.accepted_at, facts)).await
+}
+
+async fn shown(service: &Service, row: &RunRow, view: &ResponseView) -> Result<Value, ApiError> {
+    if row.state != RunState::Ended {
+        return Ok(view.unfinished(&ResponseStatus::of_row(row)));
+    }
+    let result = service.runtime.wait(row.id, None).await.map_err(Problem::from)?;
+    Ok(view.ended(&result).0)
+}

@@ -1,0 +1,14 @@
+//! `hermod serve`, as its clients use it over HTTP.
+#![allow(clippy::unwrap_used)] // a test ends where it fails
+
+#[path = "../common/http.rs"]
+mod http;
+mod openai_chat;
+mod openai_responses;
+#[allow(dead_code)] // other binaries use more of it
+#[path = "../common/running.rs"]
+mod running;
+mod served;
+#[allow(dead_code)] // other binaries use more of it
+#[path = "../common/world.rs"]
+mod world;

@@ -1,0 +1,116 @@
+//! A service of the real binary that plays a script, until the end of a test.
+
+use std::fs;
+
+use rustix::process::Signal;
+use serde_json::{Value, json};
+
+use crate::{
+    http::Answer,
+    running::{Lines, Running},
+    world::World,
+};
+
+/// The token of the requests.
+const TOKEN: &str = "t";
+
+/// A service with a state of its own.
+pub(crate) struct Served {
+    // Ends before its folders are removed.
+    service: Option<(Running, Lines)>,
+    pub(crate) world: World,
+    script: String,
+    address: String,
+}
+
+impl Served {
+    /// Starts a service that plays these scripts; see `docs/rehearsal.md`.
+    #[track_caller]
+    pub(crate) fn start(scripts: &Value) -> Self {
+        let world = World::new();
+        let path = world.state().with_file_name("script.json");
+        fs::write(&path, json!({ "name": "t", "scripts": scripts }).to_string()).expect("written");
+        let script = format!("--rehearse={}", path.display());
+        let mut served = Self { world, script, service: None, address: String::new() };
+        served.start_again();
+        served
+    }
+
+    /// Starts it on the same state.
+    #[track_caller]
+    pub(crate) fn start_again(&mut self) {
+        let mut running = self.world.running(&["serve", &self.script, "--listen", "127.0.0.1:0"]);
+        let mut lines = Lines::of(&mut running);
+        let line = lines.until("serving");
+        line.split("http://").nth(1).expect("an address").trim().clone_into(&mut self.address);
+        // The lines are kept, so that the pipe has a reader.
+        self.service = Some((running, lines));
+    }
+
+    /// Stops it with SIGTERM.
+    #[track_caller]
+    pub(crate) fn stop(&mut self) {
+        let (running, lines) = self.service.take().expect("it runs");
+        running.signal(Signal::TERM);
+        let status = running.end().status;
+        assert_eq!(status.code(), Some(0), "{}", lines.rest());
+    }
+
+    #[track_caller]
+    pub(crate) fn get(&self, path: &str) -> Answer {
+        self.send(("GET", path), &[], "")
+    }
+
+    #[track_caller]
+    pub(crate) fn post(&self, path: &str, body: &Value) -> Answer {
+        self.send(("POST", path), &[("content-type", "application/json")], &body.to_string())
+    }
+
+    /// Sends a request with the token and further headers.
+    #[track_caller]
+    pub(crate) fn send(&self, operation: (&str, &str), headers: &[(&str, &str)], body: &str) -> Answer {
+        let bearer = format!("Bearer {TOKEN}");
+        let headers = [&[("authorization", bearer.as_str())], headers].concat();
+        self.send_plain(operation, &headers, body)
+    }
+
+    /// Sends a request without a token.
+    #[track_caller]
+    pub(crate) fn send_plain(&self, operation: (&str, &str), headers: &[(&str, &str)], body: &str) -> Answer {
+        Answer::to(&self.address, operation, headers, body)
+    }
+
+    /// The session of the run that an id of OpenAI's form ends with.
+    #[track_caller]
+    pub(crate) fn session_of(&self, id: &str) -> String {
+        let run = &id[id.len() - 26..];
+        self.get(&format!("/v1/runs/{run}")).json()["session"].as_str().expect("a session").to_owned()
+    }
+
+    /// The texts of a run's conversation, imported history first.
+    #[track_caller]
+    pub(crate) fn messages_of(&self, id: &str) -> Vec<String> {
+        let run = &id[id.len() - 26..];
+        let result = self.get(&format!("/v1/runs/{run}/result")).json();
+        let messages = result["messages"].as_array().expect("messages").iter();
+        messages.map(|message| message["content"].as_str().expect("text").to_owned()).collect()
+    }
+
+    /// Number of runs.
+    #[track_caller]
+    pub(crate) fn runs(&self) -> usize {
+        self.get("/v1/runs").json().as_array().expect("a list").len()
+    }
+}
+
+/// The scripts of most tests: an echo, and words for what goes wrong.
+pub(crate) fn scripts() -> Value {
+    let waiting = json!([{ "tool": "shell", "arguments": { "command": crate::running::WAITING } }]);
+    json!([
+        { "when": "wait", "steps": [{ "call": waiting }, { "say": "waited" }] },
+        { "when": "refuse", "steps": [{ "say": "I will not", "finish": "refused" }] },
+        { "when": "fail", "steps": [{ "say": "x", "fault": { "status": 400, "times": "forever" } }] },
+        { "when": "long", "steps": [{ "say": "ä".repeat(500), "chunk": 7 }] },
+        { "steps": [{ "say": "You said: {{user}}" }] },
+    ])
+}
