@@ -35,8 +35,10 @@ const MIN_BACKOFF: Duration = Duration::from_millis(20);
 const MAX_BACKOFF: Duration = Duration::from_millis(500);
 /// Most tries in a row without a record of the run. Between them are owners that end at once.
 const MAX_TRIES: u32 = 100;
-/// Most tries in a row in which a process holds the store and does not listen. Each waits for it for a while.
+/// Most tries in a row in which a process holds the store and does not listen; each waits 2 s for it. Once the run was
+/// given away there are more: the next owner may take its time to open the store.
 const MAX_SILENT_TRIES: u32 = 2;
+const MAX_SILENT_TRIES_AFTER_HANDOVER: u32 = 30;
 
 /// What this process knows of its run when it becomes the owner of the store.
 pub(super) struct TakenRun {
@@ -132,7 +134,13 @@ impl<'a> Handover<'a> {
         let pid = owner.pid;
         match self.try_owner(owner, (ids, &mut *display)).await {
             Ok(outcome) => Ok(ControlFlow::Break(outcome)),
-            Err(HandoverError::Failed(error)) => Err(of_option(error, self.command.args)),
+            Err(HandoverError::Failed(error)) => {
+                if let Some(FollowState { run, .. }) = &self.followed {
+                    let line = format!("left      run {run}: `hermod run --resume {run}` goes on with it");
+                    display.line(Tone::Action, &line);
+                }
+                Err(of_option(error, self.command.args))
+            }
             Err(HandoverError::Gone) => {
                 if kind == OwnerKind::Service {
                     self.service_until = Some(Instant::now() + SERVICE_RESTART_TIME);
@@ -155,7 +163,9 @@ impl<'a> Handover<'a> {
     async fn on_absence(&mut self, busy: Option<HostError>) -> Result<ControlFlow<FollowOutcome>, CliError> {
         if let Some(busy) = busy {
             self.silent_tries += 1;
-            if self.silent_tries >= MAX_SILENT_TRIES {
+            let is_given_away = self.followed.is_some() || self.own_key.is_some();
+            let max = if is_given_away { MAX_SILENT_TRIES_AFTER_HANDOVER } else { MAX_SILENT_TRIES };
+            if self.silent_tries >= max {
                 return Err(busy.into());
             }
         }
