@@ -107,17 +107,16 @@ impl OutputPipes {
 
 impl<R: AsyncRead + Unpin> OutputPipe<R> {
     fn new(reader: Option<R>) -> Self {
-        Self { reader, buffer: vec![0; CHUNK_BYTES], capture: Capture::default() }
+        Self { reader, buffer: Vec::with_capacity(CHUNK_BYTES), capture: Capture::default() }
     }
 
     async fn read(&mut self) -> io::Result<&[u8]> {
         let Some(reader) = &mut self.reader else { return Ok(&[]) };
-        let count = reader.read(&mut self.buffer).await?;
-        if count == 0 {
+        self.buffer.clear();
+        if reader.read_buf(&mut self.buffer).await? == 0 {
             self.reader = None;
         }
-        let bytes = &self.buffer[..count];
-        self.capture.push(bytes);
-        Ok(bytes)
+        self.capture.push(&self.buffer);
+        Ok(&self.buffer)
     }
 }

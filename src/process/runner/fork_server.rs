@@ -88,8 +88,10 @@ fn serve() -> io::Result<Option<RunnerTask>> {
     let (mut sandboxes, mut buffer) = (SandboxCache::default(), vec![0; MAX_MESSAGE_BYTES]);
     loop {
         wait(&requests)?;
-        let (request, status) = match channel::receive(&requests, &mut buffer) {
-            Ok(Some(ReceivedMessage { bytes, file: Some(status) })) => (ForkRequest::decode(bytes), status),
+        let (request, length, status) = match channel::receive(&requests, &mut buffer) {
+            Ok(Some(ReceivedMessage { bytes, file: Some(status) })) => {
+                (ForkRequest::decode(bytes), bytes.len(), status)
+            }
             // A request without a socket has no requester.
             Ok(Some(_)) => continue,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => continue,
@@ -97,7 +99,7 @@ fn serve() -> io::Result<Option<RunnerTask>> {
             Err(error) => return Err(error),
         };
         // The variables of a command may be secret, and the next runner has a copy of this memory.
-        buffer.fill(0);
+        buffer[..length].fill(0);
         let ForkRequest { folder, variables } = request;
         let folder = SpoolFolder::new(folder);
         // Whatever is wrong with it, the runner reports.

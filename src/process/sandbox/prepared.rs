@@ -1,4 +1,4 @@
-//! A sandbox that is made before its command: its rules as an open descriptor of the kernel, and its filters of system
+//! A sandbox that is made before its command: its rules as an open descriptor of the kernel, and its filter of system
 //! calls. A thread only has to enter it.
 
 use std::{fs::File, io, path::PathBuf};
@@ -42,7 +42,7 @@ pub(in crate::process) struct PreparedSandbox {
     /// The namespace for whose threads the rules are made.
     mounts: MountIsolation,
     ruleset: RulesetCreated,
-    filters: Result<Vec<BpfProgram>, seccompiler::Error>,
+    filter: Result<BpfProgram, seccompiler::Error>,
     observed: ObservedPaths,
 }
 
@@ -117,8 +117,8 @@ impl PreparedSandbox {
             MountIsolation::None => hidden,
         };
         let (ruleset, observed) = create_ruleset(spec, hidden)?;
-        let filters = syscalls::filters(spec).map_err(Into::into);
-        Ok(Self { spec: spec.clone(), mounts, ruleset, filters, observed })
+        let filter = syscalls::filter(spec).map_err(Into::into);
+        Ok(Self { spec: spec.clone(), mounts, ruleset, filter, observed })
     }
 
     /// Enters the user namespace that this sandbox needs. It must be called while the process has one thread.
@@ -137,7 +137,7 @@ impl PreparedSandbox {
         }
     }
 
-    /// Puts the rules and the filters in force for the calling thread.
+    /// Puts the rules and the filter in force for the calling thread.
     pub(super) fn enforce(self) -> Result<SandboxStatus, SandboxError> {
         let status = self.ruleset.restrict_self()?;
         let landlock = match status.landlock {
@@ -151,10 +151,7 @@ impl PreparedSandbox {
             | LandlockStatus::NotImplemented => 0,
         };
         let is_required = self.spec.rules.mode == SandboxMode::Required;
-        let apply = |filters: Vec<BpfProgram>| {
-            filters.iter().try_for_each(|filter| seccompiler::apply_filter(filter))
-        };
-        let system_calls = match self.filters.and_then(apply) {
+        let system_calls = match self.filter.and_then(|filter| seccompiler::apply_filter(&filter)) {
             Ok(()) => true,
             Err(error) if is_required => return Err(SandboxError::SystemCalls(error)),
             Err(_) => false,

@@ -1,4 +1,4 @@
-//! The system calls that a sandbox refuses, as filters of the kernel (seccomp). Everything else is allowed.
+//! The system calls that a sandbox refuses, as a filter of the kernel (seccomp). Everything else is allowed.
 
 use std::collections::BTreeMap;
 
@@ -76,46 +76,101 @@ const NEW_TIME: u64 = 0x80;
 /// The lowest number of the x32 variants of system calls, which no rule names. No other architecture has such numbers.
 const X32_CALLS: u32 = 0x4000_0000;
 
-/// The filters of a sandbox: one for each error that a refused call has.
-pub(super) fn filters(spec: &SandboxSpec) -> Result<Vec<BpfProgram>, BackendError> {
-    let refused = REFUSED.iter().map(|call| Ok((*call, Vec::new())));
-    let refused =
-        refused.chain(flag_rules()?.into_iter().map(Ok)).collect::<Result<Rules, BackendError>>()?;
-    let mut sockets = Rules::from([(libc::SYS_socket, vec![socket_rule(spec)?])]);
-    if !spec.rules.unix_sockets {
-        sockets.insert(libc::SYS_socketpair, redirectable_pair_rules()?);
-    }
-    Ok(vec![filter(refused, libc::EPERM)?, filter(sockets, libc::EACCES)?, absent_filter()?])
+/// Most calls that are compared one after the other.
+const MAX_COMPARED: usize = 4;
+
+/// A system call that is refused if one of its rules matches, and always if it has none.
+struct RefusedCall {
+    number: u32,
+    rules: Vec<BpfProgram>,
+    /// What the caller gets instead.
+    error: i32,
 }
 
-/// Answers to calls that a kernel may lack as if it lacked them. In a filter of its own these are few steps.
-fn absent_filter() -> Result<BpfProgram, BackendError> {
-    let mut program = filter(ABSENT.iter().map(|call| (*call, Vec::new())).collect(), libc::ENOSYS)?;
-    let step = |code: u32, if_true, if_false, operand| sock_filter {
-        code: u16::try_from(code).unwrap_or_default(),
-        jt: if_true,
-        jf: if_false,
-        k: operand,
-    };
-    // Loads the number at the beginning of what the kernel tells of a call.
-    let refused = libc::SECCOMP_RET_ERRNO | libc::ENOSYS.unsigned_abs();
-    let x32 = [
-        step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0, 0),
-        step(libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K, 0, 1, X32_CALLS),
-        step(libc::BPF_RET | libc::BPF_K, 0, 0, refused),
-    ];
-    program.splice(0..0, x32);
+/// The filter of a sandbox. It searches its calls in a tree: the kernel tries each new filter with the numbers of all
+/// system calls, to know those that it always allows. In a list that takes several times as long.
+pub(super) fn filter(spec: &SandboxSpec) -> Result<BpfProgram, BackendError> {
+    let always = |number: &i64| (*number, Vec::new());
+    let with_error = |error| move |(number, rules)| RefusedCall::new(number, rules, error);
+    let mut calls: Vec<_> =
+        REFUSED.iter().map(always).chain(flag_rules()?).map(with_error(libc::EPERM)).collect();
+    calls.extend(socket_rules(spec)?.into_iter().map(with_error(libc::EACCES)));
+    calls.extend(ABSENT.iter().map(always).map(with_error(libc::ENOSYS)));
+    calls.sort_by_key(|call| call.number);
+    let mut program = check_architecture()?;
+    program.extend([
+        // The number is at the beginning of what the kernel tells of a call.
+        step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0),
+        if_at_least(X32_CALLS),
+        refuse(libc::ENOSYS),
+    ]);
+    program.extend(search(&calls));
     Ok(program)
 }
 
-fn filter(rules: Rules, error: i32) -> Result<BpfProgram, BackendError> {
-    SeccompFilter::new(
-        rules,
-        SeccompAction::Allow,
-        SeccompAction::Errno(error.unsigned_abs()),
-        std::env::consts::ARCH.try_into()?,
-    )?
-    .try_into()
+impl RefusedCall {
+    fn new(number: i64, rules: Vec<SeccompRule>, error: i32) -> Self {
+        let number = u32::try_from(number).unwrap_or(u32::MAX);
+        Self { number, rules: rules.into_iter().map(Into::into).collect(), error }
+    }
+
+    /// A program that begins with the number of a call. For another call it goes on behind its end.
+    fn compare(&self) -> BpfProgram {
+        if self.rules.is_empty() {
+            return vec![if_equal(self.number), refuse(self.error)];
+        }
+        // A rule that does not match skips the step behind it.
+        let refusals = self.rules.iter().flat_map(|rule| rule.iter().cloned().chain([refuse(self.error)]));
+        let body: BpfProgram = refusals.chain([ALLOW]).collect();
+        [vec![if_equal(self.number), jump(1), jump(body.len())], body].concat()
+    }
+}
+
+/// A program that begins with the number of a call, and ends with a decision.
+fn search(calls: &[RefusedCall]) -> BpfProgram {
+    if calls.len() <= MAX_COMPARED {
+        return calls.iter().flat_map(RefusedCall::compare).chain([ALLOW]).collect();
+    }
+    let (left, right) = calls.split_at(calls.len() / 2);
+    let pivot = right.first().map_or(u32::MAX, |call| call.number);
+    let (left, right) = (search(left), search(right));
+    [vec![if_at_least(pivot), jump(left.len())], left, right].concat()
+}
+
+/// Kills a process that makes calls of another architecture, whose numbers mean other calls.
+fn check_architecture() -> Result<BpfProgram, BackendError> {
+    let (allow, refuse) = (SeccompAction::Allow, SeccompAction::KillProcess);
+    let arch = std::env::consts::ARCH.try_into()?;
+    let mut program: BpfProgram = SeccompFilter::new(Rules::new(), allow, refuse, arch)?.try_into()?;
+    // It ends with the decision about all other calls.
+    program.pop();
+    Ok(program)
+}
+
+const ALLOW: sock_filter = step(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ALLOW);
+
+fn refuse(error: i32) -> sock_filter {
+    step(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ERRNO | error.unsigned_abs())
+}
+
+/// Skips the next step unless the number is this one.
+fn if_equal(number: u32) -> sock_filter {
+    sock_filter { jf: 1, ..step(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, number) }
+}
+
+/// Skips the next step if the number is below this one.
+fn if_at_least(number: u32) -> sock_filter {
+    sock_filter { jf: 1, ..step(libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K, number) }
+}
+
+/// Skips steps.
+fn jump(steps: usize) -> sock_filter {
+    step(libc::BPF_JMP | libc::BPF_JA, u32::try_from(steps).unwrap_or(u32::MAX))
+}
+
+#[expect(clippy::cast_possible_truncation, reason = "codes have 16 bits")]
+const fn step(code: u32, operand: u32) -> sock_filter {
+    sock_filter { code: code as u16, jt: 0, jf: 0, k: operand }
 }
 
 /// New namespaces, and limits of other processes.
@@ -133,6 +188,15 @@ fn flag_rules() -> Result<Vec<(i64, Vec<SeccompRule>)>, BackendError> {
         (libc::SYS_unshare, any_flag(0, NAMESPACES | NEW_TIME)?),
         (libc::SYS_prlimit64, vec![other_process]),
     ])
+}
+
+/// Sockets that reach other processes.
+fn socket_rules(spec: &SandboxSpec) -> Result<Vec<(i64, Vec<SeccompRule>)>, BackendError> {
+    let mut rules = vec![(libc::SYS_socket, vec![socket_rule(spec)?])];
+    if !spec.rules.unix_sockets {
+        rules.push((libc::SYS_socketpair, redirectable_pair_rules()?));
+    }
+    Ok(rules)
 }
 
 /// Matches the families of sockets that are not allowed.
@@ -165,4 +229,111 @@ fn rule(conditions: &[(u8, SeccompCmpOp, u64)]) -> Result<SeccompRule, BackendEr
         SeccompCondition::new(*argument, length, op.clone(), *value)
     };
     SeccompRule::new(conditions.iter().map(condition).collect::<Result<_, _>>()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::{
+        super::spec::{SandboxLimits, SandboxMode, SandboxRules},
+        *,
+    };
+
+    fn spec(network: NetworkAccess, unix_sockets: bool) -> SandboxSpec {
+        let rules = SandboxRules {
+            mode: SandboxMode::Workspace,
+            read: Vec::new(),
+            write: Vec::new(),
+            hide: Vec::new(),
+            network,
+            unix_sockets,
+            limits: SandboxLimits::default(),
+        };
+        SandboxSpec { rules, workspace: PathBuf::new(), temp: None }
+    }
+
+    /// Runs a program as the kernel does.
+    fn decision(program: &BpfProgram, architecture: u32, number: u32, arguments: [u64; 6]) -> u32 {
+        let mut data = vec![number, architecture, 0, 0];
+        // On a machine whose lower half comes first.
+        let halves = arguments.iter().flat_map(|argument| [argument & u64::from(u32::MAX), argument >> 32]);
+        data.extend(halves.map(|half| u32::try_from(half).unwrap()));
+        let (mut at, mut value) = (0, 0);
+        loop {
+            let sock_filter { code, jt, jf, k } = program[at].clone();
+            at += 1;
+            let mut branch = |is_met| at += usize::from(if is_met { jt } else { jf });
+            match u32::from(code) {
+                0x20 => value = data[k as usize / 4],
+                0x54 => value &= k,
+                0x05 => at += k as usize,
+                0x15 => branch(value == k),
+                0x25 => branch(value > k),
+                0x35 => branch(value >= k),
+                0x06 => return k,
+                code => panic!("a step {code:#x}"),
+            }
+        }
+    }
+
+    const ALLOWED: u32 = libc::SECCOMP_RET_ALLOW;
+
+    fn refused(error: i32) -> u32 {
+        libc::SECCOMP_RET_ERRNO | error.unsigned_abs()
+    }
+
+    fn own_architecture(program: &BpfProgram) -> u32 {
+        // The kernel's first comparison.
+        program[1].k
+    }
+
+    #[test]
+    fn a_call_is_refused_if_it_is_listed() {
+        let program = filter(&spec(NetworkAccess::On, true)).unwrap();
+        let own = own_architecture(&program);
+        for number in 0..2_000 {
+            let call = i64::from(number);
+            let expected = match call {
+                call if REFUSED.contains(&call) => refused(libc::EPERM),
+                call if ABSENT.contains(&call) => refused(libc::ENOSYS),
+                // With arguments of zero: no family of sockets that is allowed.
+                libc::SYS_socket => refused(libc::EACCES),
+                _ => ALLOWED,
+            };
+            assert_eq!(decision(&program, own, number, [0; 6]), expected, "{number}");
+            assert_eq!(decision(&program, own + 1, number, [0; 6]), libc::SECCOMP_RET_KILL_PROCESS);
+            assert_eq!(decision(&program, own, number | X32_CALLS, [0; 6]), refused(libc::ENOSYS));
+        }
+    }
+
+    #[test]
+    fn a_call_is_refused_by_its_arguments() {
+        use NetworkAccess::{Off, On};
+        let check = |network, unix_sockets, call: i64, arguments: [u64; 3], expected| {
+            let program = filter(&spec(network, unix_sockets)).unwrap();
+            let [a, b, c] = arguments;
+            let number = u32::try_from(call).unwrap();
+            let decision = decision(&program, own_architecture(&program), number, [a, b, c, 0, 0, 0]);
+            assert_eq!(decision, expected, "{call} {arguments:?}");
+        };
+        let (namespace, thread) = (libc::CLONE_NEWUSER as u64, libc::CLONE_THREAD as u64);
+        check(On, true, libc::SYS_clone, [namespace | thread, 0, 0], refused(libc::EPERM));
+        check(On, true, libc::SYS_clone, [thread, namespace, 0], ALLOWED);
+        check(On, true, libc::SYS_unshare, [NEW_TIME, 0, 0], refused(libc::EPERM));
+        check(On, true, libc::SYS_unshare, [libc::CLONE_FILES as u64, 0, 0], ALLOWED);
+        check(On, true, libc::SYS_prlimit64, [0, 0, 1 << 32], ALLOWED);
+        check(On, true, libc::SYS_prlimit64, [1, 0, 0], ALLOWED);
+        check(On, true, libc::SYS_prlimit64, [1, 0, 1 << 32], refused(libc::EPERM));
+        let (local, internet) = (libc::AF_UNIX as u64, libc::AF_INET6 as u64);
+        check(Off, false, libc::SYS_socket, [internet, 0, 0], refused(libc::EACCES));
+        check(Off, false, libc::SYS_socket, [local, 0, 0], refused(libc::EACCES));
+        check(Off, true, libc::SYS_socket, [local, 0, 0], ALLOWED);
+        check(On, false, libc::SYS_socket, [internet, 0, 0], ALLOWED);
+        check(On, false, libc::SYS_socket, [local, 0, 0], refused(libc::EACCES));
+        let (stream, datagrams) = (libc::SOCK_STREAM as u64, libc::SOCK_DGRAM as u64);
+        check(Off, false, libc::SYS_socketpair, [local, stream, 0], ALLOWED);
+        check(Off, false, libc::SYS_socketpair, [local, datagrams, 0], refused(libc::EACCES));
+        check(Off, true, libc::SYS_socketpair, [local, datagrams, 0], ALLOWED);
+    }
 }
