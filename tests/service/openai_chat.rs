@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use crate::{
     running::until,
     served::{Served, scripts},
+    world::World,
 };
 
 const CHAT: &str = "/v1/chat/completions";
@@ -218,6 +219,12 @@ fn errors_have_the_form_of_openai() {
     // Other paths keep their problem documents.
     let answer = served.send_plain(("GET", "/v1/runs"), &[], "");
     assert_eq!((answer.status, answer.header("content-type")), (401, Some("application/problem+json")));
+}
+
+#[test]
+fn a_script_that_cannot_be_played_is_refused_at_the_start() {
+    let world = World::new();
+    world.fails(&["serve", "--rehearse=none.json", "--listen", "127.0.0.1:0"], 2, "--rehearse=none.json: ");
 }
 
 #[test]
