@@ -207,6 +207,7 @@ fn errors_have_the_form_of_openai() {
     check(("GET", "/v1/models"), &foreign, "", 403, null.clone(), null.clone());
     check(("POST", CHAT), &bearer[..1], &hello, 415, null.clone(), null.clone());
     check(("POST", CHAT), &bearer, "{", 400, null.clone(), null.clone());
+    check(("POST", CHAT), &bearer, "[]", 400, null.clone(), null.clone());
     check(("POST", CHAT), &bearer, r#"{"messages": 3}"#, 400, json!("messages"), null.clone());
     check(("POST", CHAT), &bearer, r#"{"messages": []}"#, 400, json!("messages"), null.clone());
     check(("GET", CHAT), &bearer, "", 405, null.clone(), null.clone());
