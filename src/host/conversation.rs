@@ -125,7 +125,8 @@ impl ConversationTarget {
         if let (None, Some(former)) = (&named, former) {
             return resolve_workspace(WorkspaceChoice::Former(former), state);
         }
-        let root = named.map_or_else(|| resolve_workspace(WorkspaceChoice::Current, state), Ok)?;
+        let choice = named.as_deref().map_or(WorkspaceChoice::Current, WorkspaceChoice::Named);
+        let root = resolve_workspace(choice, state)?;
         match scope {
             WorkspaceScope::Shared => Ok(root),
             WorkspaceScope::Session => {

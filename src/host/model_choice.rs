@@ -160,15 +160,27 @@ pub fn keep_script(rehearsal: &RehearsalScript, state: &Path) -> Result<Option<H
 }
 
 fn script(rehearsal: &RehearsalScript, state: &Path) -> Result<(Vec<ModelRef>, Option<Hash>), HostError> {
-    let (name, json) = match rehearsal {
-        RehearsalScript::Embedded => ("the embedded script".to_owned(), DEFAULT_SCRIPT.to_vec()),
-        RehearsalScript::File { path, name } => {
-            let json = read_regular(path, MAX_SCRIPT_BYTES)
-                .map_err(|error| HostError::usage(format!("{name}: {error}")))?;
-            (name.clone(), json)
-        }
-    };
-    let script = Script::parse(&json).map_err(|error| HostError::usage(format!("{name}: {error}")))?;
+    let (json, script) = rehearsal.read()?;
     let (hash, model) = store_script(state, &json, &script)?;
     Ok((vec![model], Some(hash)))
+}
+
+impl RehearsalScript {
+    /// Refuses a script that cannot be played, before a run needs it.
+    pub fn check(&self) -> Result<(), HostError> {
+        self.read().map(drop)
+    }
+
+    fn read(&self) -> Result<(Vec<u8>, Script), HostError> {
+        let (name, json) = match self {
+            Self::Embedded => ("the embedded script".to_owned(), DEFAULT_SCRIPT.to_vec()),
+            Self::File { path, name } => {
+                let json = read_regular(path, MAX_SCRIPT_BYTES)
+                    .map_err(|error| HostError::usage(format!("{name}: {error}")))?;
+                (name.clone(), json)
+            }
+        };
+        let script = Script::parse(&json).map_err(|error| HostError::usage(format!("{name}: {error}")))?;
+        Ok((json, script))
+    }
 }

@@ -17,7 +17,6 @@ use super::{
     budget_limits::BudgetLimits,
     conversation::ConversationTarget,
     error::{HostError, StartError},
-    folders::{WorkspaceChoice, resolve_workspace},
     model_choice::{self, ModelSelection, RehearsalScript},
     new_run::{RunInput, SpecRequest, first_of_key, ignored_settings, new_spec},
     start::RuntimeHost,
@@ -154,13 +153,7 @@ impl RunSubmitter {
         for (_, spec) in &target.open {
             self.add_endpoints(spec).await?;
         }
-        let folder = match (submission.workspace, &target.last_spec, options.folder) {
-            (Some(named), ..) => Some(named),
-            (None, None, Some(folder)) => {
-                Some(resolve_workspace(WorkspaceChoice::Named(&folder), &self.state)?)
-            }
-            (None, Some(_), _) | (None, None, None) => None,
-        };
+        let folder = submission.workspace.or(options.folder.filter(|_| target.last_spec.is_none()));
         let workspace = target.workspace(folder, self.config.sandbox.workspace, &self.state)?;
         let names_model = submission.model.is_some() || options.provider.is_some();
         let own_script = self.script.as_ref().filter(|_| !names_model);

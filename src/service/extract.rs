@@ -45,6 +45,10 @@ impl<T: DeserializeOwned, S: Sync> FromRequest<S> for JsonBody<T> {
                     format!("the body cannot be read, or is longer than {MAX_BODY_BYTES} bytes: {error}");
                 Problem::new(StatusCode::PAYLOAD_TOO_LARGE, text)
             })?;
+        // A list would be read as the fields in the order of their declaration.
+        if bytes.trim_ascii_start().first().is_some_and(|first| *first == b'[') {
+            return Err(Problem::bad_request("the body is a list; it must be a JSON object"));
+        }
         let mut json = serde_json::Deserializer::from_slice(&bytes);
         let value = serde_path_to_error::deserialize(&mut json).map_err(|error| {
             // A text that is no JSON has no field that is wrong.

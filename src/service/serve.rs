@@ -40,6 +40,9 @@ pub async fn serve(
     store: &mut OwnedStore,
     on_ready: impl FnOnce(SocketAddr),
 ) -> Result<ShutdownSignal, HostError> {
+    if let Some(script) = &request.script {
+        script.check()?;
+    }
     // A client that connects from here on waits until it is served.
     let listener = listen(request.listen)?;
     let address = listener.local_addr().map_err(|error| listen_error(request.listen, &error))?;

@@ -30,11 +30,12 @@ impl Answer {
     ) -> Self {
         let mut stream = TcpStream::connect(address).expect("it listens");
         stream.set_read_timeout(Some(READ_TIMEOUT)).expect("a timeout");
-        let mut request = format!("{method} {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n");
-        for (name, value) in headers {
-            request += &format!("{name}: {value}\r\n");
-        }
-        request += &format!("content-length: {}\r\n\r\n{body}", body.len());
+        let headers: String =
+            headers.iter().flat_map(|(name, value)| [*name, ": ", *value, "\r\n"]).collect();
+        let request = format!(
+            "{method} {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\ncontent-length: {}\r\n{headers}\r\n{body}",
+            body.len()
+        );
         stream.write_all(request.as_bytes()).expect("it reads");
         Self::read(stream)
     }

@@ -5,6 +5,7 @@
 mod http;
 mod openai_chat;
 mod openai_responses;
+mod rest;
 #[allow(dead_code)] // other binaries use more of it
 #[path = "../common/running.rs"]
 mod running;

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use crate::{
     running::until,
     served::{Served, scripts},
+    world::World,
 };
 
 const CHAT: &str = "/v1/chat/completions";
@@ -164,7 +165,7 @@ fn a_client_that_goes_ends_no_run() {
     drop(served.post(CHAT, &request));
     until("the command runs", || served.world.work().join("ran").exists());
     served.world.release();
-    let run = served.get("/v1/runs").json()[0]["id"].as_str().unwrap().to_owned();
+    let run = served.get("/v1/runs").json()["items"][0]["id"].as_str().unwrap().to_owned();
     assert_eq!(served.get(&format!("/v1/runs/{run}/wait")).json()["outcome"], "completed");
 }
 
@@ -172,7 +173,7 @@ fn a_client_that_goes_ends_no_run() {
 fn errors_have_the_form_of_openai() {
     let served = Served::start(&scripts());
     let json_type = [("content-type", "application/json")];
-    let bearer = [("authorization", "Bearer t"), json_type[0]];
+    let bearer = [("authorization", &*format!("Bearer {}", served.token)), json_type[0]];
     let check = |operation: (&str, &str),
                  headers: &[(&str, &str)],
                  body: &str,
@@ -206,6 +207,7 @@ fn errors_have_the_form_of_openai() {
     check(("GET", "/v1/models"), &foreign, "", 403, null.clone(), null.clone());
     check(("POST", CHAT), &bearer[..1], &hello, 415, null.clone(), null.clone());
     check(("POST", CHAT), &bearer, "{", 400, null.clone(), null.clone());
+    check(("POST", CHAT), &bearer, "[]", 400, null.clone(), null.clone());
     check(("POST", CHAT), &bearer, r#"{"messages": 3}"#, 400, json!("messages"), null.clone());
     check(("POST", CHAT), &bearer, r#"{"messages": []}"#, 400, json!("messages"), null.clone());
     check(("GET", CHAT), &bearer, "", 405, null.clone(), null.clone());
@@ -218,6 +220,12 @@ fn errors_have_the_form_of_openai() {
     // Other paths keep their problem documents.
     let answer = served.send_plain(("GET", "/v1/runs"), &[], "");
     assert_eq!((answer.status, answer.header("content-type")), (401, Some("application/problem+json")));
+}
+
+#[test]
+fn a_script_that_cannot_be_played_is_refused_at_the_start() {
+    let world = World::new();
+    world.fails(&["serve", "--rehearse=none.json", "--listen", "127.0.0.1:0"], 2, "--rehearse=none.json: ");
 }
 
 #[test]

@@ -11,9 +11,6 @@ use crate::{
     world::World,
 };
 
-/// The token of the requests.
-const TOKEN: &str = "t";
-
 /// A service with a state of its own.
 pub(crate) struct Served {
     // Ends before its folders are removed.
@@ -21,6 +18,8 @@ pub(crate) struct Served {
     pub(crate) world: World,
     script: String,
     address: String,
+    /// The token of the requests, which may do everything.
+    pub(crate) token: String,
 }
 
 impl Served {
@@ -31,9 +30,25 @@ impl Served {
         let path = world.state().with_file_name("script.json");
         fs::write(&path, json!({ "name": "t", "scripts": scripts }).to_string()).expect("written");
         let script = format!("--rehearse={}", path.display());
-        let mut served = Self { world, script, service: None, address: String::new() };
+        let mut served = Self { world, script, service: None, address: String::new(), token: String::new() };
+        served.token = served.new_token("test", "admin");
         served.start_again();
         served
+    }
+
+    /// Makes a token, as a person does.
+    #[track_caller]
+    pub(crate) fn new_token(&self, name: &str, scopes: &str) -> String {
+        let told = self.world.ok(&["tokens", "create", "--name", name, "--scopes", scopes]);
+        told.split_whitespace().last().expect("a token").to_owned()
+    }
+
+    /// Ends it with SIGKILL.
+    #[track_caller]
+    pub(crate) fn kill(&mut self) {
+        let (running, _lines) = self.service.take().expect("it runs");
+        running.signal(Signal::KILL);
+        running.end();
     }
 
     /// Starts it on the same state.
@@ -69,7 +84,7 @@ impl Served {
     /// Sends a request with the token and further headers.
     #[track_caller]
     pub(crate) fn send(&self, operation: (&str, &str), headers: &[(&str, &str)], body: &str) -> Answer {
-        let bearer = format!("Bearer {TOKEN}");
+        let bearer = format!("Bearer {}", self.token);
         let headers = [&[("authorization", bearer.as_str())], headers].concat();
         self.send_plain(operation, &headers, body)
     }
@@ -99,7 +114,7 @@ impl Served {
     /// Number of runs.
     #[track_caller]
     pub(crate) fn runs(&self) -> usize {
-        self.get("/v1/runs").json().as_array().expect("a list").len()
+        self.get("/v1/runs").json()["items"].as_array().expect("a list").len()
     }
 }
 

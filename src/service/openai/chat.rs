@@ -40,7 +40,7 @@ async fn create(
     let (conversation, thinking) = (body.conversation()?, body.thinking()?);
     let has_usage = body.includes_usage();
     let is_stream = body.stream.unwrap_or(false);
-    let run = ClientRun::new(granted.token, body.model, conversation, &headers, ("chat", hash))?;
+    let run = ClientRun::new(&granted.token, body.model, conversation, &headers, ("chat", hash))?;
     let run = run.with_thinking(thinking);
     let door = Door { service, sessions };
     let accepted = door.submit(&run).await?;

@@ -46,7 +46,7 @@ struct ChatMessage {
 }
 
 #[derive(Debug, Deserialize)]
-#[serde(untagged, expecting = "a text, or a list of parts")]
+#[serde(untagged, expecting = "this is neither a text nor a list of parts")]
 enum ChatContent {
     Text(String),
     Parts(Vec<ChatPart>),

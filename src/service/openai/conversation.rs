@@ -7,7 +7,6 @@ use bytes::Bytes;
 use hermod_actors::model::{AssistantMessage, Hash, Hasher, Message, ToolCall};
 
 use super::content::Content;
-use crate::access::TokenEntry;
 
 /// Stands in a history for an image, which a history cannot have.
 const NO_IMAGE: &str = "[A picture was here. It is not in the history that was given.]";
@@ -82,26 +81,21 @@ impl Conversation {
         self.before.iter().map(ClientMessage::to_message).collect()
     }
 
-    /// The hash of what was said before, by which a session is found.
-    pub(super) fn prefix(&self, token: &TokenEntry, agent: &str) -> Hash {
+    /// The hash of what was said before, by which a session is found. `token` is the id of the client's token.
+    pub(super) fn prefix(&self, token: &str, agent: &str) -> Hash {
         self.hash(token, agent, self.before.iter())
     }
 
     /// The prefix of a conversation that goes on after this answer.
-    pub(super) fn next_prefix(&self, token: &TokenEntry, agent: &str, answer: &str) -> Hash {
+    pub(super) fn next_prefix(&self, token: &str, agent: &str, answer: &str) -> Hash {
         let speaker = Speaker::Assistant { calls: Vec::new() };
         let answer = ClientMessage { speaker, content: Content::text(answer) };
         self.hash(token, agent, self.before.iter().chain(&self.new).chain([&answer]))
     }
 
-    fn hash<'a>(
-        &self,
-        token: &TokenEntry,
-        agent: &str,
-        messages: impl Iterator<Item = &'a ClientMessage>,
-    ) -> Hash {
+    fn hash<'a>(&self, token: &str, agent: &str, messages: impl Iterator<Item = &'a ClientMessage>) -> Hash {
         let mut hasher = Hasher::default();
-        for part in [token.id.as_str(), agent, self.system.text.trim()] {
+        for part in [token, agent, self.system.text.trim()] {
             hasher.part(part.as_bytes());
         }
         messages.for_each(|message| message.hash(&mut hasher));
@@ -168,15 +162,6 @@ mod tests {
         conversation
     }
 
-    fn token(id: &str) -> TokenEntry {
-        let sha256 = "0".repeat(64);
-        let created_at = "2026-01-01T00:00:00Z";
-        serde_json::from_value(serde_json::json!({
-            "id": id, "name": "n", "scopes": ["submit"], "created_at": created_at, "sha256": sha256,
-        }))
-        .unwrap()
-    }
-
     #[test]
     fn the_last_messages_of_the_user_are_the_input() {
         let check = |messages: &[ClientMessage], input: &str, history: usize| {
@@ -191,10 +176,10 @@ mod tests {
 
     #[test]
     fn a_conversation_goes_on_where_its_prefix_ends() {
-        let first = conversation("s", &[user("a")]).next_prefix(&token("1"), "default", "b");
-        let check = |token_id: &str, agent: &str, system: &str, messages: &[ClientMessage], expect: bool| {
-            let prefix = conversation(system, messages).prefix(&token(token_id), agent);
-            assert_eq!(prefix == first, expect, "{token_id} {agent} {system} {messages:?}");
+        let first = conversation("s", &[user("a")]).next_prefix("1", "default", "b");
+        let check = |token: &str, agent: &str, system: &str, messages: &[ClientMessage], expect: bool| {
+            let prefix = conversation(system, messages).prefix(token, agent);
+            assert_eq!(prefix == first, expect, "{token} {agent} {system} {messages:?}");
         };
         let same = [user("a"), assistant("b"), user("c")];
         check("1", "default", "s", &same, true);

@@ -41,7 +41,7 @@ struct TextOptions {
 }
 
 #[derive(Debug, Deserialize)]
-#[serde(untagged, expecting = "a text, or a list of items")]
+#[serde(untagged, expecting = "this is neither a text nor a list of items")]
 enum ResponseInput {
     Text(String),
     Items(Vec<InputItem>),
@@ -57,7 +57,7 @@ struct InputItem {
 }
 
 #[derive(Debug, Deserialize)]
-#[serde(untagged, expecting = "a text, or a list of parts")]
+#[serde(untagged, expecting = "this is neither a text nor a list of parts")]
 enum InputContent {
     Text(String),
     Parts(Vec<InputPart>),

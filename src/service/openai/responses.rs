@@ -53,7 +53,7 @@ async fn create(
         Some(id) => Some(row_of(&service, id, "previous_response_id").await?),
         None => None,
     };
-    let run = ClientRun::new(granted.token, body.model, conversation, &headers, ("responses", hash))?;
+    let run = ClientRun::new(&granted.token, body.model, conversation, &headers, ("responses", hash))?;
     let run = run.with_thinking(thinking).with_previous(previous);
     let facts = RequestFacts {
         agent: run.agent.clone(),

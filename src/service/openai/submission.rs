@@ -34,7 +34,8 @@ pub(super) struct Door {
 /// The run that a client asks for.
 #[derive(Debug)]
 pub(super) struct ClientRun {
-    token: Arc<TokenEntry>,
+    /// The id of the client's token.
+    token: String,
     pub(super) agent: String,
     pub(super) conversation: Conversation,
     thinking: Option<ThinkingLevel>,
@@ -59,7 +60,7 @@ impl ClientRun {
     /// A run of the agent that the request calls its model. `operation` keeps requests of different operations apart that
     /// have the same body.
     pub(super) fn new(
-        token: Arc<TokenEntry>,
+        token: &TokenEntry,
         model: Option<String>,
         conversation: Conversation,
         headers: &HeaderMap,
@@ -72,11 +73,12 @@ impl ClientRun {
         if !token.may_use_agent(&agent) {
             return Err(ApiError::forbidden_agent(&token.name, &agent));
         }
-        let key = idempotency_key(headers, &token)?;
+        let key = idempotency_key(headers, token)?;
         let mut hasher = Hasher::default();
         hasher.part(operation.as_bytes());
         hasher.part(body.as_bytes());
         let request_hash = hasher.finish();
+        let token = token.id.clone();
         Ok(Self { token, agent, conversation, thinking: None, previous: None, key, request_hash })
     }
 
