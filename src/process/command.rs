@@ -110,6 +110,17 @@ pub struct CommandResult {
     pub stderr: Capture,
 }
 
+/// Why a command has no result.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum CommandError {
+    /// It was not started.
+    #[error("{0}")]
+    NotStarted(io::Error),
+    /// It was started, and what became of it cannot be seen.
+    #[error("it was started, but cannot be watched: {0}")]
+    Unwatched(#[from] io::Error),
+}
+
 /// Runs a command until it exits, its time is up or `cancel` fires. Afterwards no member of its process group is left, and
 /// no process of its sandbox.
 ///
@@ -122,7 +133,10 @@ pub async fn run(
     tee: Option<Tee>,
     cancel: &CancellationToken,
 ) -> io::Result<CommandResult> {
-    run_prepared(command, None, tee, cancel).await
+    run_prepared(command, None, tee, cancel).await.map_err(|error| match error {
+        CommandError::NotStarted(error) => error,
+        CommandError::Unwatched(_) => io::Error::other(error),
+    })
 }
 
 /// As [`run`], with the command's sandbox if that was prepared.
@@ -131,9 +145,9 @@ pub(super) async fn run_prepared(
     prepared: Option<PreparedSandbox>,
     tee: Option<Tee>,
     cancel: &CancellationToken,
-) -> io::Result<CommandResult> {
+) -> Result<CommandResult, CommandError> {
     let timeout = command.timeout;
-    let (mut child, sandbox) = spawn(command, prepared).await?;
+    let (mut child, sandbox) = spawn(command, prepared).await.map_err(CommandError::NotStarted)?;
     let mut pipes = OutputPipes::of(&mut child, tee);
     let group = ProcessGroup::led_by(child)?;
     let cause = watch(&group, &mut pipes, timeout, cancel).await?;

@@ -19,7 +19,7 @@ pub mod sandbox;
 mod tee;
 
 pub use capture::{Capture, HEAD_BYTES, TAIL_BYTES, TruncatedOutput, without_cut_end, without_cut_start};
-use command::run_prepared;
 pub use command::{Command, CommandResult, Environment, ExitCause, TERM_GRACE, inherited, run};
+use command::{CommandError, run_prepared};
 pub use helper::helper_main;
 pub use tee::{OutputChunk, Tee};

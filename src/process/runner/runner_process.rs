@@ -30,7 +30,7 @@ use super::{
 use crate::{
     files::IoResult as _,
     process::{
-        self, Command, ExitCause, Tee, descendants, pidfd,
+        self, Command, CommandError, ExitCause, Tee, descendants, pidfd,
         sandbox::{PreparedSandbox, SandboxError, restrict_own_process},
     },
 };
@@ -149,7 +149,8 @@ fn stop_token() -> io::Result<CancellationToken> {
     Ok(stop)
 }
 
-/// Step 5. Its result is still to be recorded.
+/// Step 5. Its result is still to be recorded. A command that was started and cannot be watched is an error here: without
+/// an outcome its call is in doubt.
 async fn run_task(
     folder: &SpoolFolder,
     task: Command,
@@ -158,14 +159,18 @@ async fn run_task(
 ) -> io::Result<(ExitRecord, KeptOutput)> {
     let (tee, pieces) = Tee::new();
     let run = async {
-        let sandbox = sandbox.map_err(io::Error::other)?;
+        let sandbox = sandbox.map_err(|error| CommandError::NotStarted(io::Error::other(error)))?;
         process::run_prepared(task, sandbox, Some(tee), stop).await
     };
     let (end, output) = tokio::join!(run, keep_output(folder, pieces));
     // What has left its group ends too, before the outcome is known.
     descendants::end().await?;
     let output = output?;
-    let end = end.map_err(|error| error.to_string());
+    let end = match end {
+        Ok(result) => Ok(result),
+        Err(CommandError::NotStarted(error)) => Err(error.to_string()),
+        Err(CommandError::Unwatched(error)) => return Err(error),
+    };
     let exit = ExitRecord { end, output: output.extent(), inline_output: Vec::new() };
     Ok((exit, output))
 }
