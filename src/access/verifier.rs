@@ -38,6 +38,12 @@ impl TokenVerifier {
         self.verify_at(presented, clock::now())
     }
 
+    /// Whether a token that was verified before is still one.
+    pub fn is_valid(&self, token: &TokenEntry) -> bool {
+        let is_it = |entry: &Arc<TokenEntry>| **entry == *token && !entry.has_expired(clock::now());
+        self.entries().is_ok_and(|entries| entries.iter().any(is_it))
+    }
+
     pub(super) fn verify_at(
         &self,
         presented: &str,

@@ -53,13 +53,7 @@ impl StoreReader {
         {
             return Ok(ResolvedId::Run(Box::new(row)));
         }
-        if let Ok(session) = id.parse::<SessionId>()
-            && let Some(row) = self.read(|rows| rows.session(session)).await?
-        {
-            return Ok(ResolvedId::Session(row));
-        }
-        let by_key = self.read(|rows| rows.session_of_key(id)).await?;
-        if let Some(row) = by_key {
+        if let Some(row) = self.session_of_id_or_key(id).await? {
             return Ok(ResolvedId::Session(row));
         }
         if let Ok(lineage) = id.parse::<SessionId>()
@@ -147,6 +141,16 @@ impl StoreReader {
         };
         let row = self.read(|rows| rows.session(session)).await?;
         row.ok_or_else(|| RunError::NoSession(session).into())
+    }
+
+    /// The session with this id or this key; `None` if there is none.
+    pub async fn session_of_id_or_key(&self, name: &str) -> Result<Option<SessionRow>, RequestError> {
+        if let Ok(id) = name.parse::<SessionId>()
+            && let Some(row) = self.read(|rows| rows.session(id)).await?
+        {
+            return Ok(Some(row));
+        }
+        self.read(|rows| rows.session_of_key(name)).await
     }
 
     /// Reads rows.

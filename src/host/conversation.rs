@@ -64,10 +64,7 @@ impl ConversationTarget {
 
     /// The conversation of a submission, without its unfinished runs: the new run is queued behind them.
     pub async fn for_submission(reader: &StoreReader, session: &str) -> Result<Self, HostError> {
-        let row = match session.parse::<SessionId>() {
-            Ok(id) => reader.read(|rows| rows.session(id)).await?,
-            Err(_) => reader.read(|rows| rows.session_of_key(session)).await?,
-        };
+        let row = reader.session_of_id_or_key(session).await?;
         let choice = match &row {
             Some(row) => SessionChoice::Id(row.id),
             None => SessionChoice::Key(session.into()),

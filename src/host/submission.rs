@@ -9,7 +9,7 @@ use std::{
 
 use hermod_actors::{
     AcceptedRun, RunRequest, SessionChoice,
-    model::{RunRow, RunSpec, SessionId, ThinkingLevel},
+    model::{LimitIncrease, RunRow, RunSpec, SessionId, ThinkingLevel},
 };
 use tokio_util::sync::CancellationToken;
 
@@ -112,6 +112,19 @@ impl RunSubmitter {
         Arc::new(Self::new(Arc::clone(host), stored, settings, None))
     }
 
+    /// True once the owner has decided about its own unfinished runs. Before, new work would be beside the runs on trial.
+    pub fn may_submit(&self) -> bool {
+        self.revivals.is_cancelled()
+    }
+
+    /// Raises limits of a run, whose endpoints are added if it goes on.
+    pub async fn raise(&self, row: &RunRow, by: LimitIncrease) -> Result<RunRow, HostError> {
+        let spec = self.reader.acceptance(row).await?.spec;
+        self.revivals.cancelled().await;
+        self.add_endpoints(&spec).await?;
+        Ok(self.host.runtime.raise(row.id, by).await?)
+    }
+
     /// Lets unfinished runs go on from now on when a client asks for it: the owner has decided about its own.
     pub fn allow_revivals(&self) {
         self.revivals.cancel();
@@ -146,10 +159,8 @@ impl RunSubmitter {
         submission: Submission,
         options: SubmissionOptions,
     ) -> Result<ResolvedRun, HostError> {
-        // The unfinished runs of the conversation go on with its session.
-        if !target.open.is_empty() {
-            self.revivals.cancelled().await;
-        }
+        // Unfinished runs of the conversation go on with its session, and a crash while one is on trial must be its own.
+        self.revivals.cancelled().await;
         for (_, spec) in &target.open {
             self.add_endpoints(spec).await?;
         }

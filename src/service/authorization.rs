@@ -9,7 +9,7 @@ use axum::{
     response::{IntoResponse as _, Response},
 };
 
-use super::{Service, problem::Problem};
+use super::{Service, events::StreamReader, problem::Problem};
 use crate::access::{Scope, TokenEntry};
 
 /// Paths that need no token: probes of a supervisor, which tell nothing of any run.
@@ -116,6 +116,13 @@ scopes!(Read, Submit, Steer, Approve);
 pub(super) struct Granted<S> {
     pub(super) token: Arc<TokenEntry>,
     scope: PhantomData<S>,
+}
+
+impl Granted<Read> {
+    /// The reader of a stream.
+    pub(super) fn reader(self, service: Arc<Service>) -> StreamReader {
+        StreamReader { service, token: self.token }
+    }
 }
 
 impl<S: RequiredScope, T: Sync> FromRequestParts<T> for Granted<S> {

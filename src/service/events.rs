@@ -12,14 +12,16 @@ use axum::{
 };
 use futures::{Stream, stream};
 use hermod_actors::{
-    Feed, RunError, Runtime, Watch,
+    Feed, RunError, Watch,
     model::{Body, EventBody, RunId, RunRow, RunState, Seq, SessionEvent, SessionId},
     port::FeedCursor,
 };
-use tokio_util::sync::CancellationToken;
 
 use super::{Service, problem::Problem};
-use crate::view::{feed_entry, stream_event};
+use crate::{
+    access::TokenEntry,
+    view::{feed_entry, stream_event},
+};
 
 /// Interval of comments that tell a client that the stream lives.
 const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(15);
@@ -30,40 +32,53 @@ const LAST_EVENT_ID: &str = "last-event-id";
 struct WatchedEvents {
     watch: Watch,
     run: Option<RunId>,
-    runtime: Arc<Runtime>,
-    closing: CancellationToken,
+    reader: StreamReader,
     is_over: bool,
+}
+
+/// The client that reads a stream.
+pub(super) struct StreamReader {
+    pub(super) service: Arc<Service>,
+    pub(super) token: Arc<TokenEntry>,
+}
+
+impl StreamReader {
+    /// What an event becomes, if the client may still read when it comes; `None` also when the service stops.
+    async fn wait<T>(&self, event: impl Future<Output = T>) -> Option<T> {
+        let event = tokio::select! {
+            biased;
+            () = self.service.closing.cancelled() => return None,
+            event = event => event,
+        };
+        // A token that is revoked meanwhile reads nothing more.
+        self.service.tokens.is_valid(&self.token).then_some(event)
+    }
 }
 
 /// The events of a run, until its end. A client that has seen the end gets status 204, with which browsers stop
 /// reconnecting.
-pub(super) fn of_run(service: &Service, row: &RunRow, headers: &HeaderMap) -> Result<Response, Problem> {
+pub(super) fn of_run(reader: StreamReader, row: &RunRow, headers: &HeaderMap) -> Result<Response, Problem> {
     let seen: Option<Seq> = last_event_id(headers)?;
     if row.state == RunState::Ended && seen.is_some_and(|seen| seen >= row.last) {
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
     let from = seen.map_or(row.first, |seen| seen.saturating_add(1));
-    Ok(watch(service, row.session, from, Some(row.id)))
+    Ok(watch(reader, row.session, from, Some(row.id)))
 }
 
 /// The events of a session, from the record after the last seen one on; all of them if none was seen.
 pub(super) fn of_session(
-    service: &Service,
+    reader: StreamReader,
     session: SessionId,
     headers: &HeaderMap,
 ) -> Result<Response, Problem> {
     let from = last_event_id(headers)?.map_or(1, |seen: Seq| seen.saturating_add(1));
-    Ok(watch(service, session, from, None))
+    Ok(watch(reader, session, from, None))
 }
 
-fn watch(service: &Service, session: SessionId, from: Seq, run: Option<RunId>) -> Response {
-    let events = WatchedEvents {
-        watch: service.runtime.watch(session, from),
-        run,
-        runtime: Arc::clone(&service.runtime),
-        closing: service.closing.clone(),
-        is_over: false,
-    };
+fn watch(reader: StreamReader, session: SessionId, from: Seq, run: Option<RunId>) -> Response {
+    let events =
+        WatchedEvents { watch: reader.service.runtime.watch(session, from), run, reader, is_over: false };
     respond(events.stream())
 }
 
@@ -86,12 +101,7 @@ impl WatchedEvents {
     /// The next event; `None` after the end of the run, and when the service stops.
     async fn next(&mut self) -> Option<Event> {
         while !self.is_over {
-            let event = tokio::select! {
-                biased;
-                () = self.closing.cancelled() => return None,
-                event = self.watch.next() => event,
-            };
-            match event {
+            match self.reader.wait(self.watch.next()).await? {
                 Ok(event) if self.run.is_none() || event.run == self.run => {
                     self.is_over = self.ends(&event).await;
                     return Some(encode(&event));
@@ -112,7 +122,7 @@ impl WatchedEvents {
         if !matches!(&record.body, Body::RunEnded(ended) if ended.run == run) {
             return false;
         }
-        let row = self.runtime.row(run).await;
+        let row = self.reader.service.runtime.row(run).await;
         row.is_ok_and(|row| row.state == RunState::Ended && row.last <= event.seq)
     }
 }
@@ -120,17 +130,16 @@ impl WatchedEvents {
 /// The records of all sessions in one durable order, after the place that the client has seen last or names; without
 /// one, from now on.
 pub(super) async fn of_all(
-    service: &Service,
+    reader: StreamReader,
     after: Option<FeedCursor>,
     headers: &HeaderMap,
 ) -> Result<Response, Problem> {
     let seen = last_event_id(headers)?.or(after);
     let cursor = match seen {
         Some(cursor) => cursor,
-        None => service.runtime.feed_end().await.map_err(RunError::Read)?,
+        None => reader.service.runtime.feed_end().await.map_err(RunError::Read)?,
     };
-    let feed =
-        FeedEvents { feed: service.runtime.feed(cursor), closing: service.closing.clone(), is_over: false };
+    let feed = FeedEvents { feed: reader.service.runtime.feed(cursor), reader, is_over: false };
     Ok(respond(stream::unfold(feed, |mut feed| async move {
         let event = feed.next().await?;
         Some((Ok(event), feed))
@@ -140,7 +149,7 @@ pub(super) async fn of_all(
 /// The events of all sessions.
 struct FeedEvents {
     feed: Feed,
-    closing: CancellationToken,
+    reader: StreamReader,
     is_over: bool,
 }
 
@@ -150,11 +159,7 @@ impl FeedEvents {
         if self.is_over {
             return None;
         }
-        let entry = tokio::select! {
-            biased;
-            () = self.closing.cancelled() => return None,
-            entry = self.feed.next() => entry,
-        };
+        let entry = self.reader.wait(self.feed.next()).await?;
         let encoded = entry.map_err(|error| error.to_string()).and_then(|entry| {
             let value = feed_entry(&entry).map_err(|error| error.to_string())?;
             let name = if entry.record.is_ok() { "record" } else { "unreadable" };
@@ -179,6 +184,6 @@ fn encode(event: &SessionEvent) -> Event {
     let encoded = if is_record { encoded.id(event.seq.to_string()) } else { encoded };
     match stream_event(event) {
         Ok(value) => encoded.data(value.to_string()),
-        Err(error) => encoded.event("error").data(error.to_string()),
+        Err(error) => Event::default().event("error").data(error.to_string()),
     }
 }

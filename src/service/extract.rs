@@ -10,12 +10,17 @@ use axum::{
 use hermod_actors::model::{Hash, RunId, RunRow};
 use http_body::Body as _;
 use serde::de::DeserializeOwned;
-use tokio::time::timeout;
+use tokio::{
+    sync::{Semaphore, SemaphorePermit},
+    time::timeout,
+};
 
 use super::{Service, problem::Problem};
 
 /// Most bytes of a body. A task may bring a conversation with it.
 const MAX_BODY_BYTES: usize = 8 << 20;
+/// KiB that the bodies of all clients may have together while they are read.
+static BODIES: Semaphore = Semaphore::const_new(128 * 1024);
 /// Time in which a body must be complete.
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 
@@ -34,6 +39,7 @@ impl<T: DeserializeOwned, S: Sync> FromRequest<S> for JsonBody<T> {
             let text = "the header Content-Type is not application/json";
             return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, text));
         }
+        let _space = body_space(&request)?;
         let read = timeout(BODY_TIMEOUT, to_bytes(request.into_body(), MAX_BODY_BYTES)).await;
         let bytes = read
             .map_err(|_| {
@@ -64,6 +70,16 @@ impl<T: DeserializeOwned, S: Sync> FromRequest<S> for JsonBody<T> {
         json.end().map_err(|error| Problem::bad_request(error.to_string()))?;
         Ok(Self { value, hash: Hash::of(&bytes) })
     }
+}
+
+/// Takes memory for a body, of which all clients have so much together.
+fn body_space(request: &Request) -> Result<SemaphorePermit<'static>, Problem> {
+    let bytes = request.body().size_hint().exact().and_then(|bytes| usize::try_from(bytes).ok());
+    let kib = bytes.unwrap_or(MAX_BODY_BYTES).min(MAX_BODY_BYTES) / 1024 + 1;
+    BODIES.try_acquire_many(u32::try_from(kib).unwrap_or(u32::MAX)).map_err(|_| {
+        let text = "other requests take the memory for bodies; try again in a moment";
+        Problem::new(StatusCode::SERVICE_UNAVAILABLE, text)
+    })
 }
 
 fn is_json(headers: &HeaderMap) -> bool {

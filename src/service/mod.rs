@@ -18,7 +18,11 @@ mod server;
 
 use std::sync::Arc;
 
-use hermod_actors::Runtime;
+use axum::http::StatusCode;
+use hermod_actors::{
+    AcceptedRun, Runtime,
+    model::{LimitIncrease, RunRow},
+};
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
@@ -28,6 +32,7 @@ use crate::{
     host::{HostError, RunSubmitter, Submission},
 };
 
+use problem::Problem;
 pub use serve::{ServeRequest, serve};
 pub use server::{HttpServer, ServerLimits};
 
@@ -51,8 +56,25 @@ pub struct Service {
 }
 
 impl Service {
+    /// Refuses work that would begin beside unfinished runs on trial.
+    fn check_ready(&self) -> Result<(), Problem> {
+        if self.submitter.may_submit() {
+            return Ok(());
+        }
+        let text = "the process has crashed repeatedly, and its unfinished runs go on one at a time first; try again later";
+        Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, text))
+    }
+
+    /// Raises limits of a run, even if the client is gone meanwhile.
+    async fn raise(&self, row: RunRow, by: LimitIncrease) -> Result<RunRow, Problem> {
+        self.check_ready()?;
+        let submitter = Arc::clone(&self.submitter);
+        let raised = self.engine.spawn(async move { submitter.raise(&row, by).await }).await;
+        Ok(raised.map_err(|_| Problem::stopping())??)
+    }
+
     /// Submits a run to its end, even if the client is gone meanwhile.
-    async fn submit(&self, submission: Submission) -> Result<hermod_actors::AcceptedRun, HostError> {
+    async fn submit(&self, submission: Submission) -> Result<AcceptedRun, HostError> {
         let submitter = Arc::clone(&self.submitter);
         let submitted = self.engine.spawn(async move { submitter.submit(submission).await });
         submitted.await.unwrap_or_else(|_| {

@@ -1,6 +1,7 @@
 //! Serves a store: starts the runtime, lets unfinished runs go on, and takes work from clients until a signal.
 
 use std::{
+    convert::Infallible,
     io,
     net::{SocketAddr, TcpListener},
     ops::ControlFlow,
@@ -8,6 +9,7 @@ use std::{
 };
 
 use hermod_actors::Defaults;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
@@ -18,8 +20,8 @@ use crate::{
     control::RequestError,
     discovery::Variables,
     host::{
-        HostError, OwnedStore, RehearsalScript, Revival, RunSubmitter, ShutdownSignal, ShutdownUrgency,
-        run_defaults, serve_commands, start,
+        HostError, NoteSink, OwnedStore, RehearsalScript, Revival, RunSubmitter, RuntimeHost, ShutdownSignal,
+        ShutdownUrgency, run_defaults, serve_commands, start,
     },
     prompt::LayeredPrompt,
 };
@@ -45,9 +47,8 @@ pub async fn serve(
     }
     // A client that connects from here on waits until it is served.
     let listener = listen(request.listen)?;
-    let address = listener.local_addr().map_err(|error| listen_error(request.listen, &error))?;
     let reader = store.reader();
-    let OwnedStore { journal, state, runtime: slot, signals, crash_history, notes, handler, .. } = store;
+    let OwnedStore { journal, state, signals, notes, .. } = &mut *store;
     let started = async {
         let (revival, endpoints) = Revival::find((config, variables), &reader, state, &**notes).await?;
         let spec = run_defaults::spec(config, Vec::new(), None, state);
@@ -59,13 +60,32 @@ pub async fn serve(
         ControlFlow::Continue(started) => started,
         ControlFlow::Break(signal) => return Ok(signal),
     };
-    let runtime = &host.runtime;
-    let submitter = Arc::new(RunSubmitter::new(
-        Arc::clone(&host),
-        (reader.clone(), state.clone()),
-        (config.clone(), variables.clone()),
-        request.script,
-    ));
+    let settings = (config.clone(), variables.clone());
+    let submitter = RunSubmitter::new(Arc::clone(&host), (reader, state.clone()), settings, request.script);
+    let ended = serve_host(&host, revival, Arc::new(submitter), (config, store), (listener, on_ready)).await;
+    host.suspend(ShutdownUrgency::Urgent).await;
+    ended
+}
+
+/// Lets the unfinished runs go on, and serves clients until a signal.
+async fn serve_host(
+    host: &RuntimeHost,
+    revival: Revival,
+    submitter: Arc<RunSubmitter>,
+    (config, store): (&Config, &mut OwnedStore),
+    (listener, on_ready): (TcpListener, impl FnOnce(SocketAddr)),
+) -> Result<ShutdownSignal, HostError> {
+    let (runtime, reader) = (&host.runtime, store.reader());
+    let OwnedStore { state, runtime: slot, signals, crash_history, notes, handler, .. } = store;
+    // Without trials, all go on before the first client comes.
+    let on_probation = if crash_history.probation().is_some() {
+        Some(revival)
+    } else {
+        revival.execute(runtime, &reader, crash_history, notes).await?;
+        submitter.allow_revivals();
+        None
+    };
+    let address = listener.local_addr().map_err(|error| server_error(&error))?;
     let service = Service {
         runtime: Arc::clone(runtime),
         engine: Handle::current(),
@@ -75,30 +95,48 @@ pub async fn serve(
         hosts: own_hosts(address).into_iter().chain(config.service.hosts.0.iter().cloned()).collect(),
         closing: CancellationToken::new(),
     };
-    let limits =
-        ServerLimits { connections: usize::try_from(config.service.connections.0).unwrap_or(usize::MAX) };
-    let server = HttpServer::start(listener, service, limits);
-    let server = server.map_err(|error| {
-        RequestError::internal(format!("the threads of the HTTP server cannot be started: {error}"))
-    })?;
+    let limits = ServerLimits { connections: connections(config.service.connections.0, &**notes) };
+    let server = HttpServer::start(listener, service, limits).map_err(|error| server_error(&error))?;
     on_ready(address);
-    let work = async {
-        let revived = async {
+    let revived = async {
+        if let Some(revival) = on_probation {
             revival.execute(runtime, &reader, crash_history, notes).await?;
             submitter.allow_revivals();
-            Err::<std::convert::Infallible, HostError>(runtime.wait_for_end().await.into())
-        };
-        match signals.run_until_signal(Box::pin(revived)).await {
-            Ok(ControlFlow::Break(signal)) => Ok(signal),
-            Ok(ControlFlow::Continue(never)) => match never {},
-            Err(error) => Err(error),
+        }
+        Err::<Infallible, HostError>(runtime.wait_for_end().await.into())
+    };
+    let work = async {
+        match signals.run_until_signal(Box::pin(revived)).await? {
+            ControlFlow::Break(signal) => Ok(signal),
+            ControlFlow::Continue(never) => match never {},
         }
     };
-    let submissions = Arc::clone(&submitter);
+    let submissions = Arc::<RunSubmitter>::clone(&submitter);
     let ended = serve_commands((slot, runtime), submissions, notes, work).await;
     server.stop().await;
-    host.suspend(ShutdownUrgency::Urgent).await;
     ended
+}
+
+fn server_error(error: &io::Error) -> RequestError {
+    RequestError::internal(format!("the HTTP server cannot be started: {error}"))
+}
+
+/// The limit of connections: at most half of the files that this process may have open, so that runs have the others.
+/// That number is raised as far as the system allows.
+fn connections(configured: u32, notes: &dyn NoteSink) -> usize {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
+    let files = if raised.is_ok() { limit.maximum } else { limit.current };
+    let configured = u64::from(configured);
+    let connections = files.map_or(configured, |files| configured.min(files / 2));
+    if connections < configured {
+        notes.note(&format!(
+            "limit     {connections} connections instead of service.connections = {configured}: this process may have {} files \
+             open; raise LimitNOFILE or `ulimit -n`",
+            files.unwrap_or(u64::MAX)
+        ));
+    }
+    usize::try_from(connections).unwrap_or(usize::MAX)
 }
 
 fn listen(address: SocketAddr) -> Result<TcpListener, HostError> {
@@ -115,6 +153,7 @@ fn own_hosts(address: SocketAddr) -> Vec<String> {
         SocketAddr::V4(address) => address.ip().to_string(),
         SocketAddr::V6(address) => format!("[{}]", address.ip()),
     };
+    let is_local = address.ip().is_loopback() || address.ip().is_unspecified();
     let loopback = ["localhost", "127.0.0.1", "[::1]"].map(str::to_owned);
-    std::iter::once(ip).chain(loopback.into_iter().filter(|_| address.ip().is_loopback())).collect()
+    std::iter::once(ip).chain(loopback.into_iter().filter(|_| is_local)).collect()
 }

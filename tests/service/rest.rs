@@ -252,7 +252,10 @@ fn only_tokens_with_the_scope_are_served() {
     let submit =
         served.send_plain(("POST", "/v1/runs"), &[("authorization", &reader), JSON], r#"{"input":"x"}"#);
     check_problem(submit, 403, "the token `reader` has no scope `submit`");
+    let mut feed = served.send_plain(("GET", "/v1/events"), &[("authorization", &reader)], "");
     served.world.ok(&["tokens", "revoke", "reader"]);
+    served.submit(&json!({ "input": "secret" }));
+    assert_eq!(feed.chunk(), None, "a revoked token reads nothing more");
     check_problem(served.send_plain(list, &[("authorization", &reader)], ""), 401, "revoked");
     let page = served.send(list, &[("origin", "https://evil.example")], "");
     check_problem(page, 403, "pages of `https://evil.example`");
@@ -260,6 +263,33 @@ fn only_tokens_with_the_scope_are_served() {
     // A damaged file of tokens lets nobody in.
     fs::write(served.world.state().join("tokens.json"), "{").unwrap();
     check_problem(served.send_plain(list, &[("authorization", "Bearer x")], ""), 503, "cannot be read");
+}
+
+#[test]
+fn a_raised_run_goes_on_after_a_restart() {
+    let mut served = Served::start(&scripts());
+    let run = served.submit(&json!({ "input": "wait", "budget": { "iterations": 1 } }));
+    until("the command runs", || served.world.work().join("ran").exists());
+    served.world.release();
+    assert_eq!(served.wait(&run)["outcome"], "budget_exhausted");
+    served.stop();
+    served.start_again();
+    let raised = served.post(&format!("/v1/runs/{run}/budget"), &json!({ "add": { "iterations": 5 } }));
+    assert_eq!(raised.status, 200);
+    assert_eq!(served.wait(&run)["outcome"], "completed");
+    let none = format!("/v1/runs/{run}/budget");
+    served.refuses(("POST", &none), r#"{"add":{}}"#, 422, "names no limit");
+    served.refuses(("POST", &none), r#"{"add":{"iterations":5}}"#, 409, "is not raised");
+}
+
+#[test]
+fn a_session_is_found_by_its_key_whatever_that_looks_like() {
+    let served = Served::start(&scripts());
+    let key = "01ARZ3NDEKTSV4RRFFQ69G5FAV";
+    let first = served.post("/v1/runs", &json!({ "input": "one", "session": key })).json();
+    let second = served.post("/v1/runs", &json!({ "input": "two", "session": key })).json();
+    assert_eq!(first["session"], second["session"]);
+    assert_eq!(served.get(&format!("/v1/sessions/{key}")).json()["key"], key);
 }
 
 #[test]

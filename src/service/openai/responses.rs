@@ -5,7 +5,7 @@ use std::sync::Arc;
 use axum::{
     Extension, Json, Router,
     extract::{Path, RawQuery, State},
-    http::HeaderMap,
+    http::{HeaderMap, StatusCode},
     response::{IntoResponse as _, Response},
     routing::{get, post},
 };
@@ -22,6 +22,7 @@ use super::{
     submission::{ClientRun, Door},
 };
 use crate::{
+    access::Scope,
     control,
     service::{
         Service,
@@ -50,6 +51,14 @@ async fn create(
     body.check()?;
     let (conversation, thinking) = (body.conversation()?, body.thinking()?);
     let previous = match &body.previous_response_id {
+        // The answer can tell what was said before.
+        Some(_) if !granted.token.has(Scope::Read) => {
+            let detail =
+                format!("previous_response_id: the token `{}` has no scope `read`", granted.token.name);
+            return Err(Problem::new(StatusCode::FORBIDDEN, detail)
+                .with_field("previous_response_id")
+                .into());
+        }
         Some(id) => Some(row_of(&service, id, "previous_response_id").await?),
         None => None,
     };

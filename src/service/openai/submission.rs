@@ -118,6 +118,7 @@ impl Door {
         if let Some(first) = self.first_of_key(run).await? {
             return Ok(first);
         }
+        self.service.check_ready()?;
         let target = self.target(run).await?;
         let submission = run.submission(&target);
         let Target { session, taken, .. } = target;

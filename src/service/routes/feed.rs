@@ -29,10 +29,10 @@ struct FeedQuery {
 
 /// The records of all sessions, in one durable order.
 async fn feed(
-    _: Granted<Read>,
+    granted: Granted<Read>,
     State(service): State<Arc<Service>>,
     Query(query): Query<FeedQuery>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    events::of_all(&service, query.after, &headers).await
+    events::of_all(granted.reader(service), query.after, &headers).await
 }

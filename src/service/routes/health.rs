@@ -25,5 +25,6 @@ async fn ready(state: State<Arc<Service>>) -> Result<&'static str, Problem> {
     if state.closing.is_cancelled() {
         return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "the service is stopping"));
     }
+    state.check_ready()?;
     live(state).await
 }

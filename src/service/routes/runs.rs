@@ -132,6 +132,7 @@ async fn submit(
         system: body.system,
         idempotency_key: key,
     };
+    service.check_ready()?;
     let accepted = service.submit(submission).await?;
     Ok((StatusCode::ACCEPTED, Json(accepted.into())))
 }
@@ -203,6 +204,7 @@ async fn steer(
     PathRun(row): PathRun,
     JsonBody { value: body, .. }: JsonBody<SteerBody>,
 ) -> Result<(StatusCode, Json<SteerReceipt>), Problem> {
+    service.check_ready()?;
     Ok((StatusCode::ACCEPTED, Json(service.runtime.steer(row.id, body.text).await?)))
 }
 
@@ -248,15 +250,15 @@ async fn raise(
     if by == LimitIncrease::default() {
         return Err(Problem::unprocessable("add: names no limit; write it like {\"iterations\": 10}"));
     }
-    Ok(Json(service.runtime.raise(row.id, by).await?.into()))
+    Ok(Json(service.raise(row, by).await?.into()))
 }
 
 /// The events of a run as a stream that ends with the run.
 async fn events_of_run(
-    _: Granted<Read>,
+    granted: Granted<Read>,
     State(service): State<Arc<Service>>,
     PathRun(row): PathRun,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    events::of_run(&service, &row, &headers)
+    events::of_run(granted.reader(service), &row, &headers)
 }

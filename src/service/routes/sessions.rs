@@ -43,10 +43,7 @@ impl FromRequestParts<Arc<Service>> for PathSession {
     async fn from_request_parts(parts: &mut Parts, service: &Arc<Service>) -> Result<Self, Problem> {
         let name = path_parameter(parts, service).await?;
         let reader = service.handler.reader();
-        let row = match name.parse::<SessionId>() {
-            Ok(id) => reader.read(|rows| rows.session(id)).await?,
-            Err(_) => reader.read(|rows| rows.session_of_key(&name)).await?,
-        };
+        let row = reader.session_of_id_or_key(&name).await?;
         row.map(Self).ok_or_else(|| Problem::not_found(format!("there is no session `{name}`")))
     }
 }
@@ -71,10 +68,10 @@ async fn show(
 
 /// The events of a session, until the client goes.
 async fn events_of_session(
-    _: Granted<Read>,
+    granted: Granted<Read>,
     State(service): State<Arc<Service>>,
     PathSession(row): PathSession,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    events::of_session(&service, row.id, &headers)
+    events::of_session(granted.reader(service), row.id, &headers)
 }

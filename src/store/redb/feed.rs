@@ -7,18 +7,28 @@ use hermod_actors::{
 use redb::ReadableTable as _;
 
 use super::{
+    blobs::Blobs,
     log::LogRow,
     read::{ReadAbort, Result, SnapshotReader},
     tables::{LOG, TOMBSTONES},
 };
+
+/// Bytes of records after which a page ends. A client may take its entries slowly.
+const MAX_PAGE_BYTES: usize = 1 << 20;
+
+/// The bytes of a stored record, as far as its page is concerned: one in a file of its own ends the page.
+fn size(stored: &[u8]) -> usize {
+    if Blobs::is_spilled(stored) { MAX_PAGE_BYTES } else { stored.len() }
+}
 
 impl SnapshotReader {
     /// At most `max` entries after a place. A record that cannot be read is an entry too, so that it hides no others.
     pub(super) fn feed(&mut self, after: FeedCursor, max: usize) -> Result<Vec<FeedEntry>> {
         let (log, tombstones) = (self.open(LOG)?, self.open(TOMBSTONES)?);
         let mut entries = Vec::new();
+        let mut bytes_read = 0;
         for stored in log.range(after.position..)? {
-            if entries.len() >= max {
+            if entries.len() >= max || bytes_read >= MAX_PAGE_BYTES {
                 break;
             }
             let (position, bytes) = stored?;
@@ -36,7 +46,8 @@ impl SnapshotReader {
             }
             let seen = if position == after.position { after.records } else { 0 };
             for (records, (seq, stored)) in (1..).zip(row.records()) {
-                if records > seen && entries.len() < max {
+                if records > seen && entries.len() < max && bytes_read < MAX_PAGE_BYTES {
+                    bytes_read += stored.as_ref().map_or(0, |stored| size(stored));
                     let cursor = FeedCursor { position, records };
                     entries.push(self.feed_entry(cursor, session, (seq, stored))?);
                 }
