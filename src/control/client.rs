@@ -142,9 +142,16 @@ impl ControlClient {
     }
 }
 
-/// True if there is no socket, or only that of a dead process.
+/// True if there is no socket, or only that of a process that has ended, perhaps while the connection waited.
 fn is_without_listener(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused)
+    matches!(
+        error.kind(),
+        io::ErrorKind::NotFound
+            | io::ErrorKind::ConnectionRefused
+            | io::ErrorKind::ConnectionReset
+            | io::ErrorKind::ConnectionAborted
+            | io::ErrorKind::BrokenPipe
+    )
 }
 
 fn silent_owner() -> RequestError {
@@ -158,4 +165,24 @@ fn silent_owner() -> RequestError {
 fn version_mismatch(error: &str) -> AskError {
     let text = format!("the process that holds the store is of another version: {error}");
     RequestError::internal(text).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::net::UnixListener;
+
+    use futures::poll;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn an_owner_that_ends_while_a_client_connects_is_none() {
+        let state = tempfile::tempdir().unwrap();
+        let listener = UnixListener::bind(state.path().join(SOCKET)).unwrap();
+        let mut connecting = std::pin::pin!(ControlClient::connect(state.path()));
+        // The connection waits to be accepted.
+        assert!(poll!(&mut connecting).is_pending());
+        drop(listener);
+        assert!(connecting.await.unwrap().is_none());
+    }
 }

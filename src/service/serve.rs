@@ -95,7 +95,7 @@ async fn serve_host(
         hosts: own_hosts(address).into_iter().chain(config.service.hosts.0.iter().cloned()).collect(),
         closing: CancellationToken::new(),
     };
-    let limits = ServerLimits { connections: connections(config.service.connections.0, &**notes) };
+    let limits = ServerLimits { connections: connections(config, &**notes) };
     let server = HttpServer::start(listener, service, limits).map_err(|error| server_error(&error))?;
     on_ready(address);
     let revived = async {
@@ -122,14 +122,14 @@ fn server_error(error: &io::Error) -> RequestError {
 }
 
 /// The limit of connections: at most half of the files that this process may have open, so that runs have the others.
-/// That number is raised as far as the system allows.
-fn connections(configured: u32, notes: &dyn NoteSink) -> usize {
+/// That number is raised as far as the system allows. A limit that the user has set, and cannot have, is noted.
+fn connections(config: &Config, notes: &dyn NoteSink) -> usize {
     let limit = getrlimit(Resource::Nofile);
     let raised = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
     let files = if raised.is_ok() { limit.maximum } else { limit.current };
-    let configured = u64::from(configured);
+    let configured = u64::from(config.service.connections.0);
     let connections = files.map_or(configured, |files| configured.min(files / 2));
-    if connections < configured {
+    if connections < configured && config.is_set("service.connections") {
         notes.note(&format!(
             "limit     {connections} connections instead of service.connections = {configured}: this process may have {} files \
              open; raise LimitNOFILE or `ulimit -n`",
