@@ -15,7 +15,7 @@ const PAGE_ENTRIES: usize = 256;
 
 /// Reads the feed from a place on.
 #[derive(Debug)]
-pub struct Feed {
+pub struct RecordFeed {
     parts: Arc<RuntimeParts>,
     cursor: FeedCursor,
     ready: VecDeque<FeedEntry>,
@@ -24,12 +24,12 @@ pub struct Feed {
 
 impl Runtime {
     /// The feed after a place: each entry comes once, in order.
-    pub fn feed(&self, after: FeedCursor) -> Feed {
+    pub fn feed(&self, after: FeedCursor) -> RecordFeed {
         let parts = Arc::clone(&self.parts);
         let mut commits = parts.hub.watch_commits();
         // What is stored already is read first.
         commits.mark_changed();
-        Feed { parts, cursor: after, ready: VecDeque::new(), commits }
+        RecordFeed { parts, cursor: after, ready: VecDeque::new(), commits }
     }
 
     /// The place behind all records that are durable now.
@@ -38,7 +38,7 @@ impl Runtime {
     }
 }
 
-impl Feed {
+impl RecordFeed {
     /// The next entry. Never ends by itself, and may be cancelled at any time.
     pub async fn next(&mut self) -> Result<FeedEntry, ReadError> {
         loop {

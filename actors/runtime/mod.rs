@@ -36,7 +36,7 @@ use crate::{
     turn::Input,
 };
 pub use control::SteerReceipt;
-pub use feed::Feed;
+pub use feed::RecordFeed;
 pub use health::HealthProbe;
 pub use images::{MAX_IMAGE_BYTES, MAX_IMAGES};
 pub use repeat::{FirstTask, KeyConflict, TaskPart};

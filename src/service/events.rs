@@ -12,7 +12,7 @@ use axum::{
 };
 use futures::{Stream, stream};
 use hermod_actors::{
-    Feed, RunError, Watch,
+    RecordFeed, RunError, Watch,
     model::{Body, EventBody, RunId, RunRow, RunState, Seq, SessionEvent, SessionId},
     port::FeedCursor,
 };
@@ -148,7 +148,7 @@ pub(super) async fn of_all(
 
 /// The events of all sessions.
 struct FeedEvents {
-    feed: Feed,
+    feed: RecordFeed,
     reader: StreamReader,
     is_over: bool,
 }

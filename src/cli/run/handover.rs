@@ -202,9 +202,12 @@ impl<'a> Handover<'a> {
             }
             let submission = self.submission()?;
             let submitted = async {
-                match &submission {
-                    Some(submission) => owner.submit(submission).await,
-                    None => owner.resume(self.command.args.resume.as_deref().unwrap_or_default()).await,
+                match (&submission, self.command.args.resume.as_deref()) {
+                    (Some(submission), _) => owner.submit(submission).await,
+                    (None, Some(id)) => owner.resume(id).await,
+                    (None, None) => {
+                        Err(HostError::usage("there is neither a TEXT nor a run to resume").into())
+                    }
                 }
             };
             let submitted = tokio::select! {

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::{
     content::{Content, unknown_part},
-    conversation::{ClientMessage, Conversation, Speaker},
+    conversation::{ClientConversation, ClientMessage, Speaker},
     error::ApiError,
     fields::{refuse, refuse_format, refuse_tool_choice, refuse_tools, thinking},
 };
@@ -123,8 +123,8 @@ impl ChatBody {
     }
 
     /// The conversation, whose last message is the user's.
-    pub(super) fn conversation(&self) -> Result<Conversation, ApiError> {
-        let mut conversation = Conversation::default();
+    pub(super) fn conversation(&self) -> Result<ClientConversation, ApiError> {
+        let mut conversation = ClientConversation::default();
         for (n, message) in self.messages.iter().enumerate() {
             message.add_to(&mut conversation, &format!("messages[{n}]"))?;
         }
@@ -138,7 +138,7 @@ impl ChatBody {
 }
 
 impl ChatMessage {
-    fn add_to(&self, conversation: &mut Conversation, field: &str) -> Result<(), ApiError> {
+    fn add_to(&self, conversation: &mut ClientConversation, field: &str) -> Result<(), ApiError> {
         let is_user = self.role == "user";
         let content = match &self.content {
             None => Content::default(),

@@ -33,7 +33,7 @@ pub(super) struct ClientMessage {
 
 /// All messages of a request.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(super) struct Conversation {
+pub(super) struct ClientConversation {
     system: Content,
     /// The messages before the last ones of the user.
     before: Vec<ClientMessage>,
@@ -41,7 +41,7 @@ pub(super) struct Conversation {
     new: Vec<ClientMessage>,
 }
 
-impl Conversation {
+impl ClientConversation {
     pub(super) fn push_system(&mut self, text: &str) {
         self.system.push_text(text);
     }
@@ -155,8 +155,8 @@ mod tests {
         ClientMessage { speaker, content: Content::text(text) }
     }
 
-    fn conversation(system: &str, messages: &[ClientMessage]) -> Conversation {
-        let mut conversation = Conversation::default();
+    fn conversation(system: &str, messages: &[ClientMessage]) -> ClientConversation {
+        let mut conversation = ClientConversation::default();
         conversation.push_system(system);
         messages.iter().cloned().for_each(|message| conversation.push(message));
         conversation

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{
     error::ApiError,
-    response_object::{ResponseStatus, ResponseView, text_part},
+    response_object::{ResponseState, ResponseView, text_part},
     stream::pieces,
 };
 
@@ -23,7 +23,7 @@ impl ResponseEvents {
     }
 
     /// The events before there is a text.
-    pub(super) fn first(&mut self, status: &ResponseStatus) -> Vec<Event> {
+    pub(super) fn first(&mut self, status: &ResponseState) -> Vec<Event> {
         self.first_values(status).iter().map(encode).collect()
     }
 
@@ -32,7 +32,7 @@ impl ResponseEvents {
         self.last_values(result).iter().map(encode).collect()
     }
 
-    fn first_values(&mut self, status: &ResponseStatus) -> Vec<Value> {
+    fn first_values(&mut self, status: &ResponseState) -> Vec<Value> {
         let response = self.view.unfinished(status);
         let created = self.event("response.created", json!({ "response": response }));
         vec![created, self.event("response.in_progress", json!({ "response": response }))]
@@ -52,7 +52,7 @@ impl ResponseEvents {
         events
     }
 
-    fn message(&mut self, text: &str, status: &ResponseStatus) -> Vec<Value> {
+    fn message(&mut self, text: &str, status: &ResponseState) -> Vec<Value> {
         let id = self.view.message_id();
         let item = self.view.message(text, status);
         let place = |fields: Value| {
@@ -105,7 +105,7 @@ mod tests {
 
     fn check(result: Result<RunResult, ApiError>, expect: &[&str]) -> Vec<Value> {
         let mut events = ResponseEvents::new(view(true));
-        let mut values = events.first_values(&ResponseStatus::new("in_progress"));
+        let mut values = events.first_values(&ResponseState::new("in_progress"));
         values.extend(events.last_values(result));
         let kinds: Vec<&str> = values.iter().map(|event| event["type"].as_str().unwrap()).collect();
         let kinds: Vec<&str> = kinds.iter().map(|kind| kind.trim_start_matches("response.")).collect();

@@ -43,13 +43,13 @@ pub(super) struct ResponseView {
 
 /// The state of a response, as OpenAI names it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct ResponseStatus {
+pub(super) struct ResponseState {
     name: &'static str,
     error: Option<(&'static str, String)>,
     incomplete: Option<&'static str>,
 }
 
-impl ResponseStatus {
+impl ResponseState {
     pub(super) const fn new(name: &'static str) -> Self {
         Self { name, error: None, incomplete: None }
     }
@@ -97,20 +97,20 @@ impl ResponseView {
     }
 
     /// The response of a run that goes on.
-    pub(super) fn unfinished(&self, status: &ResponseStatus) -> Value {
+    pub(super) fn unfinished(&self, status: &ResponseState) -> Value {
         self.object(status, Vec::new(), Value::Null)
     }
 
     /// The response of a run that has ended, its status and the text of its message.
-    pub(super) fn ended<'a>(&self, result: &'a RunResult) -> (Value, ResponseStatus, Option<&'a str>) {
-        let status = ResponseStatus::of_outcome(&result.ended);
+    pub(super) fn ended<'a>(&self, result: &'a RunResult) -> (Value, ResponseState, Option<&'a str>) {
+        let status = ResponseState::of_outcome(&result.ended);
         let text = result.text();
         let output = text.map(|text| self.message(text, &status)).into_iter().collect();
         (self.object(&status, output, usage(&result.usage)), status, text)
     }
 
     /// The item of the output.
-    pub(super) fn message(&self, text: &str, status: &ResponseStatus) -> Value {
+    pub(super) fn message(&self, text: &str, status: &ResponseState) -> Value {
         let status = if status.name == "completed" { "completed" } else { "incomplete" };
         json!({
             "id": self.message_id(), "type": "message", "status": status, "role": "assistant",
@@ -118,7 +118,7 @@ impl ResponseView {
         })
     }
 
-    fn object(&self, status: &ResponseStatus, output: Vec<Value>, usage: Value) -> Value {
+    fn object(&self, status: &ResponseState, output: Vec<Value>, usage: Value) -> Value {
         let request = &self.request;
         let suffix = if request.is_stored { "" } else { UNSTORED };
         let error = status.error.as_ref().map(|(code, message)| json!({ "code": code, "message": message }));
@@ -166,7 +166,7 @@ pub(super) mod tests {
             assert_eq!(run_of_id(id), expect.map(RunId::from_bits), "{id}");
         };
         let id = |is_stored: bool| {
-            let object = view(is_stored).unfinished(&ResponseStatus::new("queued"));
+            let object = view(is_stored).unfinished(&ResponseState::new("queued"));
             object["id"].as_str().unwrap().to_owned()
         };
         check(&id(true), Some(1));

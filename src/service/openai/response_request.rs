@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use super::{
     content::{Content, unknown_part},
-    conversation::{ClientMessage, Conversation, Speaker},
+    conversation::{ClientConversation, ClientMessage, Speaker},
     error::ApiError,
     fields::{refuse, refuse_format, refuse_tool_choice, refuse_tools, thinking},
 };
@@ -97,8 +97,8 @@ impl ResponseBody {
     }
 
     /// The conversation, whose last message is the user's.
-    pub(super) fn conversation(&self) -> Result<Conversation, ApiError> {
-        let mut conversation = Conversation::default();
+    pub(super) fn conversation(&self) -> Result<ClientConversation, ApiError> {
+        let mut conversation = ClientConversation::default();
         conversation.push_system(self.instructions.as_deref().unwrap_or_default());
         match &self.input {
             None => {}
@@ -122,7 +122,7 @@ impl ResponseBody {
 }
 
 impl InputItem {
-    fn add_to(&self, conversation: &mut Conversation, field: &str) -> Result<(), ApiError> {
+    fn add_to(&self, conversation: &mut ClientConversation, field: &str) -> Result<(), ApiError> {
         match self.kind.as_deref() {
             None | Some("message") => {}
             // What an earlier answer was thought up from; no part of what was said.

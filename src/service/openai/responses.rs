@@ -15,7 +15,7 @@ use serde_json::Value;
 use super::{
     error::ApiError,
     response_events::ResponseEvents,
-    response_object::{RequestFacts, ResponseStatus, ResponseView, is_unstored, run_of_id},
+    response_object::{RequestFacts, ResponseState, ResponseView, is_unstored, run_of_id},
     response_request::ResponseBody,
     sessions::KnownSessions,
     stream,
@@ -78,7 +78,7 @@ async fn create(
     let view = ResponseView::new(accepted.run, accepted.at, facts);
     if is_stream {
         let mut events = ResponseEvents::new(view);
-        let first = events.first(&ResponseStatus::new("in_progress"));
+        let first = events.first(&ResponseState::new("in_progress"));
         let rest = async move { events.last(door.wait(&run, accepted.run).await) };
         return Ok(stream::respond(first, rest));
     }
@@ -146,7 +146,7 @@ async fn fetched(service: &Service, row: &RunRow) -> Result<Value, ApiError> {
 
 async fn shown(service: &Service, row: &RunRow, view: &ResponseView) -> Result<Value, ApiError> {
     if row.state != RunState::Ended {
-        return Ok(view.unfinished(&ResponseStatus::of_row(row)));
+        return Ok(view.unfinished(&ResponseState::of_row(row)));
     }
     let result = service.runtime.wait(row.id, None).await.map_err(Problem::from)?;
     Ok(view.ended(&result).0)

@@ -10,7 +10,7 @@ use hermod_actors::{
 };
 
 use super::{
-    conversation::Conversation,
+    conversation::ClientConversation,
     error::ApiError,
     sessions::{KnownSessions, LastAnswer, SessionClaim},
 };
@@ -37,7 +37,7 @@ pub(super) struct ClientRun {
     /// The id of the client's token.
     token: String,
     pub(super) agent: String,
-    pub(super) conversation: Conversation,
+    pub(super) conversation: ClientConversation,
     thinking: Option<ThinkingLevel>,
     /// The run whose conversation goes on, if the client names it.
     previous: Option<RunRow>,
@@ -62,7 +62,7 @@ impl ClientRun {
     pub(super) fn new(
         token: &TokenEntry,
         model: Option<String>,
-        conversation: Conversation,
+        conversation: ClientConversation,
         headers: &HeaderMap,
         (operation, body): (&str, Hash),
     ) -> Result<Self, ApiError> {
