@@ -43,6 +43,7 @@ mod tokens;
 mod tree;
 mod variables;
 mod waits;
+mod watch;
 mod wire;
 
 use std::process::ExitCode;

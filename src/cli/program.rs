@@ -5,7 +5,7 @@ use clap::{ArgAction, Parser, Subcommand};
 use super::{
     CliError, Exit, approvals, backup, budgets, chaos, completions, config, doctor, examples, gc, journal,
     models, policy, prompt, providers, rehearse, run, runs, serve, sessions, steer, stop, store, telemetry,
-    terminal, threads, tokens, tree, variables, wire,
+    terminal, threads, tokens, tree, variables, watch, wire,
 };
 use crate::{discovery::Variables, host::StoreClient, secret};
 
@@ -30,6 +30,7 @@ enum CliCommand {
     Runs(runs::RunsArgs),
     Sessions(sessions::SessionsArgs),
     Journal(journal::JournalArgs),
+    Watch(watch::WatchArgs),
     Tree(tree::TreeArgs),
     Stop(stop::StopArgs),
     Steer(steer::SteerArgs),
@@ -74,6 +75,9 @@ async fn dispatch(command: CliCommand, variables: &Variables) -> Result<Exit, Cl
         CliCommand::Runs(args) => return runs::execute(args, variables).await,
         CliCommand::Sessions(args) => sessions::execute(args, &StoreClient::new(variables)?).await?,
         CliCommand::Journal(args) => journal::execute(args, &StoreClient::new(variables)?).await?,
+        CliCommand::Watch(args) => {
+            return watch::execute(args, &StoreClient::new(variables)?, variables).await;
+        }
         CliCommand::Tree(args) => return tree::execute(args, &StoreClient::new(variables)?, variables).await,
         CliCommand::Stop(args) => stop::execute(args, &StoreClient::new(variables)?).await?,
         CliCommand::Steer(args) => steer::execute(args, &StoreClient::new(variables)?).await?,

@@ -129,7 +129,17 @@ impl RequestHandler {
             ControlRequest::RunsResume { id } => {
                 return self.submit(|to| async move { to.resume(id).await }, to).await;
             }
-            ControlRequest::RunsFollow { run, from } => return self.follow(&run, from, to).await,
+            ControlRequest::RunsFollow { run, from, revive } => {
+                let row = reader.run(&run).await?;
+                return follower_stream::follow(self.slot()?, row, (from, revive), to).await;
+            }
+            ControlRequest::SessionsFollow { session, from } => {
+                let session = reader.session(&session).await?.id;
+                return follower_stream::follow_session(self.slot()?, (session, from), to).await;
+            }
+            ControlRequest::FeedFollow { after } => {
+                return follower_stream::follow_feed(self.slot()?, after, to).await;
+            }
             ControlRequest::BudgetAdd { run, by } => {
                 let run = reader.run(&run).await?.id;
                 return self.execute(|runtime| commands::raise(runtime, run, by)).await;
@@ -309,21 +319,15 @@ impl RequestHandler {
         submit: impl FnOnce(Arc<dyn SubmissionService>) -> F,
         to: &mpsc::Sender<ControlResponse>,
     ) -> Result<Option<ControlResponse>, RequestError> {
-        let slot = self.runtime.as_ref().ok_or_else(no_runtime)?;
+        let slot = self.slot()?;
         let submitted = async { slot.execute_with(|_, service| submit(service)).await.transpose() };
         let submitted = with_heartbeats(submitted, to).await?.flatten();
         Ok(submitted.map(|run| ControlResponse::Submitted(Box::new(run))))
     }
 
-    async fn follow(
-        &self,
-        run: &str,
-        from: Seq,
-        to: &mpsc::Sender<ControlResponse>,
-    ) -> Result<Option<ControlResponse>, RequestError> {
-        let row = self.reader.run(run).await?;
-        let slot = self.runtime.as_ref().ok_or_else(no_runtime)?;
-        follower_stream::follow(slot, row, from, to).await
+    /// The runtime of this process; an error in one that only has the store open.
+    fn slot(&self) -> Result<&RuntimeSlot, RequestError> {
+        self.runtime.as_deref().ok_or_else(no_runtime)
     }
 
     async fn steer(&self, run: &str, text: String) -> Result<Option<ControlResponse>, RequestError> {
@@ -370,9 +374,7 @@ impl RequestHandler {
         &self,
         command: impl FnOnce(Arc<Runtime>) -> F,
     ) -> Result<Option<T>, RequestError> {
-        let slot = self.runtime.as_ref();
-        let slot = slot.ok_or_else(no_runtime)?;
-        slot.execute(command).await.transpose()
+        self.slot()?.execute(command).await.transpose()
     }
 }
 

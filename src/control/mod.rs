@@ -42,7 +42,7 @@ pub use connection::MAX_LINE_BYTES;
 pub use disk_full::DiskFullMonitor;
 pub use error::{RequestError, RequestErrorKind};
 pub use follow::{FollowStep, RunFollower};
-pub use followed_event::FollowedEvent;
+pub use followed_event::{FedRecord, FollowedContent, FollowedEvent};
 pub use handler::RequestHandler;
 pub use maintenance::{ClassUsage, Footprint, GcClassReport, GcReport, GcRequest, MaintenanceService};
 pub use protocol::{ControlRequest, ControlResponse};

@@ -6,13 +6,14 @@ use std::path::PathBuf;
 use hermod_actors::{
     CompressorStatus, ProviderStatus, RunResult, StalledHandler, SteerReceipt,
     model::{ApprovalDecision, ApprovalScope, LimitIncrease, ModelRow, RunId, Seq, StopReason, Timestamp},
+    port::FeedCursor,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{
     error::RequestError,
-    followed_event::FollowedEvent,
+    followed_event::{FedRecord, FollowedEvent},
     maintenance::{Footprint, GcReport, GcRequest},
     submission::{OwnerKind, RunSubmission, SubmittedRun},
 };
@@ -112,14 +113,33 @@ pub enum ControlRequest {
         /// Names the run or its conversation.
         id: String,
     },
-    /// Follows a run until it ends or waits for a person. An unfinished run goes on, if it does not yet.
+    /// Follows a run until it ends or waits for a person.
     #[serde(rename = "runs.follow")]
     RunsFollow {
         /// Id of the run, or `last`.
         run: String,
-        /// The number of the first record of its session to send.
+        /// The number of the first record of its session to send; absent means the first one of the run.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        from: Option<Seq>,
+        /// Whether an unfinished run goes on, if it does not yet.
+        #[serde(default = "yes")]
+        revive: bool,
+    },
+    /// Follows a session. Nothing goes on by it.
+    #[serde(rename = "sessions.follow")]
+    SessionsFollow {
+        /// Id or key of the session.
+        session: String,
+        /// The number of the first record to send.
         #[serde(default = "first")]
         from: Seq,
+    },
+    /// Follows the records of all sessions, in the order in which they became durable.
+    #[serde(rename = "feed.follow")]
+    FeedFollow {
+        /// The place after which records are sent; absent means the present end.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        after: Option<FeedCursor>,
     },
     /// Stops every unfinished run.
     #[serde(rename = "stop.all")]
@@ -206,6 +226,10 @@ const fn first() -> Seq {
     1
 }
 
+const fn yes() -> bool {
+    true
+}
+
 const fn by_command() -> StopReason {
     StopReason::Command
 }
@@ -248,8 +272,10 @@ pub enum ControlResponse {
     Record(EventView),
     /// Answer to `runs.submit`, `runs.submit_file` and `runs.resume`.
     Submitted(Box<SubmittedRun>),
-    /// Answer to `runs.follow`: one event. More lines follow.
+    /// Answer to `runs.follow` and `sessions.follow`: one event. More lines follow.
     Followed(FollowedEvent),
+    /// Answer to `feed.follow`: one record. More lines follow.
+    Fed(FedRecord),
     /// Answer to `runs.follow`: a line for the user. More lines follow.
     Note {
         /// The line.
@@ -331,6 +357,7 @@ impl ControlResponse {
             self,
             Self::Record(_)
                 | Self::Followed(_)
+                | Self::Fed(_)
                 | Self::Note { .. }
                 | Self::BackingUp { .. }
                 | Self::Heartbeat {}

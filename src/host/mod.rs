@@ -36,7 +36,10 @@ pub use error::{HostError, StartError};
 pub use folders::{
     WorkspaceChoice, configured_state_dir, create_state_dir, open, resolve_workspace, state_dir,
 };
-pub use handover::{FollowedRun, FollowedStep, HandoverError, OwnerConnection};
+pub use handover::{
+    DecodedRecord, FollowedEvents, FollowedPlace, FollowedRecord, FollowedStep, HandoverError,
+    OwnerConnection, RecordFollower, as_text,
+};
 pub use identifier::Identifier;
 pub use model_choice::{ModelSelection, OllamaProbe, RehearsalScript, discover, keep_script};
 pub use new_run::{

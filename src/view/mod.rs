@@ -39,5 +39,5 @@ pub use run::{
 };
 pub use service::{RunAcceptedView, RunWaitView};
 pub use store::{RowsFileView, SetAsideView, StoreRepairView};
-pub use stream::{feed_entry, stream_event};
+pub use stream::{EventIds, derived_event, feed_entry, record_event, stream_event};
 pub use token::{CreatedTokenView, TokenView};

@@ -34,6 +34,8 @@ impl SubmissionService for RunSubmitter {
 
     fn submit_file(&self, name: String) -> BoxFuture<'_, Result<SubmittedRun, RequestError>> {
         Box::pin(async move {
+            // No file is read before its task may go on: many may wait for the end of a probation.
+            self.revivals.cancelled().await;
             let submission = submission_file::take(self.state(), name).await?;
             self.take(submission).await.map_err(request_error)
         })
