@@ -111,8 +111,8 @@ impl ProgressDisplay {
         set_quiet(args.quiet);
         let prints_events = form == OutputForm::JsonEvents;
         // Logs and events would break the redrawn lines.
-        let has_logs = LevelFilter::current() != LevelFilter::OFF || is_json();
-        let is_free = !has_logs && !args.quiet && !(prints_events && is_one_terminal());
+        let is_disturbed = LevelFilter::current() != LevelFilter::OFF || (prints_events && is_one_terminal());
+        let is_free = !is_disturbed && !is_json() && !args.quiet;
         let palette = Palette::at_stderr(variables).filter(|_| is_free);
         let now = Instant::now();
         let region = palette.map(|_| LiveRegion {

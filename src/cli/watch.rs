@@ -118,7 +118,8 @@ impl FeedLines {
         let (id, at) = (run.to_string(), rfc3339(record.at));
         let time = at.split_once('T').map_or("", |(_, time)| time.split('.').next().unwrap_or(time));
         let start = format!("{time} {}{}", Charset::current().ellipsis(), &id[id.len() - ID_SUFFIX_CHARS..]);
-        Some(line.lines().map(|line| format!("{start} {line}\n")).collect())
+        let lines: Vec<String> = line.lines().map(|line| format!("{start} {line}")).collect();
+        Some(lines.join("\n") + "\n")
     }
 }
 

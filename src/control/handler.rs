@@ -5,7 +5,7 @@ use std::{pin::pin, sync::Arc, time::Duration};
 
 use hermod_actors::{
     HealthProbe, Runtime,
-    model::{PersonAnswer, RunRow, RunState, Seq, SessionId, StopReason},
+    model::{LimitIncrease, PersonAnswer, RunRow, RunState, Seq, SessionId, StopReason},
 };
 use tokio::{
     sync::mpsc,
@@ -17,7 +17,7 @@ use super::{
     backup_service::{BackupService, back_up},
     commands::{self, RuntimeSlot},
     error::{RequestError, RequestErrorKind},
-    follower_stream,
+    follower_stream::{self, follow_feed},
     maintenance::MaintenanceService,
     protocol::{ControlRequest, ControlResponse},
     reader::{PAGE_RECORDS, StoreReader, not_accepted},
@@ -78,7 +78,12 @@ impl RequestHandler {
 
     /// Sends the answer of a request to `to`. Sends none if the runtime ends before it answers.
     pub async fn answer(&self, request: ControlRequest, to: &mpsc::Sender<ControlResponse>) {
-        let answer = self.respond(request, to).await;
+        let answer = if self.runtime.is_none() && request.asks_providers() {
+            let text = "no provider is asked from this process: it only looks into the store";
+            Err(RequestError::usage(text))
+        } else {
+            self.respond(request, to).await
+        };
         if let Some(answer) = answer.unwrap_or_else(|error| Some(ControlResponse::Refused(error))) {
             send(to, answer).await;
         }
@@ -91,10 +96,6 @@ impl RequestHandler {
         to: &mpsc::Sender<ControlResponse>,
     ) -> Result<Option<ControlResponse>, RequestError> {
         let reader = &self.reader;
-        if self.runtime.is_none() && request.asks_providers() {
-            let text = "no provider is asked from this process: it only looks into the store";
-            return Err(RequestError::usage(text));
-        }
         Ok(Some(match request {
             ControlRequest::Ping {} => self.pong(),
             ControlRequest::RunsList { max } => ControlResponse::Runs(self.summaries(max).await?),
@@ -130,27 +131,18 @@ impl RequestHandler {
                 return self.submit(|to| async move { to.resume(id).await }, to).await;
             }
             ControlRequest::RunsFollow { run, from, revive } => {
-                let row = reader.run(&run).await?;
-                return follower_stream::follow(self.slot()?, row, (from, revive), to).await;
+                return self.follow_run(&run, (from, revive), to).await;
             }
             ControlRequest::SessionsFollow { session, from } => {
-                let session = reader.session(&session).await?.id;
-                return follower_stream::follow_session(self.slot()?, (session, from), to).await;
+                return self.follow_session(&session, from, to).await;
             }
-            ControlRequest::FeedFollow { after } => {
-                return follower_stream::follow_feed(self.slot()?, after, to).await;
-            }
-            ControlRequest::BudgetAdd { run, by } => {
-                let run = reader.run(&run).await?.id;
-                return self.execute(|runtime| commands::raise(runtime, run, by)).await;
-            }
+            ControlRequest::FeedFollow { after } => return follow_feed(self.slot()?, after, to).await,
+            ControlRequest::BudgetAdd { run, by } => return self.raise(&run, by).await,
             ControlRequest::ApprovalsDecide { call, verdict, scope } => {
-                let decided = self.decide(&call, |approval| decision(approval, verdict, scope)).await?;
-                return Ok(decided.map(|decision| ControlResponse::Decided(Box::new(decision))));
+                return decided(self.decide(&call, |approval| decision(approval, verdict, scope)).await);
             }
             ControlRequest::ApprovalsAnswer { call, text } => {
-                let decided = self.decide(&call, |approval| text_answer(approval, text)).await?;
-                return Ok(decided.map(|decision| ControlResponse::Decided(Box::new(decision))));
+                return decided(self.decide(&call, |approval| text_answer(approval, text)).await);
             }
             ControlRequest::ProvidersStatus {} => return self.execute(commands::providers).await,
             ControlRequest::SummariesStatus {} => return self.execute(commands::summaries).await,
@@ -325,6 +317,31 @@ impl RequestHandler {
         Ok(submitted.map(|run| ControlResponse::Submitted(Box::new(run))))
     }
 
+    async fn follow_run(
+        &self,
+        run: &str,
+        how: (Option<Seq>, bool),
+        to: &mpsc::Sender<ControlResponse>,
+    ) -> Result<Option<ControlResponse>, RequestError> {
+        let row = self.reader.run(run).await?;
+        follower_stream::follow(self.slot()?, row, how, to).await
+    }
+
+    async fn follow_session(
+        &self,
+        session: &str,
+        from: Seq,
+        to: &mpsc::Sender<ControlResponse>,
+    ) -> Result<Option<ControlResponse>, RequestError> {
+        let session = self.reader.session(session).await?.id;
+        follower_stream::follow_session(self.slot()?, (session, from), to).await
+    }
+
+    async fn raise(&self, run: &str, by: LimitIncrease) -> Result<Option<ControlResponse>, RequestError> {
+        let run = self.reader.run(run).await?.id;
+        self.execute(|runtime| commands::raise(runtime, run, by)).await
+    }
+
     /// The runtime of this process; an error in one that only has the store open.
     fn slot(&self) -> Result<&RuntimeSlot, RequestError> {
         self.runtime.as_deref().ok_or_else(no_runtime)
@@ -376,6 +393,12 @@ impl RequestHandler {
     ) -> Result<Option<T>, RequestError> {
         self.slot()?.execute(command).await.transpose()
     }
+}
+
+fn decided(
+    decision: Result<Option<DecisionView>, RequestError>,
+) -> Result<Option<ControlResponse>, RequestError> {
+    Ok(decision?.map(|decision| ControlResponse::Decided(Box::new(decision))))
 }
 
 fn no_runtime() -> RequestError {
