@@ -226,7 +226,7 @@ fn adapters_know_the_actors_and_never_each_other() {
         ],
     );
     check_rooms("src/rehearsal", &[]);
-    check_rooms("src/config", &["excerpt", "files", "policy", "process", "provider", "secret"]);
+    check_rooms("src/config", &["excerpt", "files", "policy", "process", "provider", "secret", "tool"]);
 }
 
 /// A second front door needs `host`, `view` and `control`, and nothing of the first.

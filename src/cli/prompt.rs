@@ -68,7 +68,7 @@ fn build(
     state: &Path,
 ) -> Result<SystemPrompt, CliError> {
     let mut spec = host::run_defaults::spec(config, chain, None, workspace);
-    host::run_defaults::add_skill_tool(&mut spec, &skill_folders(config, state));
+    host::run_defaults::add_skill_tool(config, &mut spec, &skill_folders(config, state));
     let request = PromptRequest::for_run(&spec, clock::now());
     let prompt = LayeredPrompt::new(config, state).build_now(&request);
     prompt.map_err(|error| CliError { exit: Exit::Config, text: error.to_string() })

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use hermod_actors::{
-    model::ApprovalNeed,
+    model::{AgentName, ApprovalNeed},
     port::{BadArguments, CallPolicy, CallVerdict, ProposedCall},
 };
 use serde::Serialize;
@@ -82,7 +82,8 @@ impl Policy {
     /// Judges a shell command.
     pub fn judge_command(&self, script: &str) -> Judgement {
         let arguments = serde_json::json!({ "command": script });
-        self.judge_call(&ProposedCall { tool: SHELL_TOOL, arguments: &arguments, workspace: "" })
+        let agent = &AgentName::default();
+        self.judge_call(&ProposedCall { agent, tool: SHELL_TOOL, arguments: &arguments, workspace: "" })
     }
 
     fn judge_script(&self, script: &str) -> Judgement {
@@ -100,7 +101,7 @@ impl Policy {
         if let Some((rule, text)) = denied {
             return Judgement::deny(Arc::clone(rule.text()), text, "the operator's policy forbids it".into());
         }
-        let approved = self.approved().list().unwrap_or_default();
+        let approved = self.approved_rules();
         let allow = [shell(&self.settings().allow), shell(&approved)].concat();
         let doubts = self.doubts(&analysis, &allow, &shell(&self.settings().ask));
         match doubts {
@@ -151,7 +152,7 @@ impl Policy {
                 "the operator's policy forbids it".into(),
             );
         }
-        let approved = self.approved().list().unwrap_or_default();
+        let approved = self.approved_rules();
         let is_allowed =
             find(&self.settings().allow, &argument.resolved).or_else(|| find(&approved, &argument.resolved));
         if is_allowed.is_some() {

@@ -246,6 +246,7 @@ impl<'a> Handover<'a> {
                 ConversationChoice::Key(key) => SubmissionConversation::Key(key.to_owned()),
                 ConversationChoice::Id(id) => SubmissionConversation::Id(id.to_owned()),
             },
+            agent: args.agent.as_deref().map(str::to_owned),
             script: script.flatten(),
             provider: args.provider.as_deref().map(str::to_owned),
             model: args.model.as_deref().map(str::to_owned),

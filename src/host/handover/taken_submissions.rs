@@ -133,6 +133,7 @@ fn decode(submission: RunSubmission) -> Result<Submission, HostError> {
     Ok(Submission {
         input,
         session: None,
+        agent: submission.agent,
         model: submission.model,
         workspace: submission.workspace,
         budget: BudgetLimits { amounts: submission.budget, wall },

@@ -2,7 +2,8 @@
 //! and ended, and its session can be set aside.
 
 use hermod_actors::model::{
-    Outcome, OutcomeCause, OutcomeDetail, RunId, RunRow, RunState, SessionId, SessionRow, Timestamp,
+    AgentName, Outcome, OutcomeCause, OutcomeDetail, RunId, RunRow, RunState, SessionId, SessionRow,
+    Timestamp,
 };
 use redb::ReadableTable;
 
@@ -39,7 +40,7 @@ impl SnapshotReader {
                 known.value().clone_into(&mut key);
             }
         }
-        Ok(SessionRow { id: session, key: key.into(), opened_at: ulid_time(id) })
+        Ok(SessionRow { id: session, key: key.into(), agent: AgentName::default(), opened_at: ulid_time(id) })
     }
 
     /// The session that lists the run; the id 0 if none does.
