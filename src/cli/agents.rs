@@ -69,15 +69,19 @@ fn detail(config: &Config) -> AgentDetailView {
 
 fn format_list(agents: &[AgentView]) -> String {
     let row = |agent: &AgentView| {
-        let description = Some(&agent.description).filter(|description| !description.is_empty());
-        [agent.name.to_string(), or_dash(agent.model.as_ref()), or_dash(agent.thinking), or_dash(description)]
+        [
+            agent.name.to_string(),
+            or_dash(agent.model.as_ref()),
+            or_dash(agent.thinking),
+            or_dash(agent.description.as_ref()),
+        ]
     };
     table::render(["AGENT", "MODEL", "THINKING", "ABOUT"], &agents.iter().map(row).collect::<Vec<_>>())
 }
 
 fn format_detail(detail: &AgentDetailView) -> String {
     let AgentDetailView { agent, tools, settings } = detail;
-    let about = or_dash(Some(&agent.description).filter(|description| !description.is_empty()));
+    let about = or_dash(agent.description.as_ref());
     let row = |setting: &AgentSettingView| {
         [setting.key.to_owned(), setting.value.to_string(), setting.origin.clone()]
     };

@@ -3,7 +3,8 @@
 use serde::Deserialize;
 
 use super::values::{
-    Flag, OptionalCount, OptionalDollars, OptionalDuration, OptionalFolder, PositiveCount, ThinkingLevelName,
+    Flag, OptionalCount, OptionalDollars, OptionalDuration, OptionalFolder, OptionalText, PositiveCount,
+    ThinkingLevelName,
 };
 
 /// The section `agent`.
@@ -11,7 +12,7 @@ use super::values::{
 #[serde(deny_unknown_fields)]
 pub struct AgentSection {
     /// What the agent is for, for people.
-    pub description: String,
+    pub description: OptionalText,
     /// Limit of iterations of one run.
     pub max_turns: PositiveCount,
     /// Limit of output tokens of one call.

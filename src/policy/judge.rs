@@ -277,6 +277,7 @@ fn shortened(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use hermod_actors::model::AgentName;
     use serde_json::json;
 
     use super::*;
@@ -295,7 +296,15 @@ mod tests {
     fn settings(deny: &[&str], allow: &[&str], ask: &[&str], mode: PolicyMode) -> PolicySettings {
         let read_only_tools = vec!["read_file".to_owned()];
         let (deny, allow, ask) = (rules(deny), rules(allow), rules(ask));
-        PolicySettings { mode, deny, allow, ask, has_approver: true, read_only_tools }
+        PolicySettings {
+            mode,
+            deny,
+            allow,
+            ask,
+            has_approver: true,
+            read_only_tools,
+            ignores_approved: false,
+        }
     }
 
     #[test]
@@ -335,7 +344,12 @@ mod tests {
             settings(&deny, &["write_file(src/*)", "write_file(.env)"], &["fetch(http:*)"], PolicyMode::Ask);
         let (_state, policy) = policy(settings);
         let check = |tool: &str, arguments: Value, action: JudgementAction, rule: Option<&str>| {
-            let call = ProposedCall { tool, arguments: &arguments, workspace: "/workspace" };
+            let call = ProposedCall {
+                agent: &AgentName::default(),
+                tool,
+                arguments: &arguments,
+                workspace: "/workspace",
+            };
             let found = policy.judge_call(&call);
             assert_eq!((found.action, found.rule.as_deref()), (action, rule), "{tool} {arguments}");
         };
@@ -371,7 +385,12 @@ mod tests {
     #[test]
     fn a_call_that_asks_has_a_question_and_is_denied_without_a_person() {
         let arguments = json!({"command": "sudo make install; rm -f /a"});
-        let call = ProposedCall { tool: SHELL_TOOL, arguments: &arguments, workspace: "/workspace" };
+        let call = ProposedCall {
+            agent: &AgentName::default(),
+            tool: SHELL_TOOL,
+            arguments: &arguments,
+            workspace: "/workspace",
+        };
         let (_state, with_person) = policy(settings(&[], &[], &[], PolicyMode::Allow));
         let CallVerdict::Ask(need) = with_person.judge(&call) else { panic!("it asks") };
         let names: Vec<&str> = need.rules.iter().map(|rule| &**rule).collect();
@@ -403,7 +422,12 @@ mod tests {
             (SHELL_TOOL, json!({})),
             ("", Value::Null),
         ] {
-            let call = ProposedCall { tool, arguments: &arguments, workspace: "/workspace" };
+            let call = ProposedCall {
+                agent: &AgentName::default(),
+                tool,
+                arguments: &arguments,
+                workspace: "/workspace",
+            };
             policy.judge(&call);
         }
     }

@@ -11,8 +11,8 @@ use crate::config::{Config, Setting, redacted};
 pub struct AgentView {
     /// Its name.
     pub name: AgentName,
-    /// What it is for; empty if that is not configured.
-    pub description: String,
+    /// What it is for; `None` if that is not configured.
+    pub description: Option<String>,
     /// The model that its runs begin with; `None` is the default of the first provider.
     pub model: Option<String>,
     /// The models that follow, as `provider/model`.
@@ -26,7 +26,7 @@ impl AgentView {
     pub fn new(config: &Config) -> Self {
         Self {
             name: config.agent_name.clone(),
-            description: config.agent.description.clone(),
+            description: config.agent.description.0.as_deref().map(str::to_owned),
             model: config.model.0.as_deref().map(str::to_owned),
             fallback_providers: config.fallback_providers.0.iter().map(ModelRef::to_string).collect(),
             thinking: config.agent.thinking.0.map(hermod_actors::model::ThinkingLevel::name),
