@@ -112,6 +112,11 @@ pub(super) fn fields() -> impl Iterator<Item = &'static str> {
     AGENT_KEYS.iter().map(|(field, ..)| *field)
 }
 
+/// True if this is no section of an agent, but one of its keys in the section `agents`.
+pub(super) fn is_misplaced(key: &str) -> bool {
+    matches!(agent(key), Some((name, None)) if base_key(name).is_some())
+}
+
 /// True for a valid name of an agent; it must fit into variables, as the names of providers.
 pub(super) fn is_agent_name(name: &str) -> bool {
     keys::is_provider_name(name) && name.parse::<AgentName>().is_ok()

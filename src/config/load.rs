@@ -105,6 +105,11 @@ fn check_keys(layer: SettingLayer, defaults: &SettingLayer, errors: &mut Vec<Set
             KeyKind::Setting(_) | KeyKind::Named if !has_name(&key, &origin, errors) => {}
             KeyKind::Setting(_) => drop(valid.insert(key, setting)),
             KeyKind::Named if is_empty => drop(valid.insert(key, setting)),
+            // A key of agents that stands in no agent's section.
+            KeyKind::Named if agents::is_misplaced(&key) => {
+                let nearest = keys::nearest(defaults, &key);
+                errors.push(SettingError::unknown(origin, format_args!("key `{key}`"), nearest.as_deref()));
+            }
             KeyKind::Section | KeyKind::Named => {
                 let problem = format!("`{key}` is a section; write `[{key}]` and its keys below it");
                 errors.push(SettingError::new(origin, problem));

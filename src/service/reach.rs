@@ -8,7 +8,7 @@ use std::{
 };
 
 use axum::http::StatusCode;
-use hermod_actors::model::{AgentName, CallId, RunId, RunRow, SessionId, SessionRow};
+use hermod_actors::model::{AgentName, ApprovalScope, CallId, RunId, RunRow, SessionId, SessionRow};
 
 use super::{Service, problem::Problem};
 use crate::{
@@ -151,6 +151,18 @@ impl Reach {
             call.parse().map_err(|_| Problem::not_found(format!("`{call}` is no id of a call")))?;
         let is_open = self.approvals().await?.iter().any(|approval| approval.call == call);
         is_open.then_some(call).ok_or_else(|| Problem::not_found(format!("call {call} waits for no answer")))
+    }
+
+    /// Checks that the token may give an approval of this scope: a rule for always holds for all agents.
+    pub(super) fn check_scope(&self, scope: ApprovalScope) -> Result<(), Problem> {
+        if scope != ApprovalScope::Always || !self.is_limited() {
+            return Ok(());
+        }
+        let detail = format!(
+            "scope: `always` makes a rule for all agents, and the token `{}` is limited to some; use `run` or `once`",
+            self.token.name
+        );
+        Err(Problem::new(StatusCode::FORBIDDEN, detail))
     }
 
     /// All unfinished runs with their subagents, which have the agent of their parent.

@@ -61,7 +61,7 @@ fn a_run_has_the_agent_that_is_named() {
     let shown = show(&first);
     assert_eq!((&shown["agent"], &shown["spec"]["agent"]), (&json!("writer"), &json!("writer")));
     assert_eq!(shown["spec"]["limits"]["budget"]["iterations"], 7);
-    let journal = world.ok(&["journal", "s", "--json"]);
+    let journal = world.ok(&["journal", "s"]);
     assert!(journal.lines().next().unwrap().contains("You are the writer."), "{journal}");
     assert!(world.ok(&["runs", "show", "last"]).contains("agent       writer"));
 

@@ -85,7 +85,7 @@ fn each_agent_has_its_prompt_tools_limits_policy_and_memory() {
     let has_time = |run: &Value| run["spec"]["tools"].as_array().unwrap().contains(&json!("current_time"));
     assert!(!has_time(&shown) && has_time(&plain));
     let prompt = |session: &Value| {
-        let journal = served.world.ok(&["journal", session.as_str().unwrap(), "--json"]);
+        let journal = served.world.ok(&["journal", session.as_str().unwrap()]);
         journal.lines().next().unwrap().contains("You are the writer.")
     };
     assert!(prompt(&shown["session"]) && !prompt(&plain["session"]));
@@ -229,6 +229,11 @@ fn a_limited_token_reaches_its_agents_alone() {
     assert_eq!(submit(&json!({ "input": "x", "agent": "asker" })), 403);
     assert_eq!(submit(&json!({ "input": "x" })), 403, "the agent would be `default`");
     assert_eq!(served.get(&format!("/v1/runs/{other}")).json()["state"], "parked", "nothing has touched it");
+    let asker = served.limited_token("asker", "asker");
+    let allow = ("POST", &*format!("/v1/approvals/{call}/allow"));
+    let always = served.send_as(&asker, allow, &json!({ "scope": "always" }));
+    assert_eq!(always.status, 403, "a rule for always holds for all agents");
+    assert_eq!(served.send_as(&asker, allow, &json!({ "scope": "run" })).status, 200);
 }
 
 #[test]

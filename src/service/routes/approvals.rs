@@ -80,6 +80,7 @@ async fn decide(
     verdict: ApprovalDecision,
     scope: ApprovalScope,
 ) -> Result<Json<DecisionView>, Problem> {
+    reach.check_scope(scope)?;
     record(reach, call, move |approval| control::decision(approval, verdict, scope)).await
 }
 

@@ -19,6 +19,7 @@ impl SnapshotReader {
     pub(super) fn lost_run(&mut self, id: u128, error: String) -> Result<RunRow> {
         let (run, session) = (RunId::from_bits(id), self.session_of(id)?);
         let is_open = self.open(OPEN_RUNS)?.get(id)?.is_some();
+        let agent = self.session(session)?.map(|row| row.agent).unwrap_or_default();
         let tail = SessionTail::read(&self.open(TAILS)?, session)?.unwrap_or_default();
         let ended = (!is_open)
             .then(|| OutcomeDetail::with_cause(Outcome::Failed, OutcomeCause::Unreadable { error }));
@@ -26,6 +27,7 @@ impl SnapshotReader {
             state: if is_open { RunState::Running } else { RunState::Ended },
             ended,
             last: tail.last.max(1),
+            agent,
             ..RunRow::new(run, session, ulid_time(id), 1)
         })
     }
