@@ -28,7 +28,7 @@ use hermod::{
     },
 };
 use hermod_actors::{
-    model::{CallId, RunId},
+    model::{AgentName, CallId, RunId},
     port::{CallPolicy as _, CallVerdict, ProposedCall},
 };
 use serde_json::json;
@@ -115,6 +115,7 @@ impl World {
             Kind::Sandboxed => {
                 let workspace = self.dir.path().join("work");
                 let call = ProposedCall {
+                    agent: &AgentName::default(),
                     tool: "shell",
                     arguments: &json!({ "command": SCRIPT }),
                     workspace: workspace.to_str().expect("a name"),

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::{CliError, print, print_json, providers};
 use crate::{
     config::{Config, Setting, SettingOrigin, UserFile, redacted},
-    discovery::{self, DiscoveredProvider, RequestedModel, Variables},
+    discovery::{self, DiscoveredProvider, ModelChoiceError, RequestedModel, Variables},
     host::{self, StartError},
 };
 
@@ -72,11 +72,11 @@ async fn check(config: &Config, variables: &Variables) -> Result<(), CliError> {
     };
     report.extend(providers.iter().map(provider_line));
     print(&report.join("\n"))?;
-    let requested = RequestedModel { provider: None, model: config.model.0.as_deref() };
-    let first = discovery::choose(&providers, requested).map_err(StartError::NoModel)?;
-    let auxiliary = config.auxiliary.values().map(|section| &section.chain.0);
-    for links in [&config.fallback_providers.0].into_iter().chain(auxiliary) {
-        discovery::chain(&providers, first.clone(), links).map_err(StartError::NoModel)?;
+    for (name, config) in config.agents() {
+        check_models(config, &providers).map_err(|error| match name.is_default() {
+            true => StartError::NoModel(error).into(),
+            false => CliError { text: format!("agent {name}: {error}"), ..StartError::NoModel(error).into() },
+        })?;
     }
     // A run reads the credentials of only the providers that it needs; the check reads all.
     let state = host::state_dir(variables)?;
@@ -84,6 +84,17 @@ async fn check(config: &Config, variables: &Variables) -> Result<(), CliError> {
         provider.config(variables, &state).map_err(StartError::NoModel)?;
     }
     print("ok")
+}
+
+/// Checks that the models of an agent can be chosen.
+fn check_models(config: &Config, providers: &[DiscoveredProvider]) -> Result<(), ModelChoiceError> {
+    let requested = RequestedModel { provider: None, model: config.model.0.as_deref() };
+    let first = discovery::choose(providers, requested)?;
+    let auxiliary = config.auxiliary.values().map(|section| &section.chain.0);
+    for links in [&config.fallback_providers.0].into_iter().chain(auxiliary) {
+        discovery::chain(providers, first.clone(), links)?;
+    }
+    Ok(())
 }
 
 /// The settings as a TOML file, one `key = value  # origin` per line.

@@ -123,7 +123,9 @@ impl From<&RunError> for Exit {
             | RunError::NoPendingApproval(_)
             | RunError::NotRaised(..)
             | RunError::KeyConflict(_)
-            | RunError::NotAccepted(SubmitError::HasHistory(_) | SubmitError::Unreadable(_)) => Self::Usage,
+            | RunError::NotAccepted(
+                SubmitError::HasHistory(_) | SubmitError::OtherAgent { .. } | SubmitError::Unreadable(_),
+            ) => Self::Usage,
             RunError::NotAccepted(SubmitError::Quarantined { .. } | SubmitError::LowDiskSpace(_))
             | RunError::Read(_) => Self::Store,
             RunError::NotAccepted(SubmitError::NoPrompt(_)) => Self::Config,

@@ -3,9 +3,9 @@
 use clap::{ArgAction, Parser, Subcommand};
 
 use super::{
-    CliError, Exit, approvals, backup, budgets, chaos, completions, config, doctor, examples, gc, journal,
-    models, policy, prompt, providers, rehearse, run, runs, serve, sessions, steer, stop, store, telemetry,
-    terminal, threads, tokens, tree, variables, watch, wire,
+    CliError, Exit, agents, approvals, backup, budgets, chaos, completions, config, doctor, examples, gc,
+    journal, models, policy, prompt, providers, rehearse, run, runs, serve, sessions, steer, stop, store,
+    telemetry, terminal, threads, tokens, tree, variables, watch, wire,
 };
 use crate::{discovery::Variables, host::StoreClient, secret};
 
@@ -27,6 +27,7 @@ pub(super) struct Program {
 enum CliCommand {
     Run(Box<run::RunArgs>),
     Serve(serve::ServeArgs),
+    Agents(agents::AgentsArgs),
     Runs(runs::RunsArgs),
     Sessions(sessions::SessionsArgs),
     Journal(journal::JournalArgs),
@@ -72,6 +73,7 @@ async fn dispatch(command: CliCommand, variables: &Variables) -> Result<Exit, Cl
     match command {
         CliCommand::Run(args) => return run::execute(*args, variables).await,
         CliCommand::Serve(args) => return serve::execute(&args, variables).await,
+        CliCommand::Agents(args) => agents::execute(&args, variables)?,
         CliCommand::Runs(args) => return runs::execute(args, variables).await,
         CliCommand::Sessions(args) => sessions::execute(args, &StoreClient::new(variables)?).await?,
         CliCommand::Journal(args) => journal::execute(args, &StoreClient::new(variables)?).await?,
@@ -136,6 +138,9 @@ mod tests {
                 &["run", "--resume", blank, "hi"],
                 &["run", "--model", blank, "hi"],
                 &["run", "--provider", blank, "hi"],
+                &["run", "--agent", blank, "hi"],
+                &["runs", "list", "--agent", blank],
+                &["agents", "show", blank],
                 &["runs", "show", blank],
                 &["runs", "resume", blank],
                 &["sessions", "show", blank],

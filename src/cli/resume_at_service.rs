@@ -73,7 +73,7 @@ fn gone(error: HandoverError) -> HostError {
 }
 
 async fn unfinished(client: &StoreClient, session: Option<SessionId>) -> Result<Vec<RunView>, HostError> {
-    let request = ControlRequest::RunsList { max: MAX_RUNS };
+    let request = ControlRequest::RunsList { max: MAX_RUNS, agent: None };
     let ControlResponse::Runs(rows) = client.request(&request).await? else {
         return Err(unexpected_response().into());
     };

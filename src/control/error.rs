@@ -64,9 +64,9 @@ impl From<RunError> for RequestError {
             | RunError::NoPendingApproval(_)
             | RunError::NotRaised(..)
             | RunError::KeyConflict(_)
-            | RunError::NotAccepted(SubmitError::HasHistory(_) | SubmitError::Unreadable(_)) => {
-                RequestErrorKind::Usage
-            }
+            | RunError::NotAccepted(
+                SubmitError::HasHistory(_) | SubmitError::OtherAgent { .. } | SubmitError::Unreadable(_),
+            ) => RequestErrorKind::Usage,
             RunError::Read(_)
             | RunError::NotAccepted(SubmitError::Quarantined { .. } | SubmitError::LowDiskSpace(_))
             | RunError::Terminated(RuntimeEnd::Store(_)) => RequestErrorKind::Store,

@@ -5,7 +5,7 @@ use std::{pin::pin, sync::Arc, time::Duration};
 
 use hermod_actors::{
     HealthProbe, Runtime,
-    model::{LimitIncrease, PersonAnswer, RunRow, RunState, Seq, SessionId, StopReason},
+    model::{AgentName, LimitIncrease, PersonAnswer, RunRow, RunState, Seq, SessionId, StopReason},
 };
 use tokio::{
     sync::mpsc,
@@ -98,7 +98,9 @@ impl RequestHandler {
         let reader = &self.reader;
         Ok(Some(match request {
             ControlRequest::Ping {} => self.pong(),
-            ControlRequest::RunsList { max } => ControlResponse::Runs(self.summaries(max).await?),
+            ControlRequest::RunsList { max, agent } => {
+                ControlResponse::Runs(self.summaries(max, agent.as_ref()).await?)
+            }
             ControlRequest::RunsShow { run } => ControlResponse::Run(Box::new(self.run(&run).await?)),
             ControlRequest::SessionsList { max } => ControlResponse::Sessions(self.sessions(max).await?),
             ControlRequest::SessionsShow { session, max } => {
@@ -171,9 +173,13 @@ impl RequestHandler {
         Ok(runs)
     }
 
-    async fn summaries(&self, max: usize) -> Result<Vec<RunSummaryView>, RequestError> {
+    async fn summaries(
+        &self,
+        max: usize,
+        agent: Option<&AgentName>,
+    ) -> Result<Vec<RunSummaryView>, RequestError> {
         let mut summaries = Vec::new();
-        for row in self.reader.read(|rows| rows.runs(None, max)).await? {
+        for row in self.reader.newest_runs(max, agent).await? {
             summaries.push(self.summary(row).await?);
         }
         Ok(summaries)

@@ -5,7 +5,10 @@ use std::path::PathBuf;
 
 use hermod_actors::{
     CompressorStatus, ProviderStatus, RunResult, StalledHandler, SteerReceipt,
-    model::{ApprovalDecision, ApprovalScope, LimitIncrease, ModelRow, RunId, Seq, StopReason, Timestamp},
+    model::{
+        AgentName, ApprovalDecision, ApprovalScope, LimitIncrease, ModelRow, RunId, Seq, StopReason,
+        Timestamp,
+    },
     port::FeedCursor,
 };
 use serde::{Deserialize, Serialize};
@@ -47,6 +50,9 @@ pub enum ControlRequest {
         /// Limit of rows.
         #[serde(default = "rows")]
         max: usize,
+        /// The agent of the runs; absent means all.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        agent: Option<AgentName>,
     },
     /// Shows one run.
     #[serde(rename = "runs.show")]
@@ -394,7 +400,7 @@ mod tests {
     #[test]
     fn a_request_is_read_strictly() {
         check(r#"{"verb":"ping"}"#, Ok(ControlRequest::Ping {}));
-        check(r#"{"verb":"runs.list"}"#, Ok(ControlRequest::RunsList { max: 100 }));
+        check(r#"{"verb":"runs.list"}"#, Ok(ControlRequest::RunsList { max: 100, agent: None }));
         let journal = ControlRequest::Journal { session: "k".into(), from: 7 };
         check(r#"{"verb":"journal","session":"k","from":7}"#, Ok(journal));
         check(r#"{"verb":"providers.status"}"#, Ok(ControlRequest::ProvidersStatus {}));

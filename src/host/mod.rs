@@ -4,6 +4,7 @@
 //! shows, and `control` to answer other processes. The host knows no front door: lines for people go to a [`NoteSink`],
 //! and resumed runs are shown by a [`ResumeObserver`].
 
+mod agents;
 mod budget_limits;
 mod client_commands;
 mod conversation;
@@ -27,6 +28,7 @@ mod start;
 mod store_client;
 mod submission;
 
+pub use agents::missing_agent_note;
 pub use budget_limits::{BudgetLimits, millis, parse_duration};
 pub use conversation::{ConversationChoice, ConversationTarget};
 pub use crash_trials::{fail_crash_looping, first_trial};
@@ -47,7 +49,7 @@ pub use new_run::{
 };
 pub use notes::NoteSink;
 pub use owned_store::{OwnedStore, serve_commands};
-pub use policy::policy_of;
+pub use policy::AgentPolicies;
 pub use resume::{ResumeObserver, ResumeOutcome, ResumeRequest, Revival, resume_runs};
 pub use sandbox_rules::sandbox_rules;
 pub use signals::{ShutdownSignal, Signals};

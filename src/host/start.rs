@@ -17,12 +17,12 @@ use hermod_actors::{
 use tokio::{sync::Mutex, time::timeout};
 
 use super::{
+    agents::tool_settings,
     endpoints::Endpoints,
     error::{HostError, StartError},
     notes::NoteSink,
-    policy::policy_of,
+    policy::AgentPolicies,
     run_defaults,
-    sandbox_rules::sandbox_rules,
 };
 use crate::{
     artifacts::FileArtifacts,
@@ -31,7 +31,6 @@ use crate::{
     discovery::Variables,
     disk_space::DiskSpaceMonitor,
     files::{IoResult as _, off_thread},
-    memory::MemoryFiles,
     process::{
         runner::{OWN_PROGRAM, Runner},
         sandbox::remove_temp_folders,
@@ -118,19 +117,11 @@ pub async fn start(
     let (providers, state) = (endpoints.providers(), endpoints.state.clone());
     let runner = Runner::new(OWN_PROGRAM, &state);
     remove_command_leftovers(&*journal, &runner, &state).await;
-    let [memory_chars, user_chars] = [config.memory.memory_chars.0, config.memory.user_chars.0]
-        .map(|chars| usize::try_from(chars).unwrap_or(usize::MAX));
-    let memory = config.memory.enabled.0.then(|| MemoryFiles::new(&state, memory_chars, user_chars));
-    let skills = skill_folders(config, &state);
-    learn_skill_variables(skills.clone()).await;
-    let tools = tool::builtin(tool::Settings {
-        state: Some(state.clone()),
-        memory,
-        shell_timeout: config.tools.shell.timeout.0,
-        runner: Some(runner.clone()).filter(|_| Path::new(OWN_PROGRAM).exists()),
-        sandbox: sandbox_rules(config, &state),
-        skills,
-    });
+    let settings = tool_settings(config, &state, &runner);
+    for (_, config) in config.agents() {
+        learn_skill_variables(skill_folders(config, &state)).await;
+    }
+    let tools = tool::builtin(settings);
     let dependencies = HostDependencies {
         journal: Arc::clone(&journal),
         state: state.clone(),
@@ -206,7 +197,7 @@ pub(crate) struct HostDependencies {
 /// Starts the actors with these parts and the configured limits.
 pub(crate) async fn runtime(config: &Config, dependencies: HostDependencies) -> Result<Runtime, StartError> {
     let HostDependencies { journal, state, providers, tools, defaults, notes } = dependencies;
-    let policy = policy_of(config, &state, notes);
+    let policy = Arc::new(AgentPolicies::new(config, &state, notes));
     let approved = Arc::clone(policy.approved());
     // The list itself is read at each call. A damage is reported before the first one.
     let (Ok(_) | Err(_)) = off_thread(move || Ok(approved.list())).await;

@@ -9,7 +9,7 @@ use std::{
 
 use hermod_actors::{
     AcceptedRun, RunRequest, SessionChoice,
-    model::{LimitIncrease, RunRow, RunSpec, SessionId, ThinkingLevel},
+    model::{AgentName, LimitIncrease, RunRow, RunSpec, SessionId, ThinkingLevel},
 };
 use tokio_util::sync::CancellationToken;
 
@@ -34,6 +34,8 @@ pub struct Submission {
     pub input: RunInput,
     /// Id or key of the session; a key that no session has names a new one. `None` is a new session.
     pub session: Option<String>,
+    /// The agent; `None` is that of the session, for a new one `default`.
+    pub agent: Option<String>,
     /// The model, as `provider/model` or a name that one provider has.
     pub model: Option<String>,
     /// The folder in which the tools work; it must exist.
@@ -125,6 +127,11 @@ impl RunSubmitter {
         Ok(self.host.runtime.raise(row.id, by).await?)
     }
 
+    /// The names of the agents: `default` first, then the others by name.
+    pub fn agents(&self) -> Vec<AgentName> {
+        self.config.agents().map(|(name, _)| name).collect()
+    }
+
     /// Lets unfinished runs go on from now on when a client asks for it: the owner has decided about its own.
     pub fn allow_revivals(&self) {
         self.revivals.cancel();
@@ -159,13 +166,14 @@ impl RunSubmitter {
         submission: Submission,
         options: SubmissionOptions,
     ) -> Result<ResolvedRun, HostError> {
+        let config = target.config(&self.config, submission.agent.as_deref())?;
         // Unfinished runs of the conversation go on with its session, and a crash while one is on trial must be its own.
         self.revivals.cancelled().await;
         for (_, spec) in &target.open {
             self.add_endpoints(spec).await?;
         }
-        let folder = submission.workspace.or(options.folder.filter(|_| target.last_spec.is_none()));
-        let workspace = target.workspace(folder, self.config.sandbox.workspace, &self.state)?;
+        let folders = (submission.workspace, options.folder);
+        let workspace = target.workspace(folders, config, &self.state)?;
         let names_model = submission.model.is_some() || options.provider.is_some();
         let own_script = self.script.as_ref().filter(|_| !names_model);
         let request = SpecRequest {
@@ -182,7 +190,7 @@ impl RunSubmitter {
             system: submission.system.as_deref(),
             is_unattended: !options.is_attended,
         };
-        let spec = self.resolve(&request, &target, &workspace).await?;
+        let spec = self.resolve((config, &request), &target, &workspace).await?;
         self.add_endpoints(&spec).await?;
         let mut notes = ignored_settings(&spec, &submission.input);
         for (model, error) in self.host.endpoints.lock().await.missing_auxiliary_models() {
@@ -207,20 +215,20 @@ impl RunSubmitter {
     /// only for those of its own runs.
     async fn resolve(
         &self,
-        request: &SpecRequest<'_>,
+        (config, request): (&Config, &SpecRequest<'_>),
         target: &ConversationTarget,
         workspace: &Path,
     ) -> Result<RunSpec, HostError> {
         let folders = (workspace, self.state.as_path());
         let endpoints = self.host.endpoints.lock().await;
-        let resolved = new_spec((&self.config, request), target, &endpoints, folders);
+        let resolved = new_spec((config, request), target, &endpoints, folders);
         drop(endpoints);
         let Err(HostError::Start(StartError::NoModel(_))) = resolved else { return resolved };
         let known: Vec<&RunSpec> = target.last_spec.iter().collect();
-        let providers = model_choice::providers(&self.config, &self.variables, request.model, &known).await;
+        let providers = model_choice::providers(config, &self.variables, request.model, &known).await;
         let mut endpoints = self.host.endpoints.lock().await;
         endpoints.add_discovered(providers);
-        new_spec((&self.config, request), target, &endpoints, folders)
+        new_spec((config, request), target, &endpoints, folders)
     }
 
     /// Adds the endpoints that a run with this spec needs.

@@ -9,7 +9,7 @@ use axum::{
     response::{IntoResponse as _, Response},
 };
 
-use super::{Service, events::StreamReader, problem::Problem};
+use super::{Service, problem::Problem, reach::Reach};
 use crate::access::{Scope, TokenEntry};
 
 /// Paths that need no token: probes of a supervisor, which tell nothing of any run.
@@ -95,6 +95,19 @@ fn without_port(host: &str) -> &str {
     }
 }
 
+/// The token of a request, as `authorize` has found it.
+fn token_of(parts: &Parts) -> Result<Arc<TokenEntry>, Problem> {
+    let token = parts.extensions.get::<Arc<TokenEntry>>().cloned();
+    token.ok_or_else(|| Problem::new(StatusCode::UNAUTHORIZED, "this operation needs a token"))
+}
+
+impl Reach {
+    /// What the token of a request reaches.
+    pub(super) fn of_request(parts: &Parts, service: &Arc<Service>) -> Result<Self, Problem> {
+        Ok(Self::new(Arc::clone(service), token_of(parts)?))
+    }
+}
+
 /// A scope as a type, for the signature of an operation.
 pub(super) trait RequiredScope: Send {
     const SCOPE: Scope;
@@ -118,10 +131,10 @@ pub(super) struct Granted<S> {
     scope: PhantomData<S>,
 }
 
-impl Granted<Read> {
-    /// The reader of a stream.
-    pub(super) fn reader(self, service: Arc<Service>) -> StreamReader {
-        StreamReader { service, token: self.token }
+impl<S> Granted<S> {
+    /// What the token reaches.
+    pub(super) fn reach(&self, service: Arc<Service>) -> Reach {
+        Reach::new(service, Arc::clone(&self.token))
     }
 }
 
@@ -129,11 +142,7 @@ impl<S: RequiredScope, T: Sync> FromRequestParts<T> for Granted<S> {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _: &T) -> Result<Self, Problem> {
-        let token = parts
-            .extensions
-            .get::<Arc<TokenEntry>>()
-            .cloned()
-            .ok_or_else(|| Problem::new(StatusCode::UNAUTHORIZED, "this operation needs a token"))?;
+        let token = token_of(parts)?;
         if token.has(S::SCOPE) {
             return Ok(Self { token, scope: PhantomData });
         }

@@ -1,7 +1,8 @@
 //! Events as server-sent events. Only records have an `id`, the number of the record in its session: a client that
-//! reconnects with `Last-Event-ID` gets each record once, in order. Deltas are in between.
+//! reconnects with `Last-Event-ID` gets each record once, in order. Deltas are in between. The feed has the sessions that
+//! the client reaches.
 
-use std::{convert::Infallible, str::FromStr, sync::Arc, time::Duration};
+use std::{convert::Infallible, str::FromStr, time::Duration};
 
 use axum::{
     http::{HeaderMap, StatusCode},
@@ -17,11 +18,8 @@ use hermod_actors::{
     port::FeedCursor,
 };
 
-use super::{Service, problem::Problem};
-use crate::{
-    access::TokenEntry,
-    view::{feed_entry, stream_event},
-};
+use super::{problem::Problem, reach::Reach};
+use crate::view::{feed_entry, stream_event};
 
 /// Interval of comments that tell a client that the stream lives.
 const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(15);
@@ -32,32 +30,26 @@ const LAST_EVENT_ID: &str = "last-event-id";
 struct WatchedEvents {
     watch: Watch,
     run: Option<RunId>,
-    reader: StreamReader,
+    reader: Reach,
     is_over: bool,
 }
 
-/// The client that reads a stream.
-pub(super) struct StreamReader {
-    pub(super) service: Arc<Service>,
-    pub(super) token: Arc<TokenEntry>,
-}
-
-impl StreamReader {
+impl Reach {
     /// What an event becomes, if the client may still read when it comes; `None` also when the service stops.
     async fn wait<T>(&self, event: impl Future<Output = T>) -> Option<T> {
         let event = tokio::select! {
             biased;
-            () = self.service.closing.cancelled() => return None,
+            () = self.service().closing.cancelled() => return None,
             event = event => event,
         };
         // A token that is revoked meanwhile reads nothing more.
-        self.service.tokens.is_valid(&self.token).then_some(event)
+        self.service().tokens.is_valid(self.token()).then_some(event)
     }
 }
 
 /// The events of a run, until its end. A client that has seen the end gets status 204, with which browsers stop
 /// reconnecting.
-pub(super) fn of_run(reader: StreamReader, row: &RunRow, headers: &HeaderMap) -> Result<Response, Problem> {
+pub(super) fn of_run(reader: Reach, row: &RunRow, headers: &HeaderMap) -> Result<Response, Problem> {
     let seen: Option<Seq> = last_event_id(headers)?;
     if row.state == RunState::Ended && seen.is_some_and(|seen| seen >= row.last) {
         return Ok(StatusCode::NO_CONTENT.into_response());
@@ -68,7 +60,7 @@ pub(super) fn of_run(reader: StreamReader, row: &RunRow, headers: &HeaderMap) ->
 
 /// The events of a session, from the record after the last seen one on; all of them if none was seen.
 pub(super) fn of_session(
-    reader: StreamReader,
+    reader: Reach,
     session: SessionId,
     headers: &HeaderMap,
 ) -> Result<Response, Problem> {
@@ -76,9 +68,9 @@ pub(super) fn of_session(
     Ok(watch(reader, session, from, None))
 }
 
-fn watch(reader: StreamReader, session: SessionId, from: Seq, run: Option<RunId>) -> Response {
+fn watch(reader: Reach, session: SessionId, from: Seq, run: Option<RunId>) -> Response {
     let events =
-        WatchedEvents { watch: reader.service.runtime.watch(session, from), run, reader, is_over: false };
+        WatchedEvents { watch: reader.service().runtime.watch(session, from), run, reader, is_over: false };
     respond(events.stream())
 }
 
@@ -122,7 +114,7 @@ impl WatchedEvents {
         if !matches!(&record.body, Body::RunEnded(ended) if ended.run == run) {
             return false;
         }
-        let row = self.reader.service.runtime.row(run).await;
+        let row = self.reader.service().runtime.row(run).await;
         row.is_ok_and(|row| row.state == RunState::Ended && row.last <= event.seq)
     }
 }
@@ -130,16 +122,16 @@ impl WatchedEvents {
 /// The records of all sessions in one durable order, after the place that the client has seen last or names; without
 /// one, from now on.
 pub(super) async fn of_all(
-    reader: StreamReader,
+    reader: Reach,
     after: Option<FeedCursor>,
     headers: &HeaderMap,
 ) -> Result<Response, Problem> {
     let seen = last_event_id(headers)?.or(after);
     let cursor = match seen {
         Some(cursor) => cursor,
-        None => reader.service.runtime.feed_end().await.map_err(RunError::Read)?,
+        None => reader.service().runtime.feed_end().await.map_err(RunError::Read)?,
     };
-    let feed = FeedEvents { feed: reader.service.runtime.feed(cursor), reader, is_over: false };
+    let feed = FeedEvents { feed: reader.service().runtime.feed(cursor), reader, is_over: false };
     Ok(respond(stream::unfold(feed, |mut feed| async move {
         let event = feed.next().await?;
         Some((Ok(event), feed))
@@ -149,18 +141,27 @@ pub(super) async fn of_all(
 /// The events of all sessions.
 struct FeedEvents {
     feed: RecordFeed,
-    reader: StreamReader,
+    reader: Reach,
     is_over: bool,
 }
 
 impl FeedEvents {
-    /// The next event; `None` when the service stops.
+    /// The next event that the client reaches; `None` when the service stops.
     async fn next(&mut self) -> Option<Event> {
         if self.is_over {
             return None;
         }
-        let entry = self.reader.wait(self.feed.next()).await?;
-        let encoded = entry.map_err(|error| error.to_string()).and_then(|entry| {
+        let entry = loop {
+            match self.reader.wait(self.feed.next()).await? {
+                Ok(entry) => match self.reader.sees_session(entry.session).await {
+                    Ok(true) => break Ok(entry),
+                    Ok(false) => {}
+                    Err(problem) => break Err(problem.detail().to_owned()),
+                },
+                Err(error) => break Err(error.to_string()),
+            }
+        };
+        let encoded = entry.and_then(|entry| {
             let value = feed_entry(&entry).map_err(|error| error.to_string())?;
             let name = if entry.record.is_ok() { "record" } else { "unreadable" };
             Ok(Event::default().event(name).id(entry.cursor.to_string()).data(value.to_string()))

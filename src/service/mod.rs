@@ -1,7 +1,7 @@
 //! The HTTP service: a front door on a runtime. It serves clients on threads of its own, so that no client slows a run.
 //!
 //! `server.rs` accepts connections within limits, `authorization.rs` checks tokens and hosts, and each file of `routes/`
-//! has the operations of one resource. Every error is a problem document (`problem.rs`). What is shown are the views of
+//! has the operations of one resource. `reach.rs` decides which runs and sessions a token reaches. Every error is a problem document (`problem.rs`). What is shown are the views of
 //! `crate::view`. `openai/` has the operations that clients of OpenAI's API use, with the errors that those read.
 
 mod authorization;
@@ -12,6 +12,7 @@ mod fields;
 mod openai;
 mod page;
 mod problem;
+mod reach;
 mod routes;
 mod serve;
 mod server;
@@ -29,10 +30,11 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     access::TokenVerifier,
     control::{RequestError, RequestHandler},
-    host::{HostError, RunSubmitter, Submission},
+    host::{HostError, RunSubmitter},
 };
 
 use problem::Problem;
+use reach::AdmittedSubmission;
 pub use serve::{ServeRequest, serve};
 pub use server::{HttpServer, ServerLimits};
 
@@ -74,8 +76,8 @@ impl Service {
     }
 
     /// Submits a run to its end, even if the client is gone meanwhile.
-    async fn submit(&self, submission: Submission) -> Result<AcceptedRun, HostError> {
-        let submitter = Arc::clone(&self.submitter);
+    async fn submit(&self, submission: AdmittedSubmission) -> Result<AcceptedRun, HostError> {
+        let (submitter, submission) = (Arc::clone(&self.submitter), submission.into_inner());
         let submitted = self.engine.spawn(async move { submitter.submit(submission).await });
         submitted.await.unwrap_or_else(|_| {
             let text =

@@ -10,6 +10,7 @@
 //! terminal or a socket.
 
 mod account;
+mod agent;
 mod approval;
 mod encoding;
 mod event;
@@ -26,6 +27,7 @@ mod token;
 
 pub use crate::store::redb::StoreFootprint;
 pub use account::{AccountView, ActiveTimeView, BudgetView, DimensionUsage};
+pub use agent::{AgentDetailView, AgentSettingView, AgentView};
 pub use approval::{ApprovalView, DecisionView};
 pub use event::EventView;
 pub use message::{FunctionView, MessageView, ToolCallView};

@@ -1,6 +1,7 @@
 //! `hermod serve`, as its clients use it over HTTP.
 #![allow(clippy::unwrap_used)] // a test ends where it fails
 
+mod agents;
 #[path = "../common/http.rs"]
 mod http;
 mod openai_chat;

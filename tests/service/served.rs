@@ -26,7 +26,12 @@ impl Served {
     /// Starts a service that plays these scripts; see `docs/rehearsal.md`.
     #[track_caller]
     pub(crate) fn start(scripts: &Value) -> Self {
-        let world = World::new();
+        Self::start_in(World::new(), scripts)
+    }
+
+    /// Starts a service in this world.
+    #[track_caller]
+    pub(crate) fn start_in(world: World, scripts: &Value) -> Self {
         let path = world.state().with_file_name("script.json");
         fs::write(&path, json!({ "name": "t", "scripts": scripts }).to_string()).expect("written");
         let script = format!("--rehearse={}", path.display());
@@ -54,8 +59,15 @@ impl Served {
     /// Starts it on the same state.
     #[track_caller]
     pub(crate) fn start_again(&mut self) {
+        self.start_noting(None);
+    }
+
+    /// Starts it on the same state. Before it serves, it says a line with `note`.
+    #[track_caller]
+    pub(crate) fn start_noting(&mut self, note: Option<&str>) {
         let mut running = self.world.running(&["serve", &self.script, "--listen", "127.0.0.1:0"]);
         let mut lines = Lines::of(&mut running);
+        note.into_iter().for_each(|note| drop(lines.until(note)));
         let line = lines.until("serving");
         line.split("http://").nth(1).expect("an address").trim().clone_into(&mut self.address);
         // The lines are kept, so that the pipe has a reader.
@@ -87,6 +99,15 @@ impl Served {
         let bearer = format!("Bearer {}", self.token);
         let headers = [&[("authorization", bearer.as_str())], headers].concat();
         self.send_plain(operation, &headers, body)
+    }
+
+    /// Sends a request with another token.
+    #[track_caller]
+    pub(crate) fn send_as(&self, token: &str, operation: (&str, &str), body: &Value) -> Answer {
+        let bearer = format!("Bearer {token}");
+        let headers = [("authorization", bearer.as_str()), ("content-type", "application/json")];
+        let body = if body.is_null() { String::new() } else { body.to_string() };
+        self.send_plain(operation, &headers, &body)
     }
 
     /// Sends a request without a token.

@@ -49,6 +49,9 @@ pub(crate) struct RunArgs {
     /// The model to ask: MODEL or PROVIDER/MODEL
     #[arg(long)]
     pub(crate) model: Option<Identifier>,
+    /// The agent that runs it, one of `hermod agents list` [default: that of the conversation, for a new one `default`]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) agent: Option<Identifier>,
     /// Run in the session with this key; it is opened if there is none
     #[arg(long, value_name = "KEY", conflicts_with = "resume")]
     pub(crate) session: Option<Identifier>,
@@ -213,6 +216,7 @@ impl RunArgs {
             ("--rehearse", self.rehearse.is_some()),
             ("--provider", self.provider.is_some()),
             ("--model", self.model.is_some()),
+            ("--agent", self.agent.is_some()),
             ("--workspace", self.workspace.is_some()),
             ("--history", self.history.is_some()),
             ("--task-id", self.task_id.is_some()),

@@ -296,6 +296,7 @@ impl<'a> Handover<'a> {
                     SubmissionConversation::Id(self.resumed().unwrap_or_else(|| id.to_owned()))
                 }
             },
+            agent: args.agent.as_deref().map(str::to_owned),
             script: script.flatten(),
             provider: args.provider.as_deref().map(str::to_owned),
             model: args.model.as_deref().map(str::to_owned),

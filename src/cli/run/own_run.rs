@@ -98,16 +98,20 @@ async fn prepare(
     };
     *ids = current.map(|row| (row.id, row.session));
     let request = args.spec();
-    let mut endpoints = host::run_endpoints(request.model, (config, variables), &target, state).await;
+    let of_agent = match (&first, &new) {
+        (None, Some(_)) => target.config(config, args.agent.as_deref())?,
+        (Some(_), _) | (None, None) => config,
+    };
+    let mut endpoints = host::run_endpoints(request.model, (of_agent, variables), &target, state).await;
     let (action, spec) = match (first, new) {
         (Some(row), _) if row.state == RunState::Ended => {
             let spec = RunSpec::clone(&reader.acceptance(&row).await?.spec);
             (RunAction::Report((row.id, row.session)), spec)
         }
         (None, Some((task, folder))) => {
-            let folder = target.workspace(folder, config.sandbox.workspace, state);
+            let folder = target.workspace((folder, None), of_agent, state);
             let folder = folder.map_err(CliError::of_workspace)?;
-            let spec = new_spec((config, &request), &target, &endpoints, (&folder, state))?;
+            let spec = new_spec((of_agent, &request), &target, &endpoints, (&folder, state))?;
             (RunAction::Submit(task, taken.key.clone()), spec)
         }
         (Some(_), _) | (None, None) => {
@@ -120,6 +124,9 @@ async fn prepare(
         for (_, spec) in &target.open {
             endpoints.add_for_run(spec, variables).await?;
         }
+    }
+    for (row, spec) in &target.open {
+        host::missing_agent_note(config, row.id, spec).iter().for_each(print_note);
     }
     for (model, error) in endpoints.missing_auxiliary_models() {
         print_progress(format!("beside    {model} is not asked for summaries: {error}"));

@@ -135,6 +135,7 @@ fn decode(submission: RunSubmission) -> Result<Submission, HostError> {
     Ok(Submission {
         input,
         session: None,
+        agent: submission.agent,
         model: submission.model,
         workspace: submission.workspace,
         budget: BudgetLimits { amounts: submission.budget, wall },

@@ -13,7 +13,7 @@ use axum::{Router, extract::OriginalUri, http::Method, middleware};
 
 use super::{Service, authorization::authorize, openai, problem::Problem};
 
-pub(super) use runs::{DEFAULT_AGENT, idempotency_key};
+pub(super) use runs::idempotency_key;
 
 /// All routes. Each request is authorized first.
 pub(super) fn router(service: Arc<Service>) -> Router {
