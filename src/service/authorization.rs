@@ -121,7 +121,8 @@ pub(super) struct Granted<S> {
 impl Granted<Read> {
     /// The reader of a stream.
     pub(super) fn reader(self, service: Arc<Service>) -> StreamReader {
-        StreamReader { service, token: self.token }
+        let open = service.metrics.streams.enter();
+        StreamReader { service, token: self.token, _open: open }
     }
 }
 

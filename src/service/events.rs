@@ -17,7 +17,7 @@ use hermod_actors::{
     port::FeedCursor,
 };
 
-use super::{Service, problem::Problem};
+use super::{Service, metrics::Counted, problem::Problem};
 use crate::{
     access::TokenEntry,
     view::{feed_entry, stream_event},
@@ -40,6 +40,8 @@ struct WatchedEvents {
 pub(super) struct StreamReader {
     pub(super) service: Arc<Service>,
     pub(super) token: Arc<TokenEntry>,
+    /// Counts the stream.
+    pub(super) _open: Counted,
 }
 
 impl StreamReader {

@@ -9,6 +9,7 @@ mod connection;
 mod events;
 mod extract;
 mod fields;
+mod metrics;
 mod openai;
 mod page;
 mod problem;
@@ -32,6 +33,7 @@ use crate::{
     host::{HostError, RunSubmitter, Submission},
 };
 
+use metrics::Metrics;
 use problem::Problem;
 pub use serve::{ServeRequest, serve};
 pub use server::{HttpServer, ServerLimits};
@@ -51,6 +53,8 @@ pub struct Service {
     pub tokens: TokenVerifier,
     /// Names of this service in the header `Host`, each with or without its port; lower case.
     pub hosts: Vec<String>,
+    /// What is measured.
+    pub(crate) metrics: Metrics,
     /// Fires when the service stops.
     pub closing: CancellationToken,
 }

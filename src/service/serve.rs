@@ -13,7 +13,10 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
-use super::{HttpServer, ServerLimits, Service};
+use super::{
+    HttpServer, ServerLimits, Service,
+    metrics::{CommitDurations, MeasuredJournal, Metrics},
+};
 use crate::{
     access::TokenVerifier,
     config::Config,
@@ -49,12 +52,15 @@ pub async fn serve(
     let listener = listen(request.listen)?;
     let reader = store.reader();
     let OwnedStore { journal, state, signals, notes, .. } = &mut *store;
+    let commits = CommitDurations::default();
     let started = async {
         let (revival, endpoints) = Revival::find((config, variables), &reader, state, &**notes).await?;
         let spec = run_defaults::spec(config, Vec::new(), None, state);
         let defaults = Defaults { spec, prompt: Arc::new(LayeredPrompt::new(config, state)) };
-        let host = start(Arc::clone(journal), endpoints, config, defaults, Some(Arc::clone(notes))).await?;
-        Ok::<_, HostError>((revival, Arc::new(host)))
+        let measured = Arc::new(MeasuredJournal::new(Arc::clone(journal), commits.clone()));
+        let host = start(measured, endpoints, config, defaults, Some(Arc::clone(notes))).await?;
+        let metrics = Metrics::start(&host.runtime, commits.clone(), revival.count()).await?;
+        Ok::<_, HostError>(((revival, metrics), Arc::new(host)))
     };
     let (revival, host) = match signals.run_until_signal(Box::pin(started)).await? {
         ControlFlow::Continue(started) => started,
@@ -70,7 +76,7 @@ pub async fn serve(
 /// Lets the unfinished runs go on, and serves clients until a signal.
 async fn serve_host(
     host: &RuntimeHost,
-    revival: Revival,
+    (revival, metrics): (Revival, Metrics),
     submitter: Arc<RunSubmitter>,
     (config, store): (&Config, &mut OwnedStore),
     (listener, on_ready): (TcpListener, impl FnOnce(SocketAddr)),
@@ -93,6 +99,7 @@ async fn serve_host(
         handler: handler.clone(),
         tokens: TokenVerifier::new(state),
         hosts: own_hosts(address).into_iter().chain(config.service.hosts.0.iter().cloned()).collect(),
+        metrics,
         closing: CancellationToken::new(),
     };
     let limits = ServerLimits { connections: connections(config, &**notes) };

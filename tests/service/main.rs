@@ -3,6 +3,7 @@
 
 #[path = "../common/http.rs"]
 mod http;
+mod metrics;
 mod openai_chat;
 mod openai_responses;
 mod rest;
