@@ -27,6 +27,13 @@ pub(crate) const SERVE: &str = "Examples:
   curl -H \"Authorization: Bearer $TOKEN\" -H 'Content-Type: application/json' \\
        -d '{\"input\": \"Say hello\"}' http://127.0.0.1:7717/v1/runs";
 
+/// Examples of `hermod service`.
+pub(crate) const SERVICE: &str = "Examples:
+  hermod service install                   a unit of this user: it starts at login, and after a crash
+  sudo hermod service install --system     a unit of the machine, for the user `hermod`
+  hermod service install --print           the unit, without any change
+  hermod service logs --follow";
+
 /// Examples of `hermod runs resume`.
 pub(crate) const RESUME: &str = "Examples:
   hermod runs resume --all --wait          until every run has ended or waits for a person

@@ -225,7 +225,7 @@ impl From<RequestErrorKind> for Exit {
             RequestErrorKind::Usage => Self::Usage,
             RequestErrorKind::Config => Self::Config,
             RequestErrorKind::Denied => Self::Denied,
-            RequestErrorKind::Busy => Self::Busy,
+            RequestErrorKind::Busy | RequestErrorKind::Crowded => Self::Busy,
             RequestErrorKind::Store => Self::Store,
             RequestErrorKind::Internal => Self::Internal,
         }

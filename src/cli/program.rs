@@ -4,8 +4,8 @@ use clap::{ArgAction, Parser, Subcommand};
 
 use super::{
     CliError, Exit, approvals, backup, budgets, chaos, completions, config, doctor, examples, gc, journal,
-    models, policy, prompt, providers, rehearse, run, runs, serve, sessions, steer, stop, store, telemetry,
-    terminal, threads, tokens, tree, variables, wire,
+    models, operate, policy, prompt, providers, rehearse, run, runs, serve, service, sessions, steer, stop,
+    store, telemetry, terminal, threads, tokens, tree, variables, wire,
 };
 use crate::{discovery::Variables, host::StoreClient, secret};
 
@@ -27,6 +27,9 @@ pub(super) struct Program {
 enum CliCommand {
     Run(Box<run::RunArgs>),
     Serve(serve::ServeArgs),
+    Status(operate::StatusArgs),
+    Drain(operate::DrainArgs),
+    Service(service::ServiceArgs),
     Runs(runs::RunsArgs),
     Sessions(sessions::SessionsArgs),
     Journal(journal::JournalArgs),
@@ -71,6 +74,9 @@ async fn dispatch(command: CliCommand, variables: &Variables) -> Result<Exit, Cl
     match command {
         CliCommand::Run(args) => return run::execute(*args, variables).await,
         CliCommand::Serve(args) => return serve::execute(&args, variables).await,
+        CliCommand::Status(args) => return operate::status(&args, &StoreClient::new(variables)?).await,
+        CliCommand::Drain(args) => operate::drain(&args, &StoreClient::new(variables)?).await?,
+        CliCommand::Service(args) => return service::execute(args, variables).await,
         CliCommand::Runs(args) => return runs::execute(args, variables).await,
         CliCommand::Sessions(args) => sessions::execute(args, &StoreClient::new(variables)?).await?,
         CliCommand::Journal(args) => journal::execute(args, &StoreClient::new(variables)?).await?,

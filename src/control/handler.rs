@@ -22,6 +22,7 @@ use super::{
     protocol::{ControlRequest, ControlResponse},
     reader::{PAGE_RECORDS, StoreReader, not_accepted},
     run_folds::RunDetailFold,
+    service_control::ServiceControl,
     submission::{SubmissionService, SubmittedRun},
     tree::{RunTreeCache, run_view, run_waits},
 };
@@ -116,6 +117,19 @@ impl RequestHandler {
             }
             ControlRequest::StoreFootprint {} => {
                 return long(self.maintenance.footprint(), ControlResponse::Footprint, to).await;
+            }
+            ControlRequest::ServiceStatus {} => {
+                let status = self.operate(|service| async move { service.status().await }, to).await?;
+                return Ok(status.map(|status| ControlResponse::ServiceStatus(Box::new(status))));
+            }
+            ControlRequest::ServiceDrain { timeout_ms } => {
+                let timeout = Duration::from_millis(timeout_ms);
+                let drained = self.operate(|service| async move { service.drain(timeout).await }, to).await?;
+                return Ok(drained.map(ControlResponse::Drained));
+            }
+            ControlRequest::ConfigReload {} => {
+                let reloaded = self.operate(|service| async move { service.reload().await }, to).await?;
+                return Ok(reloaded.map(ControlResponse::Reloaded));
             }
             ControlRequest::Stop { run, tree, reason } => return self.stop(Some(&run), tree, reason).await,
             ControlRequest::StopAll {} => return self.stop(None, false, StopReason::Command).await,
@@ -324,6 +338,16 @@ impl RequestHandler {
         let row = self.reader.run(run).await?;
         let slot = self.runtime.as_ref().ok_or_else(no_runtime)?;
         follower_stream::follow(slot, row, from, to).await
+    }
+
+    /// Has the service of this process do something, with heartbeats until it is done.
+    async fn operate<T, F: Future<Output = Result<T, RequestError>>>(
+        &self,
+        request: impl FnOnce(Arc<dyn ServiceControl>) -> F,
+        to: &mpsc::Sender<ControlResponse>,
+    ) -> Result<Option<T>, RequestError> {
+        let slot = self.runtime.as_ref().ok_or_else(no_runtime)?;
+        Ok(with_heartbeats(slot.operate(request), to).await?.flatten())
     }
 
     async fn steer(&self, run: &str, text: String) -> Result<Option<ControlResponse>, RequestError> {

@@ -60,6 +60,13 @@ pub(super) fn script_path(state: &Path, hash: Hash) -> PathBuf {
     state.join(SCRIPTS).join(format!("{hash}.json"))
 }
 
+/// Endpoints that are to replace others.
+#[derive(Debug)]
+pub(super) struct ReconnectedEndpoints {
+    discovered: Vec<DiscoveredProvider>,
+    providers: Vec<(Arc<str>, (Arc<dyn ModelProvider>, usize))>,
+}
+
 /// The endpoints that runs need; each is created when the first run needs it.
 #[derive(Debug)]
 pub struct Endpoints {
@@ -116,6 +123,35 @@ impl Endpoints {
                 self.discovered_providers.push(provider);
             }
         }
+    }
+
+    /// Connects anew to those of the providers that are in use, with their present keys. Changes nothing yet.
+    pub(super) fn reconnect(
+        &self,
+        discovered: Vec<DiscoveredProvider>,
+        variables: &Variables,
+    ) -> Result<ReconnectedEndpoints, StartError> {
+        let is_used = |provider: &&DiscoveredProvider| self.providers.contains_key(&provider.name);
+        let used = discovered.iter().filter(is_used);
+        let connect = |provider: &DiscoveredProvider| {
+            Ok((Arc::clone(&provider.name), endpoint(provider, variables, &self.state)?))
+        };
+        Ok(ReconnectedEndpoints {
+            providers: used.map(connect).collect::<Result<_, StartError>>()?,
+            discovered,
+        })
+    }
+
+    /// Uses reconnected endpoints. Those of other providers stay for runs that began with them, and new runs cannot choose
+    /// them.
+    pub(super) fn exchange(&mut self, reconnected: ReconnectedEndpoints) {
+        let ReconnectedEndpoints { discovered, providers } = reconnected;
+        for provider in &discovered {
+            provider.account.learn_stored_token(&provider.name, &self.state);
+        }
+        self.discovered_providers = discovered;
+        self.providers.extend(providers);
+        self.missing_auxiliary_models.clear();
     }
 
     /// The discovered providers.

@@ -35,7 +35,7 @@ impl DamageObserver for DamageNotes {
 
 /// The policy of a process with this configuration and this state directory. Reads nothing yet. A damage of the approved
 /// rules goes to `notes` when it is found.
-pub fn policy_of(config: &Config, state_dir: &Path, notes: Option<Arc<dyn NoteSink>>) -> Arc<Policy> {
+pub fn policy_of(config: &Config, state_dir: &Path, notes: Option<Arc<dyn NoteSink>>) -> Policy {
     let section = &config.policy;
     let settings = PolicySettings {
         mode: section.mode.0,
@@ -50,5 +50,5 @@ pub fn policy_of(config: &Config, state_dir: &Path, notes: Option<Arc<dyn NoteSi
         Some(notes) => approved.observed_by(Arc::new(DamageNotes(notes))),
         None => approved,
     };
-    Arc::new(Policy::with_approved(settings, approved))
+    Policy::with_approved(settings, approved)
 }

@@ -3,7 +3,7 @@
 
 use std::{
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, PoisonError, RwLock},
     time::Duration,
 };
 
@@ -16,6 +16,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     budget_limits::BudgetLimits,
     conversation::ConversationTarget,
+    drain::Drain,
     error::{HostError, StartError},
     model_choice::{self, ModelSelection, RehearsalScript},
     new_run::{RunInput, SpecRequest, first_of_key, ignored_settings, new_spec},
@@ -76,15 +77,24 @@ pub(super) struct ResolvedRun {
     pub notes: Vec<String>,
 }
 
+/// What the specs of new runs are resolved by. A reload exchanges it as a whole.
+#[derive(Debug)]
+pub struct RunSettings {
+    /// The configuration.
+    pub config: Config,
+    /// The variables of the process.
+    pub variables: Variables,
+}
+
 /// Submits runs of many callers to one runtime.
 #[derive(Debug)]
 pub struct RunSubmitter {
     host: Arc<RuntimeHost>,
     reader: StoreReader,
     state: PathBuf,
-    config: Config,
-    variables: Variables,
+    settings: RwLock<Arc<RunSettings>>,
     script: Option<RehearsalScript>,
+    drain: Drain,
     /// Cancelled when unfinished runs may go on.
     pub(super) revivals: CancellationToken,
 }
@@ -99,7 +109,8 @@ impl RunSubmitter {
         script: Option<RehearsalScript>,
     ) -> Self {
         let revivals = CancellationToken::new();
-        Self { host, reader, state, config, variables, script, revivals }
+        let settings = RwLock::new(Arc::new(RunSettings { config, variables }));
+        Self { host, reader, state, settings, script, drain: Drain::default(), revivals }
     }
 
     /// A submitter for a command that holds the store: it plays no script of its own.
@@ -110,6 +121,26 @@ impl RunSubmitter {
     ) -> Arc<Self> {
         let (stored, settings) = ((reader.clone(), state.to_owned()), (config.clone(), variables.clone()));
         Arc::new(Self::new(Arc::clone(host), stored, settings, None))
+    }
+
+    /// The settings of runs that are submitted now.
+    pub fn settings(&self) -> Arc<RunSettings> {
+        Arc::clone(&self.settings.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Resolves further runs by these settings.
+    pub fn exchange_settings(&self, settings: RunSettings) {
+        *self.settings.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(settings);
+    }
+
+    /// Whether runs that name no model play a script.
+    pub(super) const fn has_script(&self) -> bool {
+        self.script.is_some()
+    }
+
+    /// Ends the process once its runs have ended. No new run is taken after its request.
+    pub const fn drain(&self) -> &Drain {
+        &self.drain
     }
 
     /// True once the owner has decided about its own unfinished runs. Before, new work would be beside the runs on trial.
@@ -159,13 +190,14 @@ impl RunSubmitter {
         submission: Submission,
         options: SubmissionOptions,
     ) -> Result<ResolvedRun, HostError> {
+        self.drain.check_not_requested()?;
         // Unfinished runs of the conversation go on with its session, and a crash while one is on trial must be its own.
         self.revivals.cancelled().await;
         for (_, spec) in &target.open {
             self.add_endpoints(spec).await?;
         }
         let folder = submission.workspace.or(options.folder.filter(|_| target.last_spec.is_none()));
-        let workspace = target.workspace(folder, self.config.sandbox.workspace, &self.state)?;
+        let workspace = target.workspace(folder, self.settings().config.sandbox.workspace, &self.state)?;
         let names_model = submission.model.is_some() || options.provider.is_some();
         let own_script = self.script.as_ref().filter(|_| !names_model);
         let request = SpecRequest {
@@ -211,28 +243,31 @@ impl RunSubmitter {
         target: &ConversationTarget,
         workspace: &Path,
     ) -> Result<RunSpec, HostError> {
-        let folders = (workspace, self.state.as_path());
+        let (folders, settings) = ((workspace, self.state.as_path()), self.settings());
+        let RunSettings { config, variables } = &*settings;
         let endpoints = self.host.endpoints.lock().await;
-        let resolved = new_spec((&self.config, request), target, &endpoints, folders);
+        let resolved = new_spec((config, request), target, &endpoints, folders);
         drop(endpoints);
         let Err(HostError::Start(StartError::NoModel(_))) = resolved else { return resolved };
         let known: Vec<&RunSpec> = target.last_spec.iter().collect();
-        let providers = model_choice::providers(&self.config, &self.variables, request.model, &known).await;
+        let providers = model_choice::providers(config, variables, request.model, &known).await;
         let mut endpoints = self.host.endpoints.lock().await;
         endpoints.add_discovered(providers);
-        new_spec((&self.config, request), target, &endpoints, folders)
+        new_spec((config, request), target, &endpoints, folders)
     }
 
     /// Adds the endpoints that a run with this spec needs.
     async fn add_endpoints(&self, spec: &RunSpec) -> Result<(), HostError> {
-        match self.host.add_endpoints(spec, &self.variables).await {
+        let settings = self.settings();
+        let RunSettings { config, variables } = &*settings;
+        match self.host.add_endpoints(spec, variables).await {
             Err(HostError::Start(StartError::NoModel(_))) => {}
             added => return added,
         }
         let request = ModelSelection::default();
-        let providers = model_choice::providers(&self.config, &self.variables, request, &[spec]).await;
+        let providers = model_choice::providers(config, variables, request, &[spec]).await;
         self.host.endpoints.lock().await.add_discovered(providers);
-        self.host.add_endpoints(spec, &self.variables).await
+        self.host.add_endpoints(spec, variables).await
     }
 
     /// Lets the unfinished runs of a session go on, with their endpoints. Waits until revivals are allowed.

@@ -9,6 +9,7 @@ mod connection;
 mod events;
 mod extract;
 mod fields;
+mod lifecycle;
 mod metrics;
 mod openai;
 mod page;
@@ -35,7 +36,7 @@ use crate::{
 
 use metrics::Metrics;
 use problem::Problem;
-pub use serve::{ServeRequest, serve};
+pub use serve::{ServeRequest, ServiceEnd, serve};
 pub use server::{HttpServer, ServerLimits};
 
 /// What the operations of the service use.
@@ -60,8 +61,15 @@ pub struct Service {
 }
 
 impl Service {
-    /// Refuses work that would begin beside unfinished runs on trial.
+    /// Refuses new work that would begin beside unfinished runs on trial, or during a drain.
     fn check_ready(&self) -> Result<(), Problem> {
+        let drain = self.submitter.drain().check_not_requested();
+        drain.map_err(|refusal| Problem::new(StatusCode::SERVICE_UNAVAILABLE, refusal.text))?;
+        self.check_revived()
+    }
+
+    /// Refuses what would go on beside unfinished runs on trial.
+    fn check_revived(&self) -> Result<(), Problem> {
         if self.submitter.may_submit() {
             return Ok(());
         }

@@ -105,7 +105,7 @@ impl From<RequestError> for Problem {
         let status = match error.kind {
             RequestErrorKind::Usage => StatusCode::UNPROCESSABLE_ENTITY,
             RequestErrorKind::Denied => StatusCode::FORBIDDEN,
-            RequestErrorKind::Busy => StatusCode::TOO_MANY_REQUESTS,
+            RequestErrorKind::Busy | RequestErrorKind::Crowded => StatusCode::TOO_MANY_REQUESTS,
             RequestErrorKind::Store => StatusCode::SERVICE_UNAVAILABLE,
             RequestErrorKind::Config | RequestErrorKind::Internal => StatusCode::INTERNAL_SERVER_ERROR,
         };

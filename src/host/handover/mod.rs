@@ -8,3 +8,4 @@ mod taken_submissions;
 
 pub use owner_connection::{FollowedRun, FollowedStep, HandoverError, OwnerConnection};
 pub(super) use submission_file::remove_old_submissions;
+pub(crate) use taken_submissions::request_error;

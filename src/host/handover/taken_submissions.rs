@@ -144,7 +144,7 @@ fn decode(submission: RunSubmission) -> Result<Submission, HostError> {
 }
 
 /// The error for the client, of a kind that gives it the exit code of an owner.
-fn request_error(error: HostError) -> RequestError {
+pub(crate) fn request_error(error: HostError) -> RequestError {
     let kind = match &error {
         HostError::Request(error) => return error.clone(),
         HostError::Run(error) => return error.clone().into(),

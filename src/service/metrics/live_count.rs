@@ -20,7 +20,7 @@ impl LiveCount {
         Counted(self.clone())
     }
 
-    pub(super) fn get(&self) -> u64 {
+    pub(crate) fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
 }
