@@ -22,7 +22,7 @@ use super::{
     protocol::{ControlRequest, ControlResponse},
     reader::{PAGE_RECORDS, StoreReader, not_accepted},
     run_folds::RunDetailFold,
-    service_control::ServiceControl,
+    service_control,
     submission::{SubmissionService, SubmittedRun},
     tree::{RunTreeCache, run_view, run_waits},
 };
@@ -92,10 +92,7 @@ impl RequestHandler {
         to: &mpsc::Sender<ControlResponse>,
     ) -> Result<Option<ControlResponse>, RequestError> {
         let reader = &self.reader;
-        if self.runtime.is_none() && request.asks_providers() {
-            let text = "no provider is asked from this process: it only looks into the store";
-            return Err(RequestError::usage(text));
-        }
+        self.check_answerable(&request)?;
         Ok(Some(match request {
             ControlRequest::Ping {} => self.pong(),
             ControlRequest::RunsList { max } => ControlResponse::Runs(self.summaries(max).await?),
@@ -118,19 +115,9 @@ impl RequestHandler {
             ControlRequest::StoreFootprint {} => {
                 return long(self.maintenance.footprint(), ControlResponse::Footprint, to).await;
             }
-            ControlRequest::ServiceStatus {} => {
-                let status = self.operate(|service| async move { service.status().await }, to).await?;
-                return Ok(status.map(|status| ControlResponse::ServiceStatus(Box::new(status))));
-            }
-            ControlRequest::ServiceDrain { timeout_ms } => {
-                let timeout = Duration::from_millis(timeout_ms);
-                let drained = self.operate(|service| async move { service.drain(timeout).await }, to).await?;
-                return Ok(drained.map(ControlResponse::Drained));
-            }
-            ControlRequest::ConfigReload {} => {
-                let reloaded = self.operate(|service| async move { service.reload().await }, to).await?;
-                return Ok(reloaded.map(ControlResponse::Reloaded));
-            }
+            ControlRequest::ServiceStatus {}
+            | ControlRequest::ServiceDrain { .. }
+            | ControlRequest::ConfigReload {} => return self.operate(request, to).await,
             ControlRequest::Stop { run, tree, reason } => return self.stop(Some(&run), tree, reason).await,
             ControlRequest::StopAll {} => return self.stop(None, false, StopReason::Command).await,
             ControlRequest::Steer { run, text } => return self.steer(&run, text).await,
@@ -149,12 +136,10 @@ impl RequestHandler {
                 return self.execute(|runtime| commands::raise(runtime, run, by)).await;
             }
             ControlRequest::ApprovalsDecide { call, verdict, scope } => {
-                let decided = self.decide(&call, |approval| decision(approval, verdict, scope)).await?;
-                return Ok(decided.map(|decision| ControlResponse::Decided(Box::new(decision))));
+                return self.decide(&call, |approval| decision(approval, verdict, scope)).await.map(decided);
             }
             ControlRequest::ApprovalsAnswer { call, text } => {
-                let decided = self.decide(&call, |approval| text_answer(approval, text)).await?;
-                return Ok(decided.map(|decision| ControlResponse::Decided(Box::new(decision))));
+                return self.decide(&call, |approval| text_answer(approval, text)).await.map(decided);
             }
             ControlRequest::ProvidersStatus {} => return self.execute(commands::providers).await,
             ControlRequest::SummariesStatus {} => return self.execute(commands::summaries).await,
@@ -162,6 +147,15 @@ impl RequestHandler {
                 return self.execute(|runtime| commands::reset_provider(runtime, name)).await;
             }
         }))
+    }
+
+    /// Refuses what only a runtime can answer, in a process without one.
+    fn check_answerable(&self, request: &ControlRequest) -> Result<(), RequestError> {
+        if self.runtime.is_none() && request.asks_providers() {
+            let text = "no provider is asked from this process: it only looks into the store";
+            return Err(RequestError::usage(text));
+        }
+        Ok(())
     }
 
     fn pong(&self) -> ControlResponse {
@@ -340,14 +334,13 @@ impl RequestHandler {
         follower_stream::follow(slot, row, from, to).await
     }
 
-    /// Has the service of this process do something, with heartbeats until it is done.
-    async fn operate<T, F: Future<Output = Result<T, RequestError>>>(
+    /// Has the service of this process do something.
+    async fn operate(
         &self,
-        request: impl FnOnce(Arc<dyn ServiceControl>) -> F,
+        request: ControlRequest,
         to: &mpsc::Sender<ControlResponse>,
-    ) -> Result<Option<T>, RequestError> {
-        let slot = self.runtime.as_ref().ok_or_else(no_runtime)?;
-        Ok(with_heartbeats(slot.operate(request), to).await?.flatten())
+    ) -> Result<Option<ControlResponse>, RequestError> {
+        service_control::operate(self.runtime.as_ref().ok_or_else(no_runtime)?, request, to).await
     }
 
     async fn steer(&self, run: &str, text: String) -> Result<Option<ControlResponse>, RequestError> {
@@ -398,6 +391,11 @@ impl RequestHandler {
         let slot = slot.ok_or_else(no_runtime)?;
         slot.execute(command).await.transpose()
     }
+}
+
+/// The answer that tells of a decision; `None` if the runtime has ended.
+fn decided(decision: Option<DecisionView>) -> Option<ControlResponse> {
+    decision.map(|decision| ControlResponse::Decided(Box::new(decision)))
 }
 
 fn no_runtime() -> RequestError {

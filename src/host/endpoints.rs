@@ -60,11 +60,14 @@ pub(super) fn script_path(state: &Path, hash: Hash) -> PathBuf {
     state.join(SCRIPTS).join(format!("{hash}.json"))
 }
 
+/// An adapter, and the limit of its concurrent calls.
+type Endpoint = (Arc<dyn ModelProvider>, usize);
+
 /// Endpoints that are to replace others.
 #[derive(Debug)]
 pub(super) struct ReconnectedEndpoints {
     discovered: Vec<DiscoveredProvider>,
-    providers: Vec<(Arc<str>, (Arc<dyn ModelProvider>, usize))>,
+    providers: BTreeMap<Arc<str>, Endpoint>,
 }
 
 /// The endpoints that runs need; each is created when the first run needs it.
@@ -74,7 +77,7 @@ pub struct Endpoints {
     pub(super) state: PathBuf,
     /// Settings of the rehearsal providers.
     limits: ProviderDefaults,
-    providers: BTreeMap<Arc<str>, (Arc<dyn ModelProvider>, usize)>,
+    providers: BTreeMap<Arc<str>, Endpoint>,
     rehearsals: Vec<RehearsalHandle>,
     missing_auxiliary_models: Vec<(ModelRef, String)>,
 }
@@ -209,18 +212,14 @@ impl Endpoints {
         Ok(())
     }
 
-    fn connect(
-        &self,
-        name: &str,
-        variables: &Variables,
-    ) -> Result<(Arc<dyn ModelProvider>, usize), StartError> {
+    fn connect(&self, name: &str, variables: &Variables) -> Result<Endpoint, StartError> {
         let provider = self.discovered_providers.iter().find(|provider| *provider.name == *name);
         let provider =
             provider.ok_or_else(|| discovery::unknown_provider(&self.discovered_providers, name))?;
         endpoint(provider, variables, &self.state)
     }
 
-    async fn start_rehearsal(&mut self, hash: Hash) -> Result<(Arc<dyn ModelProvider>, usize), StartError> {
+    async fn start_rehearsal(&mut self, hash: Hash) -> Result<Endpoint, StartError> {
         let path = script_path(&self.state, hash);
         let script_error = |reason: String| StartError::Script { path: path.clone(), reason };
         let json = read_regular(&path, MAX_SCRIPT_BYTES).map_err(|error| script_error(error.to_string()))?;
@@ -247,7 +246,7 @@ pub(crate) fn endpoint(
     provider: &DiscoveredProvider,
     variables: &Variables,
     state: &Path,
-) -> Result<(Arc<dyn ModelProvider>, usize), StartError> {
+) -> Result<Endpoint, StartError> {
     Ok((Arc::new(HttpProvider::new(provider.config(variables, state)?)?), max_calls(provider)))
 }
 

@@ -58,7 +58,7 @@ mod tests {
 
     #[test]
     fn the_last_policy_judges() {
-        let denied = CallVerdict::Deny(hermod_actors::port::BadArguments::new("a", "no", "never"));
+        let denied = CallVerdict::Deny(hermod_actors::port::BadArguments::new(Some("a"), "no", "never"));
         let policy = Exchangeable::new(Fixed(CallVerdict::Allow));
         let call = ProposedCall { tool: "shell", arguments: &json!({}), workspace: "/w" };
         assert_eq!(policy.judge(&call), CallVerdict::Allow);

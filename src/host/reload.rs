@@ -86,8 +86,9 @@ mod tests {
             Config::load(&[], &owned.collect()).unwrap()
         };
         let check = |variables: &[(&str, &str)], changed: &[&str], restart: &[&str]| {
-            let expect = [changed, restart].map(|keys| keys.iter().map(|key| (*key).to_owned()).collect());
-            assert_eq!(<[Vec<String>; 2]>::from(changed_keys(&load(&[]), &load(variables))), expect);
+            let owned = |keys: &[&str]| keys.iter().map(|key| (*key).to_owned()).collect::<Vec<_>>();
+            let found = changed_keys(&load(&[]), &load(variables));
+            assert_eq!(found, (owned(changed), owned(restart)), "{variables:?}");
         };
         check(&[], &[], &[]);
         check(&[("HERMOD_AGENT__MAX_TURNS", "7")], &["agent.max_turns"], &[]);

@@ -155,11 +155,11 @@ pub(super) fn hangups() -> Result<Signal, HostError> {
 }
 
 fn describe(reloaded: &ReloadView) -> String {
-    let mut line = format!("config    reloaded: {} changed", reloaded.changed.len());
-    if !reloaded.restart.is_empty() {
-        line += &format!("; only a restart applies {}", reloaded.restart.join(", "));
+    let changed = reloaded.changed.len();
+    match reloaded.restart.join(", ") {
+        restart if restart.is_empty() => format!("config    reloaded: {changed} changed"),
+        restart => format!("config    reloaded: {changed} changed; only a restart applies {restart}"),
     }
-    line
 }
 
 fn open_breakers(provider: &ProviderStatus) -> impl Iterator<Item = BreakerView> {

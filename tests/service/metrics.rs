@@ -40,7 +40,7 @@ fn runs_are_counted_from_the_start_of_the_process() {
     check(r#"hermod_runs_ended_total{outcome="completed"}"#, 1.0);
     check(r#"hermod_runs_ended_total{outcome="failed"}"#, 1.0);
     check(r#"hermod_runs_unfinished{state="running"}"#, 0.0);
-    check(r#"hermod_probation"#, 0.0);
+    check("hermod_probation", 0.0);
     check(r#"hermod_actor_restarts_total{actor="Session"}"#, 0.0);
     let of_model = |name: &str| {
         let named =

@@ -98,6 +98,9 @@ fn a_status_tells_whether_a_service_works() {
     let (code, shown) = served.status();
     assert_eq!((code, &shown["phase"], &shown["reasons"]), (0, &json!("serving"), &json!([])));
     assert_eq!(shown["pid"], served.pid());
+    let document = include_str!("../../docs/json.md");
+    let undescribed = shown.as_object().unwrap().keys().find(|key| !document.contains(&format!("`{key}`")));
+    assert_eq!(undescribed, None, "docs/json.md does not describe it");
     assert!(shown["address"].as_str().unwrap().starts_with("http://127.0.0.1:"));
     let told = served.world.ok(&["status"]);
     assert!(told.starts_with("service      serving at http://127.0.0.1:"), "{told}");
@@ -186,7 +189,7 @@ fn the_service_manager_is_told() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("notify");
     let socket = UnixDatagram::bind(&path).unwrap();
-    socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    socket.set_read_timeout(Some(Duration::from_mins(1))).unwrap();
     let next = || {
         let mut bytes = [0; 512];
         let length = socket.recv(&mut bytes).expect("a message");
@@ -236,7 +239,7 @@ fn follow(world: &World, run: &str) -> (UnixStream, String) {
     let mut stream = UnixStream::connect(world.state().join("control.sock")).unwrap();
     let request = json!({ "verb": "runs.follow", "run": run });
     stream.write_all(format!("{}\n{request}\n", json!({ "token": token.trim() })).as_bytes()).unwrap();
-    stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+    stream.set_read_timeout(Some(Duration::from_mins(1))).unwrap();
     let mut line = String::new();
     BufReader::new(stream.try_clone().unwrap()).read_line(&mut line).unwrap();
     (stream, line)

@@ -72,9 +72,13 @@ impl Metrics {
         })
     }
 
-    /// The totals of all records until now, or of those that can be folded in a moment. From the first call on, the feed is
-    /// folded in the background, so that no later call has much to do.
-    async fn totals(&self, closing: &CancellationToken) -> Result<RecordTotals, ReadError> {
+    /// What `read` makes of the totals of all records until now, or of those that can be folded in a moment. From the first
+    /// call on, the feed is folded in the background, so that no later call has much to do.
+    async fn with_totals<T>(
+        &self,
+        closing: &CancellationToken,
+        read: impl FnOnce(&RecordTotals) -> T,
+    ) -> Result<T, ReadError> {
         self.background
             .get_or_init(async || {
                 let (folded, closing) = (Arc::clone(&self.folded), closing.clone());
@@ -87,7 +91,7 @@ impl Metrics {
                 break;
             }
         }
-        Ok(folded.totals.clone())
+        Ok(read(&folded.totals))
     }
 }
 

@@ -37,10 +37,12 @@ pub(in crate::service) async fn scrape(
     let accept = headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
     let format = TextFormat::accepted(accept);
     let mut exposition = Exposition::default();
-    let totals = service.metrics.totals(&service.closing).await.map_err(RunError::Read)?;
-    let states = run_states(service).await?;
-    add_totals(&mut exposition, &totals);
-    add_runs(&mut exposition, service, &states, &totals);
+    let waits = service.metrics.with_totals(&service.closing, |totals| {
+        add_totals(&mut exposition, totals);
+        totals.waits()
+    });
+    let waits = waits.await.map_err(RunError::Read)?;
+    add_runs(&mut exposition, service, run_states(service).await?, waits);
     add_runtime(&mut exposition, service).await?;
     add_providers(&mut exposition, &service.runtime.providers().await);
     add_process(&mut exposition, service);
@@ -104,14 +106,13 @@ fn add_totals(to: &mut Exposition, totals: &RecordTotals) {
 fn add_runs(
     to: &mut Exposition,
     service: &Service,
-    states: &BTreeMap<&'static str, u64>,
-    totals: &RecordTotals,
+    states: BTreeMap<&'static str, u64>,
+    mut waits: BTreeMap<&'static str, u64>,
 ) {
-    to.gauge("hermod_runs_unfinished", "Unfinished runs by state.").by("state", states.clone());
-    let mut waits = totals.waits();
     for (reason, state) in [("queue", "queued"), ("person", "parked")] {
         waits.insert(reason, states.get(state).copied().unwrap_or_default());
     }
+    to.gauge("hermod_runs_unfinished", "Unfinished runs by state.").by("state", states);
     to.gauge(
         "hermod_waits",
         "What calls wait for that this process has begun; runs behind others (queue) and for persons.",

@@ -14,7 +14,7 @@ const MAX_MODELS: usize = 200;
 const OTHER_MODELS: &str = "other";
 
 /// Totals of the records that were folded.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Default)]
 pub(super) struct RecordTotals {
     /// Accepted runs, by their origin: `client` or `subagent`.
     pub(super) accepted: BTreeMap<&'static str, u64>,
