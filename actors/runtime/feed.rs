@@ -117,6 +117,29 @@ impl Runtime {
 }
 
 impl RecordFeed {
+    /// The next entries that are durable already, at most a page of them; empty if there are none. May be cancelled at
+    /// any time.
+    pub async fn next_page(&mut self) -> Result<Vec<FeedEntry>, ReadError> {
+        if self.ready.is_empty() {
+            self.commits.mark_unchanged();
+            let page = self.parts.journal.rows().feed(self.cursor, PAGE_ENTRIES).await?;
+            self.ready.extend(page);
+        }
+        let entries: Vec<FeedEntry> = self.ready.drain(..).collect();
+        self.cursor = entries.last().map_or(self.cursor, |last| last.cursor);
+        Ok(entries)
+    }
+
+    /// Resolves once something became durable after the last page was read; never if the runtime has ended.
+    pub fn next_commit(&self) -> impl Future<Output = ()> + Send + 'static {
+        let mut commits = self.commits.clone();
+        async move {
+            if commits.changed().await.is_err() {
+                std::future::pending::<()>().await;
+            }
+        }
+    }
+
     /// The next entry. Never ends by itself, and may be cancelled at any time.
     pub async fn next(&mut self) -> Result<FeedEntry, ReadError> {
         loop {

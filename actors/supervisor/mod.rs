@@ -149,6 +149,15 @@ pub struct SessionStatus {
     pub crashes: u32,
 }
 
+/// The sessions of the directory in numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct SessionCounts {
+    /// Sessions with an actor.
+    pub live: usize,
+    /// Crashes of actors of sessions since the directory was started.
+    pub crashes: u64,
+}
+
 /// The phase of a session in the directory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SessionPhase {

@@ -33,6 +33,13 @@ pub(crate) const AGENTS: &str = "Examples:
   hermod agents show reviewer              what holds for its runs, and where each value is set
   hermod run --agent reviewer \"Review the last commit\"";
 
+/// Examples of `hermod service`.
+pub(crate) const SERVICE: &str = "Examples:
+  hermod service install                   a unit of this user: it starts at login, and after a crash
+  sudo hermod service install --system     a unit of the machine, for the user `hermod`
+  hermod service install --print           the unit, without any change
+  hermod service logs --follow";
+
 /// Examples of `hermod runs resume`.
 pub(crate) const RESUME: &str = "Examples:
   hermod runs resume --all --wait          until every run has ended or waits for a person

@@ -156,6 +156,7 @@ impl From<&StartError> for Exit {
             | StartError::DuplicateName { .. }
             | StartError::Config(_)
             | StartError::NoModel(_)
+            | StartError::Agent { .. }
             | StartError::Provider(_) => Self::Config,
             StartError::Workspace { .. } => Self::Usage,
             StartError::Listen(_) => Self::Internal,
@@ -227,7 +228,7 @@ impl From<RequestErrorKind> for Exit {
             RequestErrorKind::Usage => Self::Usage,
             RequestErrorKind::Config => Self::Config,
             RequestErrorKind::Denied => Self::Denied,
-            RequestErrorKind::Busy => Self::Busy,
+            RequestErrorKind::Busy | RequestErrorKind::Crowded => Self::Busy,
             RequestErrorKind::Store => Self::Store,
             RequestErrorKind::Internal => Self::Internal,
         }

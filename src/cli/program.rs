@@ -4,8 +4,8 @@ use clap::{ArgAction, Parser, Subcommand};
 
 use super::{
     CliError, Exit, agents, approvals, backup, budgets, chaos, completions, config, doctor, examples, gc,
-    journal, models, policy, prompt, providers, rehearse, run, runs, serve, sessions, steer, stop, store,
-    telemetry, terminal, threads, tokens, tree, variables, watch, wire,
+    journal, models, operate, policy, prompt, providers, rehearse, run, runs, serve, service, sessions,
+    steer, stop, store, telemetry, terminal, threads, tokens, tree, variables, watch, wire,
 };
 use crate::{discovery::Variables, host::StoreClient, secret};
 
@@ -28,6 +28,9 @@ enum CliCommand {
     Run(Box<run::RunArgs>),
     Serve(serve::ServeArgs),
     Agents(agents::AgentsArgs),
+    Status(operate::StatusArgs),
+    Drain(operate::DrainArgs),
+    Service(service::ServiceArgs),
     Runs(runs::RunsArgs),
     Sessions(sessions::SessionsArgs),
     Journal(journal::JournalArgs),
@@ -74,6 +77,9 @@ async fn dispatch(command: CliCommand, variables: &Variables) -> Result<Exit, Cl
         CliCommand::Run(args) => return run::execute(*args, variables).await,
         CliCommand::Serve(args) => return serve::execute(&args, variables).await,
         CliCommand::Agents(args) => agents::execute(&args, variables)?,
+        CliCommand::Status(args) => return operate::status(&args, &StoreClient::new(variables)?).await,
+        CliCommand::Drain(args) => operate::drain(&args, &StoreClient::new(variables)?).await?,
+        CliCommand::Service(args) => return service::execute(args, variables).await,
         CliCommand::Runs(args) => return runs::execute(args, variables).await,
         CliCommand::Sessions(args) => sessions::execute(args, &StoreClient::new(variables)?).await?,
         CliCommand::Journal(args) => journal::execute(args, &StoreClient::new(variables)?).await?,

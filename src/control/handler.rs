@@ -22,6 +22,7 @@ use super::{
     protocol::{ControlRequest, ControlResponse},
     reader::{PAGE_RECORDS, StoreReader, not_accepted},
     run_folds::RunDetailFold,
+    service_control,
     submission::{SubmissionService, SubmittedRun},
     tree::{RunTreeCache, run_view, run_waits},
 };
@@ -78,12 +79,7 @@ impl RequestHandler {
 
     /// Sends the answer of a request to `to`. Sends none if the runtime ends before it answers.
     pub async fn answer(&self, request: ControlRequest, to: &mpsc::Sender<ControlResponse>) {
-        let answer = if self.runtime.is_none() && request.asks_providers() {
-            let text = "no provider is asked from this process: it only looks into the store";
-            Err(RequestError::usage(text))
-        } else {
-            self.respond(request, to).await
-        };
+        let answer = self.respond(request, to).await;
         if let Some(answer) = answer.unwrap_or_else(|error| Some(ControlResponse::Refused(error))) {
             send(to, answer).await;
         }
@@ -96,6 +92,7 @@ impl RequestHandler {
         to: &mpsc::Sender<ControlResponse>,
     ) -> Result<Option<ControlResponse>, RequestError> {
         let reader = &self.reader;
+        self.check_answerable(&request)?;
         Ok(Some(match request {
             ControlRequest::Ping {} => self.pong(),
             ControlRequest::RunsList { max, agent } => {
@@ -109,9 +106,7 @@ impl RequestHandler {
             ControlRequest::Tree { run } => ControlResponse::Tree(self.tree(run.as_deref()).await?),
             ControlRequest::BudgetShow { run } => ControlResponse::Budget(Box::new(self.budget(&run).await?)),
             ControlRequest::ApprovalsList {} => ControlResponse::Approvals(reader.approvals().await?),
-            ControlRequest::ModelsList {} => {
-                ControlResponse::Models(reader.read(|rows| rows.all_models()).await?)
-            }
+            ControlRequest::ModelsList {} => self.models().await?,
             ControlRequest::Journal { session, from } => return self.journal(&session, from, to).await,
             ControlRequest::BackupCreate { dir } => return back_up(self.backups.as_deref(), dir, to).await,
             ControlRequest::Gc(request) => {
@@ -120,6 +115,9 @@ impl RequestHandler {
             ControlRequest::StoreFootprint {} => {
                 return long(self.maintenance.footprint(), ControlResponse::Footprint, to).await;
             }
+            ControlRequest::ServiceStatus {}
+            | ControlRequest::ServiceDrain { .. }
+            | ControlRequest::ConfigReload {} => return self.operate(request, to).await,
             ControlRequest::Stop { run, tree, reason } => return self.stop(Some(&run), tree, reason).await,
             ControlRequest::StopAll {} => return self.stop(None, false, StopReason::Command).await,
             ControlRequest::Steer { run, text } => return self.steer(&run, text).await,
@@ -148,10 +146,25 @@ impl RequestHandler {
             }
             ControlRequest::ProvidersStatus {} => return self.execute(commands::providers).await,
             ControlRequest::SummariesStatus {} => return self.execute(commands::summaries).await,
-            ControlRequest::ProvidersReset { name } => {
-                return self.execute(|runtime| commands::reset_provider(runtime, name)).await;
-            }
+            ControlRequest::ProvidersReset { name } => return self.reset_provider(name).await,
         }))
+    }
+
+    async fn models(&self) -> Result<ControlResponse, RequestError> {
+        Ok(ControlResponse::Models(self.reader.read(|rows| rows.all_models()).await?))
+    }
+
+    async fn reset_provider(&self, name: String) -> Result<Option<ControlResponse>, RequestError> {
+        self.execute(|runtime| commands::reset_provider(runtime, name)).await
+    }
+
+    /// Refuses what only a runtime can answer, in a process without one.
+    fn check_answerable(&self, request: &ControlRequest) -> Result<(), RequestError> {
+        if self.runtime.is_none() && request.asks_providers() {
+            let text = "no provider is asked from this process: it only looks into the store";
+            return Err(RequestError::usage(text));
+        }
+        Ok(())
     }
 
     fn pong(&self) -> ControlResponse {
@@ -351,6 +364,15 @@ impl RequestHandler {
     /// The runtime of this process; an error in one that only has the store open.
     fn slot(&self) -> Result<&RuntimeSlot, RequestError> {
         self.runtime.as_deref().ok_or_else(no_runtime)
+    }
+
+    /// Has the service of this process do something.
+    async fn operate(
+        &self,
+        request: ControlRequest,
+        to: &mpsc::Sender<ControlResponse>,
+    ) -> Result<Option<ControlResponse>, RequestError> {
+        service_control::operate(self.runtime.as_ref().ok_or_else(no_runtime)?, request, to).await
     }
 
     async fn steer(&self, run: &str, text: String) -> Result<Option<ControlResponse>, RequestError> {

@@ -27,6 +27,7 @@ mod protocol;
 mod reader;
 mod run_folds;
 mod server;
+mod service_control;
 mod socket_path;
 mod submission;
 mod token;
@@ -48,5 +49,6 @@ pub use maintenance::{ClassUsage, Footprint, GcClassReport, GcReport, GcRequest,
 pub use protocol::{ControlRequest, ControlResponse};
 pub use reader::{PAGE_RECORDS, ResolvedId, StoreReader};
 pub use server::ControlServer;
+pub use service_control::ServiceControl;
 pub use submission::{OwnerKind, RunSubmission, SubmissionConversation, SubmissionService, SubmittedRun};
 pub use tree::{RunTreeCache, run_view};

@@ -21,8 +21,8 @@ use super::{
     submission::{OwnerKind, RunSubmission, SubmittedRun},
 };
 use crate::view::{
-    ApprovalView, BudgetView, DecisionView, EventView, NodeView, RunDetailView, RunSummaryView, RunView,
-    SessionDetailView, SessionView,
+    ApprovalView, BudgetView, DecisionView, DrainView, EventView, NodeView, ReloadView, RunDetailView,
+    RunSummaryView, RunView, ServiceStatusView, SessionDetailView, SessionView,
 };
 
 /// Rows of a list whose request has no `max`.
@@ -222,6 +222,18 @@ pub enum ControlRequest {
     /// Shows the disk usage of the state directory.
     #[serde(rename = "store.footprint")]
     StoreFootprint {},
+    /// Shows the status of the service.
+    #[serde(rename = "service.status")]
+    ServiceStatus {},
+    /// Lets the service take no more work, and end with its runs.
+    #[serde(rename = "service.drain")]
+    ServiceDrain {
+        /// Time after which the runs that are left are suspended, in milliseconds.
+        timeout_ms: u64,
+    },
+    /// Lets the service read its configuration again.
+    #[serde(rename = "config.reload")]
+    ConfigReload {},
 }
 
 const fn rows() -> usize {
@@ -336,6 +348,12 @@ pub enum ControlResponse {
     Gc(GcReport),
     /// Answer to `store.footprint`.
     Footprint(Footprint),
+    /// Answer to `service.status`.
+    ServiceStatus(Box<ServiceStatusView>),
+    /// Answer to `service.drain`: the process ends now.
+    Drained(DrainView),
+    /// Answer to `config.reload`.
+    Reloaded(ReloadView),
     /// Answer to any request that was not carried out, with the reason.
     Refused(RequestError),
 }
@@ -353,6 +371,13 @@ impl ControlRequest {
     /// True if the providers or the summarisers of a runtime answer this.
     pub(super) const fn asks_providers(&self) -> bool {
         matches!(self, Self::ProvidersStatus {} | Self::ProvidersReset { .. } | Self::SummariesStatus {})
+    }
+}
+
+impl ControlRequest {
+    /// True if the answer goes on until something ends, or the client goes.
+    pub(super) const fn follows(&self) -> bool {
+        matches!(self, Self::RunsFollow { .. } | Self::SessionsFollow { .. } | Self::FeedFollow { .. })
     }
 }
 

@@ -18,7 +18,7 @@ use hermod_actors::{
     port::FeedCursor,
 };
 
-use super::{problem::Problem, reach::Reach};
+use super::{metrics::Counted, problem::Problem, reach::Reach};
 use crate::view::{feed_entry, stream_event};
 
 /// Interval of comments that tell a client that the stream lives.
@@ -30,47 +30,56 @@ const LAST_EVENT_ID: &str = "last-event-id";
 struct WatchedEvents {
     watch: Watch,
     run: Option<RunId>,
-    reader: Reach,
+    reader: StreamReader,
     is_over: bool,
 }
 
-impl Reach {
+/// The client that reads a stream.
+pub(super) struct StreamReader {
+    reach: Reach,
+    /// Counts the stream.
+    _open: Counted,
+}
+
+impl StreamReader {
+    pub(super) fn new(reach: Reach) -> Self {
+        let open = reach.service().metrics.streams.enter();
+        Self { reach, _open: open }
+    }
+
     /// What an event becomes, if the client may still read when it comes; `None` also when the service stops.
     async fn wait<T>(&self, event: impl Future<Output = T>) -> Option<T> {
+        let service = self.reach.service();
         let event = tokio::select! {
             biased;
-            () = self.service().closing.cancelled() => return None,
+            () = service.closing.cancelled() => return None,
             event = event => event,
         };
         // A token that is revoked meanwhile reads nothing more.
-        self.service().tokens.is_valid(self.token()).then_some(event)
+        service.tokens.is_valid(self.reach.token()).then_some(event)
     }
 }
 
 /// The events of a run, until its end. A client that has seen the end gets status 204, with which browsers stop
 /// reconnecting.
-pub(super) fn of_run(reader: Reach, row: &RunRow, headers: &HeaderMap) -> Result<Response, Problem> {
+pub(super) fn of_run(reach: Reach, row: &RunRow, headers: &HeaderMap) -> Result<Response, Problem> {
     let seen: Option<Seq> = last_event_id(headers)?;
     if row.state == RunState::Ended && seen.is_some_and(|seen| seen >= row.last) {
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
     let from = seen.map_or(row.first, |seen| seen.saturating_add(1));
-    Ok(watch(reader, row.session, from, Some(row.id)))
+    Ok(watch(reach, row.session, from, Some(row.id)))
 }
 
 /// The events of a session, from the record after the last seen one on; all of them if none was seen.
-pub(super) fn of_session(
-    reader: Reach,
-    session: SessionId,
-    headers: &HeaderMap,
-) -> Result<Response, Problem> {
+pub(super) fn of_session(reach: Reach, session: SessionId, headers: &HeaderMap) -> Result<Response, Problem> {
     let from = last_event_id(headers)?.map_or(1, |seen: Seq| seen.saturating_add(1));
-    Ok(watch(reader, session, from, None))
+    Ok(watch(reach, session, from, None))
 }
 
-fn watch(reader: Reach, session: SessionId, from: Seq, run: Option<RunId>) -> Response {
-    let events =
-        WatchedEvents { watch: reader.service().runtime.watch(session, from), run, reader, is_over: false };
+fn watch(reach: Reach, session: SessionId, from: Seq, run: Option<RunId>) -> Response {
+    let watch = reach.service().runtime.watch(session, from);
+    let events = WatchedEvents { watch, run, reader: StreamReader::new(reach), is_over: false };
     respond(events.stream())
 }
 
@@ -114,7 +123,7 @@ impl WatchedEvents {
         if !matches!(&record.body, Body::RunEnded(ended) if ended.run == run) {
             return false;
         }
-        let row = self.reader.service().runtime.row(run).await;
+        let row = self.reader.reach.service().runtime.row(run).await;
         row.is_ok_and(|row| row.state == RunState::Ended && row.last <= event.seq)
     }
 }
@@ -122,16 +131,17 @@ impl WatchedEvents {
 /// The records of all sessions in one durable order, after the place that the client has seen last or names; without
 /// one, from now on.
 pub(super) async fn of_all(
-    reader: Reach,
+    reach: Reach,
     after: Option<FeedCursor>,
     headers: &HeaderMap,
 ) -> Result<Response, Problem> {
     let seen = last_event_id(headers)?.or(after);
     let cursor = match seen {
         Some(cursor) => cursor,
-        None => reader.service().runtime.feed_end().await.map_err(RunError::Read)?,
+        None => reach.service().runtime.feed_end().await.map_err(RunError::Read)?,
     };
-    let feed = FeedEvents { feed: reader.service().runtime.feed(cursor), reader, is_over: false };
+    let feed = reach.service().runtime.feed(cursor);
+    let feed = FeedEvents { feed, reader: StreamReader::new(reach), is_over: false };
     Ok(respond(stream::unfold(feed, |mut feed| async move {
         let event = feed.next().await?;
         Some((Ok(event), feed))
@@ -141,7 +151,7 @@ pub(super) async fn of_all(
 /// The events of all sessions.
 struct FeedEvents {
     feed: RecordFeed,
-    reader: Reach,
+    reader: StreamReader,
     is_over: bool,
 }
 
@@ -153,7 +163,7 @@ impl FeedEvents {
         }
         let entry = loop {
             match self.reader.wait(self.feed.next()).await? {
-                Ok(entry) => match self.reader.sees_session(entry.session).await {
+                Ok(entry) => match self.reader.reach.sees_session(entry.session).await {
                     Ok(true) => break Ok(entry),
                     Ok(false) => {}
                     Err(problem) => break Err(problem.detail().to_owned()),

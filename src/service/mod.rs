@@ -9,6 +9,8 @@ mod connection;
 mod events;
 mod extract;
 mod fields;
+mod lifecycle;
+mod metrics;
 mod openai;
 mod page;
 mod problem;
@@ -33,9 +35,10 @@ use crate::{
     host::{HostError, RunSubmitter},
 };
 
+use metrics::Metrics;
 use problem::Problem;
 use reach::AdmittedSubmission;
-pub use serve::{ServeRequest, serve};
+pub use serve::{ServeRequest, ServiceEnd, serve};
 pub use server::{HttpServer, ServerLimits};
 
 /// What the operations of the service use.
@@ -53,13 +56,22 @@ pub struct Service {
     pub tokens: TokenVerifier,
     /// Names of this service in the header `Host`, each with or without its port; lower case.
     pub hosts: Vec<String>,
+    /// What is measured.
+    pub(crate) metrics: Metrics,
     /// Fires when the service stops.
     pub closing: CancellationToken,
 }
 
 impl Service {
-    /// Refuses work that would begin beside unfinished runs on trial.
+    /// Refuses new work that would begin beside unfinished runs on trial, or during a drain.
     fn check_ready(&self) -> Result<(), Problem> {
+        let drain = self.submitter.drain().check_not_requested();
+        drain.map_err(|refusal| Problem::new(StatusCode::SERVICE_UNAVAILABLE, refusal.text))?;
+        self.check_revived()
+    }
+
+    /// Refuses what would go on beside unfinished runs on trial.
+    fn check_revived(&self) -> Result<(), Problem> {
         if self.submitter.may_submit() {
             return Ok(());
         }

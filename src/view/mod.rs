@@ -15,6 +15,7 @@ mod approval;
 mod encoding;
 mod event;
 mod message;
+mod operations;
 mod policy;
 mod prompt;
 mod provider;
@@ -31,6 +32,9 @@ pub use agent::{AgentDetailView, AgentSettingView, AgentView};
 pub use approval::{ApprovalView, DecisionView};
 pub use event::EventView;
 pub use message::{FunctionView, MessageView, ToolCallView};
+pub use operations::{
+    BreakerView, DrainView, ReloadView, ServicePhase, ServiceStatusView, UnfinishedRunsView,
+};
 pub use policy::{PolicyRuleView, PolicyVerdictView};
 pub use prompt::{PromptLayerView, PromptView};
 pub use provider::{ConfiguredProviderView, CredentialView, ModelView, ProviderProbeView};

@@ -4,8 +4,10 @@
 mod agents;
 #[path = "../common/http.rs"]
 mod http;
+mod metrics;
 mod openai_chat;
 mod openai_responses;
+mod operations;
 mod rest;
 #[allow(dead_code)] // other binaries use more of it
 #[path = "../common/running.rs"]

@@ -150,6 +150,19 @@ impl<'a> Handover<'a> {
                 }
                 Err(of_option(error, self.command.args))
             }
+            // The run goes on there, and only the view of it has to wait.
+            Err(HandoverError::Crowded(_)) if self.followed.is_some() => {
+                if self.tries == 0 {
+                    let text = format!(
+                        "waiting   process {pid} has too many clients that follow runs; the run goes on"
+                    );
+                    display.line(Tone::Quiet, &text);
+                }
+                let paused = self.pause().await;
+                self.tries = 1;
+                paused
+            }
+            Err(HandoverError::Crowded(error)) => Err(HostError::from(error).into()),
             Err(HandoverError::Gone) => {
                 if kind == OwnerKind::Service {
                     self.service_until = Some(Instant::now() + SERVICE_RESTART_TIME);
@@ -359,7 +372,7 @@ impl<'a> Handover<'a> {
                     match stopped {
                         // The followed run tells of the end of the owner too.
                         Ok(()) | Err(HandoverError::Gone) => None,
-                        Err(error @ HandoverError::Failed(_)) => return Err(error),
+                        Err(error @ (HandoverError::Failed(_) | HandoverError::Crowded(_))) => return Err(error),
                     }
                 }
                 () = view.subagents.wait_for_poll() => {

@@ -21,7 +21,7 @@ use crate::{
         print_json, print_note,
     },
     discovery::Variables,
-    host::{FollowedStep, HandoverError, OwnerConnection, StoreClient},
+    host::{FollowedStep, HandoverError, HostError, OwnerConnection, StoreClient},
     view::{RunDetailView, RunStateView},
 };
 
@@ -68,6 +68,7 @@ async fn follow(
             Ok(outcome) => return Ok(Some(outcome)),
             Err(HandoverError::Gone) => until = Instant::now() + RESTART_TIME,
             Err(HandoverError::Failed(error)) => return Err(error.into()),
+            Err(HandoverError::Crowded(error)) => return Err(HostError::from(error).into()),
         }
     }
 }

@@ -12,3 +12,4 @@ pub use owner_connection::{
 };
 pub use record_follower::{FollowedPlace, FollowedRecord, RecordFollower};
 pub(super) use submission_file::remove_old_submissions;
+pub(crate) use taken_submissions::request_error;

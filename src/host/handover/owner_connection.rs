@@ -19,7 +19,10 @@ use crate::{
         AskError, ControlClient, ControlRequest, ControlResponse, FedRecord, FollowedContent, FollowedEvent,
         MAX_LINE_BYTES, OwnerKind, RequestError, RequestErrorKind, RunSubmission, SubmittedRun,
     },
-    host::{error::HostError, store_client::unexpected_response},
+    host::{
+        error::HostError,
+        store_client::{unexpected_response, while_crowded},
+    },
     view::EventIds,
 };
 
@@ -46,6 +49,9 @@ pub enum HandoverError {
     /// The owner has gone: the request may be repeated to the next one.
     #[error("the process that held the store has gone")]
     Gone,
+    /// The process that holds the store has too many clients: the request may be repeated to it.
+    #[error(transparent)]
+    Crowded(RequestError),
     /// A repeat does not help.
     #[error(transparent)]
     Failed(#[from] HostError),
@@ -55,14 +61,18 @@ impl From<AskError> for HandoverError {
     fn from(error: AskError) -> Self {
         match error {
             AskError::Disconnected => Self::Gone,
-            AskError::Rejected(error) => Self::Failed(error.into()),
+            AskError::Rejected(error) => error.into(),
         }
     }
 }
 
 impl From<RequestError> for HandoverError {
     fn from(error: RequestError) -> Self {
-        Self::Failed(error.into())
+        if error.kind == RequestErrorKind::Crowded {
+            Self::Crowded(error)
+        } else {
+            Self::Failed(error.into())
+        }
     }
 }
 
@@ -96,8 +106,13 @@ pub enum FollowedStep {
 pub struct FollowedEvents(ControlClient);
 
 impl OwnerConnection {
-    /// Connects to the process that holds the store in `state`; `None` if none listens.
+    /// Connects to the process that holds the store in `state`; `None` if none listens. Tries for a while if it has too many
+    /// clients.
     pub async fn connect(state: &Path) -> Result<Option<Self>, HostError> {
+        while_crowded(|| Self::try_connect(state)).await
+    }
+
+    async fn try_connect(state: &Path) -> Result<Option<Self>, HostError> {
         let Some(mut client) = ControlClient::connect(state).await? else { return Ok(None) };
         match client.request(&ControlRequest::Ping {}, |_| Ok(())).await {
             Ok(ControlResponse::Pong { pid, submissions, .. }) => {

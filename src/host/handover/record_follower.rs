@@ -53,6 +53,7 @@ impl RecordFollower {
                     Ok(events) => self.events.insert(events),
                     Err(HandoverError::Gone) => continue,
                     Err(HandoverError::Failed(error)) => return Err(error),
+                    Err(HandoverError::Crowded(error)) => return Err(error.into()),
                 },
             };
             match events.next().await {
@@ -75,6 +76,7 @@ impl RecordFollower {
                 ) => {}
                 Err(HandoverError::Gone) => self.events = None,
                 Err(HandoverError::Failed(error)) => return Err(error),
+                Err(HandoverError::Crowded(error)) => return Err(error.into()),
             }
         }
     }

@@ -147,7 +147,7 @@ fn decode(submission: RunSubmission) -> Result<Submission, HostError> {
 }
 
 /// The error for the client, of a kind that gives it the exit code of an owner.
-fn request_error(error: HostError) -> RequestError {
+pub(crate) fn request_error(error: HostError) -> RequestError {
     let kind = match &error {
         HostError::Request(error) => return error.clone(),
         HostError::Run(error) => return error.clone().into(),
@@ -160,6 +160,7 @@ fn request_error(error: HostError) -> RequestError {
             | StartError::DuplicateName { .. }
             | StartError::Config(_)
             | StartError::NoModel(_)
+            | StartError::Agent { .. }
             | StartError::Provider(_) => RequestErrorKind::Config,
             StartError::Store(_) | StartError::State(_) | StartError::Script { .. } => {
                 RequestErrorKind::Store

@@ -3,6 +3,7 @@
 mod approvals;
 mod feed;
 mod health;
+mod metrics;
 mod runs;
 mod sessions;
 mod state;
@@ -19,6 +20,7 @@ pub(super) use runs::idempotency_key;
 pub(super) fn router(service: Arc<Service>) -> Router {
     Router::new()
         .merge(health::routes())
+        .merge(metrics::routes())
         .merge(runs::routes())
         .merge(sessions::routes())
         .merge(approvals::routes())

@@ -201,7 +201,7 @@ async fn steer(
     PathRun(row): PathRun,
     JsonBody { value: body, .. }: JsonBody<SteerBody>,
 ) -> Result<(StatusCode, Json<SteerReceipt>), Problem> {
-    service.check_ready()?;
+    service.check_revived()?;
     Ok((StatusCode::ACCEPTED, Json(service.runtime.steer(row.id, body.text).await?)))
 }
 
