@@ -352,8 +352,8 @@ deserialize_by! {
     Flag: |value| value.as_bool().map(Self).ok_or_else(|| FLAG_RULE.to_owned());
     OptionalByteSize: |value| size(value).map(Self).ok_or_else(|| SIZE_RULE.to_owned());
     TokenPrice: |value| dollars(value).map(Self).ok_or_else(|| PRICE_RULE.to_owned());
-    OptionalCount: |value| amount(value).map(Self).ok_or_else(|| AMOUNT_RULE.to_owned());
-    OptionalDollars: |value| nano_dollars(value).map(Self).ok_or_else(|| DOLLARS_RULE.to_owned());
+    OptionalCount: |value| amount(value).map(Self);
+    OptionalDollars: |value| nano_dollars(value).map(Self);
     OptionalFolder: |value| match text(value)? {
         "" => Ok(Self(None)),
         path if path.starts_with('/') => Ok(Self(Some(path.into()))),
@@ -412,24 +412,24 @@ fn size(value: &Value) -> Option<u64> {
     number.parse::<u64>().ok()?.checked_mul(1 << bits)
 }
 
-/// `None` if it is no amount, `Some(None)` for `none`. A variable has a text for every form.
-fn amount(value: &Value) -> Option<Option<u64>> {
+/// A variable has a text for every form.
+fn amount(value: &Value) -> Result<Option<u64>, String> {
     let amount = match value.as_str() {
-        Some(NONE) => return Some(None),
+        Some(NONE) => return Ok(None),
         Some(text) => text.parse().ok(),
         None => value.as_u64(),
     };
-    amount.filter(|amount| *amount > 0).map(Some)
+    amount.filter(|amount| *amount > 0).map(Some).ok_or_else(|| AMOUNT_RULE.to_owned())
 }
 
-/// `None` if it is no amount, `Some(None)` for `none`. A variable has a text for every form.
-fn nano_dollars(value: &Value) -> Option<Option<u64>> {
+/// A variable has a text for every form.
+fn nano_dollars(value: &Value) -> Result<Option<u64>, String> {
     let amount = match value.as_str() {
-        Some(NONE) => return Some(None),
+        Some(NONE) => return Ok(None),
         Some(text) => fixed_point(text, DOLLAR_DECIMALS),
-        None => fixed_point(&value.as_number()?.to_string(), DOLLAR_DECIMALS),
+        None => value.as_number().and_then(|number| fixed_point(&number.to_string(), DOLLAR_DECIMALS)),
     };
-    amount.filter(|amount| *amount > 0).map(Some)
+    amount.filter(|amount| *amount > 0).map(Some).ok_or_else(|| DOLLARS_RULE.to_owned())
 }
 
 fn dollars(value: &Value) -> Option<u64> {

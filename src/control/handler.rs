@@ -95,9 +95,7 @@ impl RequestHandler {
         self.check_answerable(&request)?;
         Ok(Some(match request {
             ControlRequest::Ping {} => self.pong(),
-            ControlRequest::RunsList { max, agent } => {
-                ControlResponse::Runs(self.summaries(max, agent.as_ref()).await?)
-            }
+            ControlRequest::RunsList { max, agent } => self.list_runs(max, agent).await?,
             ControlRequest::RunsShow { run } => ControlResponse::Run(Box::new(self.run(&run).await?)),
             ControlRequest::SessionsList { max } => ControlResponse::Sessions(self.sessions(max).await?),
             ControlRequest::SessionsShow { session, max } => {
@@ -186,16 +184,12 @@ impl RequestHandler {
         Ok(runs)
     }
 
-    async fn summaries(
-        &self,
-        max: usize,
-        agent: Option<&AgentName>,
-    ) -> Result<Vec<RunSummaryView>, RequestError> {
+    async fn list_runs(&self, max: usize, agent: Option<AgentName>) -> Result<ControlResponse, RequestError> {
         let mut summaries = Vec::new();
-        for row in self.reader.newest_runs(max, agent).await? {
+        for row in self.reader.newest_runs(max, agent.as_ref()).await? {
             summaries.push(self.summary(row).await?);
         }
-        Ok(summaries)
+        Ok(ControlResponse::Runs(summaries))
     }
 
     /// A run as lists show it.

@@ -161,17 +161,10 @@ fn the_models_are_the_agents() {
     assert_eq!(stored["model"], "writer");
 }
 
-#[test]
-fn a_limited_token_reaches_its_agents_alone() {
-    let served = start();
-    let own = served.run_as("writer", &json!({ "input": "hello", "session": "own" }));
-    let other = served.run_as("asker", &json!({ "input": "touch", "session": "other" }));
-    let limited = served.limited_token("limited", "writer");
-    let get = |path: &str| served.send_as(&limited, ("GET", path), &Value::Null);
-    let approvals = served.get("/v1/approvals").json();
-    let call = approvals[0]["call"].as_str().expect("the asker asks").to_owned();
+/// Every operation that names the run `other` of the session `other`, or its call.
+fn operations_on(other: &str, call: &str) -> Vec<(&'static str, String, Value)> {
     let response = format!("resp_{other}");
-    let operations = [
+    vec![
         ("GET", format!("/v1/runs/{other}"), Value::Null),
         ("GET", format!("/v1/runs/{other}/wait?timeout=1ms"), Value::Null),
         ("GET", format!("/v1/runs/{other}/events"), Value::Null),
@@ -194,7 +187,19 @@ fn a_limited_token_reaches_its_agents_alone() {
             json!({ "model": "writer", "input": "x", "previous_response_id": response }),
         ),
         ("GET", "/v1/models/asker".to_owned(), Value::Null),
-    ];
+    ]
+}
+
+#[test]
+fn a_limited_token_reaches_its_agents_alone() {
+    let served = start();
+    let own = served.run_as("writer", &json!({ "input": "hello", "session": "own" }));
+    let other = served.run_as("asker", &json!({ "input": "touch", "session": "other" }));
+    let limited = served.limited_token("limited", "writer");
+    let get = |path: &str| served.send_as(&limited, ("GET", path), &Value::Null);
+    let approvals = served.get("/v1/approvals").json();
+    let call = approvals[0]["call"].as_str().expect("the asker asks").to_owned();
+    let operations = operations_on(&other, &call);
     for (method, path, body) in &operations {
         let answer = served.send_as(&limited, (method, path), body);
         let status = answer.status;

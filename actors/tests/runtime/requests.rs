@@ -87,10 +87,13 @@ async fn a_session_takes_runs_of_its_agent_alone() {
     };
     // Both find that there is no session yet, and one of them opens it.
     let (one, other) = tokio::join!(runtime.run(request("a", "x")), runtime.run(request("b", "y")));
-    let (opened, refused) = if one.is_ok() { (one.unwrap(), other) } else { (other.unwrap(), one) };
+    let (opened, refused) = match (one, other) {
+        (Ok(opened), Err(refused)) | (Err(refused), Ok(opened)) => (opened, refused),
+        both => panic!("one of them is refused: {both:?}"),
+    };
     let row = runtime.row(opened.run).await.unwrap();
     let expect = SubmitError::OtherAgent { session: opened.session, agent: row.agent.clone() };
-    assert_eq!(refused.unwrap_err(), RunError::NotAccepted(expect));
+    assert_eq!(refused, RunError::NotAccepted(expect));
     let again = runtime.run(request(row.agent.as_str(), "z")).await.unwrap();
     assert_eq!((again.session, runtime.row(again.run).await.unwrap().agent), (opened.session, row.agent));
 }

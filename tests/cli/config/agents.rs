@@ -130,8 +130,8 @@ fn a_mistake_is_told_with_its_line_its_key_and_a_remedy() {
     check_wrong("tools.include = [\"shel\"]", &[], &[&["hermod.toml:1: tools.include", "no tool is called"]]);
     let long = format!("agents.{}.model = \"x\"", "a".repeat(65));
     check_wrong(&long, &[], &[&["is no name for an agent; use at most 64"]]);
-    let many: String = (0..201).map(|n| format!("[agents.a{n}]\nmax_turns = 1\n")).collect();
-    check_wrong(&many, &[], &[&["there are 201 agents, and at most 200 are read"]]);
+    let many: Vec<_> = (0..201).map(|n| format!("[agents.a{n}]\nmax_turns = 1\n")).collect();
+    check_wrong(&many.concat(), &[], &[&["there are 201 agents, and at most 200 are read"]]);
     // The error of the rest is told once, not for each agent.
     check_wrong(
         "agent.max_turns = 0\n[agents.a]\nthinking = \"low\"",
