@@ -36,7 +36,7 @@ pub struct Drain {
 impl Drain {
     /// Requests it. A later request sets another time limit.
     pub fn request(&self, timeout: Duration) {
-        self.deadline.send_replace(Some(Instant::now() + timeout.min(MAX_DRAIN_TIME)));
+        self.deadline.send_replace(Some(tokio::time::Instant::now() + timeout.min(MAX_DRAIN_TIME)));
     }
 
     /// Whether it is requested.

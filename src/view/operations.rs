@@ -110,7 +110,7 @@ mod tests {
             breaker: BreakerState::Open { until: Timestamp(0) },
         };
         let written =
-            json!({ "provider": "p", "model": null, "state": "open", "until": "1970-01-01T00:00:00Z" });
+            json!({ "provider": "p", "model": null, "state": "open", "until": "1970-01-01T00:00:00.000Z" });
         assert_eq!(serde_json::to_value(&view).unwrap(), written);
         assert_eq!(serde_json::from_value::<BreakerView>(written).unwrap(), view);
     }

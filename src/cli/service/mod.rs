@@ -165,7 +165,7 @@ fn beside(state: &std::path::Path) -> PathBuf {
     state.with_file_name(name)
 }
 
-/// Writes the unit, in one step. A unit that somebody has changed is not overwritten without `force`.
+/// Writes the unit, in one step. A unit that was changed is not overwritten without `force`.
 fn write_unit(path: &std::path::Path, unit: &str, force: bool) -> Result<(), CliError> {
     let present = files::read_regular_text(path, 1 << 20).ok();
     if present.as_ref().is_some_and(|present| present != unit) && !force {
