@@ -40,17 +40,20 @@
 //! of the process which started at the time in the ledger.
 
 mod channel;
+mod ended;
 mod exit;
 mod files;
 mod follow;
 mod fork_server;
 mod forked;
 mod identity;
+mod idle;
 mod launch;
 mod ledger;
 mod live_runner;
 mod orphans;
 mod output;
+mod owner_link;
 mod runner_process;
 
 /// This process's own program, also after its file was replaced.
