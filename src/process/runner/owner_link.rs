@@ -2,7 +2,7 @@
 
 use std::{
     io,
-    os::fd::{AsFd as _, OwnedFd},
+    os::fd::{AsFd as _, BorrowedFd, OwnedFd},
 };
 
 use rustix::{
@@ -34,17 +34,20 @@ impl OwnerLink {
 
     /// Hands the owner the descriptor of this process, for signals.
     pub(super) fn announce(&self) -> io::Result<()> {
-        let process = pidfd::open(getpid())?;
-        match channel::send(&self.0, ANNOUNCEMENT, Some(process.as_fd())) {
+        self.send_announcement(Some(pidfd::open(getpid())?.as_fd()))
+    }
+
+    /// Announces a further command of this process.
+    pub(super) fn announce_again(&self) -> io::Result<()> {
+        self.send_announcement(None)
+    }
+
+    fn send_announcement(&self, process: Option<BorrowedFd<'_>>) -> io::Result<()> {
+        match channel::send(&self.0, ANNOUNCEMENT, process) {
             // Without its owner the runner goes on. One that lives would request another runner.
             Err(error) if !is_closed(&error) => Err(error),
             Ok(()) | Err(_) => Ok(()),
         }
-    }
-
-    /// Announces a further command of this process. An error means that its owner is gone.
-    pub(super) fn announce_again(&self) -> io::Result<()> {
-        channel::send(&self.0, ANNOUNCEMENT, None)
     }
 
     /// Reports that the command has ended and that this process waits for another one.

@@ -19,9 +19,9 @@ use tokio_util::sync::CancellationToken;
 use super::{
     exit::{ExitRecord, OutputExtent, PreallocatedExit},
     files::{Claim, SpoolFolder, VARIABLE},
+    fork_server::ForkRequest,
     identity::{IDLE_NAME, NAME, RunnerIdentity},
     output::{KeptOutput, keep_output},
-    fork_server::ForkRequest,
     owner_link::{OwnerLink, receive_request},
 };
 use crate::{

@@ -2,9 +2,7 @@
 
 use tokio::process::{Child, Command};
 
-use super::{
-    prepared::PreparedSandbox, restrict::SandboxError, spec::SandboxSpec, thread::SandboxThread,
-};
+use super::{prepared::PreparedSandbox, restrict::SandboxError, spec::SandboxSpec, thread::SandboxThread};
 
 /// A sandbox for the commands of one process, which have the same rules. It is entered with the first one that has rules.
 /// Dropping this ends all processes in it.

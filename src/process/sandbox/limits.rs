@@ -96,7 +96,11 @@ mod tests {
     fn limits_are_current_while_they_leave_as_much() {
         let check = |cpu_seconds, processes, tasks, expected| {
             let limits = SandboxLimits { cpu_seconds, processes, ..SandboxLimits::default() };
-            assert_eq!(ProcessLimits { limits, tasks }.are_current(), expected, "{cpu_seconds:?} {processes:?}");
+            assert_eq!(
+                ProcessLimits { limits, tasks }.are_current(),
+                expected,
+                "{cpu_seconds:?} {processes:?}"
+            );
         };
         check(None, None, 0, true);
         check(Some(60), None, 0, true);

@@ -219,7 +219,10 @@ mod tests {
             fs::create_dir_all(dir.join("elsewhere")).unwrap();
             symlink("elsewhere/target", dir.join("link")).unwrap();
             let mut observed = settled(&dir, &names);
-            assert_eq!((observed.missing.len(), observed.missing[0].paths.len(), observed.files.len()), (1, 3, 2));
+            assert_eq!(
+                (observed.missing.len(), observed.missing[0].paths.len(), observed.files.len()),
+                (1, 3, 2)
+            );
             change(&dir);
             assert_eq!(observed.is_unchanged(), !is_seen, "{n}");
         }

@@ -75,9 +75,10 @@ impl SandboxCache {
             self.kept.clear();
         }
         let found = self.kept.iter().position(|kept| kept.spec == *spec).map(|at| self.kept.remove(at));
-        let prepared = match found {
-            Some(mut kept) if kept.basis.observed.is_unchanged() => kept,
-            Some(_) | None => PreparedSandbox::with_namespace(spec)?,
+        let unchanged = found.and_then(|mut kept| kept.basis.observed.is_unchanged().then_some(kept));
+        let prepared = match unchanged {
+            Some(kept) => kept,
+            None => PreparedSandbox::with_namespace(spec)?,
         };
         if self.kept.len() == MAX_KEPT {
             self.kept.remove(0);
