@@ -36,7 +36,8 @@ impl ProcessStat {
         let after = stat.get(end + 2..)?;
         let mut words = std::str::from_utf8(after).ok()?.split_ascii_whitespace();
         let is_zombie = words.next()? == "Z";
-        let mut pid = |skipped| Some(Pid::from_raw(words.nth(skipped)?.parse().ok()?));
+        // The session of a process that is about to vanish is -1.
+        let mut pid = |skipped| Some(Pid::from_raw(words.nth(skipped)?.parse::<i32>().ok()?.max(0)));
         let (parent, session) = (pid(0)?, pid(1)?);
         Some(Self { name, parent, session, started: words.nth(15)?.parse().ok()?, is_zombie })
     }
@@ -60,6 +61,7 @@ mod tests {
         check(format!("12 (sh) S 7 12 13 {rest}").as_bytes(), Some((false, 7, 13, 4711)));
         check(&[b"12 (a) R 1 7 (\xff) Z 3 12 9 ", rest.as_bytes()].concat(), Some((true, 3, 9, 4711)));
         check(format!("12 (sh) S 0 12 0 {rest}").as_bytes(), Some((false, 0, 0, 4711)));
+        check(format!("12 (sh) X 0 -1 -1 {rest}").as_bytes(), Some((false, 0, 0, 4711)));
         let name = ProcessStat::parse(format!("12 (a) (b) S 0 12 0 {rest}").as_bytes()).unwrap().name;
         assert_eq!(name, b"a) (b");
         check(b"12 (sh) S 0 12", None);

@@ -46,7 +46,8 @@ impl RunnerIdentity {
 
     /// The pid, if it is known.
     pub(super) fn pid(self) -> Option<Pid> {
-        Pid::from_raw(self.raw_pid)
+        // A command can write any number into `started`.
+        Pid::from_raw(self.raw_pid.max(0))
     }
 
     /// The pid, if the process with that number is the living runner of this attempt. One that waits has ended it. `is_locked`: whether the lock of
