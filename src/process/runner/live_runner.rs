@@ -48,7 +48,7 @@ pub struct LiveRunner {
 #[derive(Debug)]
 enum RunnerProcess {
     /// A runner that this process requested.
-    Forked(ForkedRunner),
+    Forked(Box<ForkedRunner>),
     /// A runner that an earlier owner started. It held the lock after the pidfd was opened, or its arguments name this
     /// folder.
     Other(AsyncFd<OwnedFd>),
@@ -58,7 +58,7 @@ enum RunnerProcess {
 
 impl LiveRunner {
     pub(super) fn of_forked(folder: SpoolFolder, name: SpoolName, runner: ForkedRunner) -> Self {
-        Self { folder, name, process: RunnerProcess::Forked(runner) }
+        Self { folder, name, process: RunnerProcess::Forked(Box::new(runner)) }
     }
 
     /// Finds the living runner of a folder; `None` if there is none.

@@ -202,10 +202,12 @@ mod tests {
         observed
     }
 
+    type Change = fn(&Path);
+
     #[test]
     fn one_look_at_their_folder_is_enough_for_missing_paths() {
         let names = ["a", "b/c", "b/d/e", "link", "link/f"];
-        let changes: [(fn(&Path), bool); 5] = [
+        let changes: [(Change, bool); 5] = [
             (|dir| fs::write(dir.join("other"), "").unwrap(), false),
             (|dir| fs::write(dir.join("a"), "").unwrap(), true),
             (|dir| fs::create_dir(dir.join("b")).unwrap(), true),
