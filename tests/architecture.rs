@@ -181,7 +181,7 @@ fn circles_are_found() {
 #[test]
 fn adapters_know_the_actors_and_never_each_other() {
     check_rooms("src/access", &["clock", "files", "secret"]);
-    check_rooms("src/process", &["files", "disk_space"]);
+    check_rooms("src/process", &["clock", "files", "disk_space"]);
     check_rooms("src/provider", &["clock", "redaction", "secret"]);
     check_rooms("src/redaction", &["secret"]);
     check_rooms("src/credential", &["excerpt", "files", "process", "provider", "redaction", "secret"]);
