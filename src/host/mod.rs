@@ -27,7 +27,7 @@ mod start;
 mod store_client;
 mod submission;
 
-pub use budget_limits::{BudgetLimits, millis, parse_duration};
+pub use budget_limits::{BudgetLimits, millis, parse_count, parse_dollars, parse_duration};
 pub use conversation::{ConversationChoice, ConversationTarget};
 pub use crash_trials::{fail_crash_looping, first_trial};
 pub(crate) use endpoints::endpoint;

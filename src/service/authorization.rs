@@ -12,8 +12,8 @@ use axum::{
 use super::{Service, events::StreamReader, problem::Problem};
 use crate::access::{Scope, TokenEntry};
 
-/// Paths that need no token: probes of a supervisor, which tell nothing of any run.
-const OPEN_PATHS: [&str; 2] = ["/livez", "/readyz"];
+/// Paths that need no token: probes of a supervisor and the document of the operations, which tell nothing of any run.
+const OPEN_PATHS: [&str; 3] = ["/livez", "/readyz", "/openapi.json"];
 
 /// Refuses requests from other sites and without a valid token, before any of their body is read.
 pub(super) async fn authorize(

@@ -14,8 +14,10 @@ use tokio::{
     sync::{Semaphore, SemaphorePermit},
     time::timeout,
 };
+use utoipa::IntoParams;
 
 use super::{Service, problem::Problem};
+use crate::view::schema;
 
 /// Most bytes of a body. A task may bring a conversation with it.
 const MAX_BODY_BYTES: usize = 8 << 20;
@@ -118,8 +120,9 @@ impl<T: DeserializeOwned, S: Sync> FromRequestParts<S> for Query<T> {
 }
 
 /// The row of the run in the path.
-#[derive(Debug)]
-pub(super) struct PathRun(pub(super) RunRow);
+#[derive(Debug, IntoParams)]
+#[into_params(names("run"), parameter_in = Path)]
+pub(super) struct PathRun(#[param(value_type = schema::Id)] pub(super) RunRow);
 
 impl FromRequestParts<Arc<Service>> for PathRun {
     type Rejection = Problem;

@@ -6,6 +6,7 @@
 
 mod authorization;
 mod connection;
+mod document;
 mod events;
 mod extract;
 mod fields;

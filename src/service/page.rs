@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use hermod_actors::model::{Outcome, RunId, RunRow, SessionId, SessionRow, Timestamp};
 use serde::{Deserialize, Serialize};
+use utoipa::{IntoParams, ToSchema};
 
 use super::{Service, problem::Problem};
-use crate::view::{RunStateView, RunSummaryView, SessionSummaryView};
+use crate::view::{RunStateView, RunSummaryView, SessionSummaryView, schema};
 
 /// Rows of a page whose query names no limit, and the largest limit.
 const DEFAULT_ROWS: usize = 100;
@@ -17,38 +18,54 @@ const ROWS_PER_READ: usize = 256;
 const MAX_SEARCHED: usize = 10_000;
 
 /// A page of a list.
-#[derive(Debug, Serialize)]
-pub(super) struct Page<T, Id> {
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct Page<T> {
     /// The rows, the newest first.
     pub(super) items: Vec<T>,
     /// The `before` of the next page; `null` if there are no more rows.
-    pub(super) next: Option<Id>,
+    #[schema(required)]
+    pub(super) next: Option<String>,
 }
 
 /// The query of a list of sessions.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
 pub(super) struct SessionsQuery {
+    /// Most rows of the page; 100 if it is absent, and never more than 1,000.
+    #[param(value_type = u64, required = false)]
     max: Option<usize>,
+    /// The `next` of the page before.
+    #[param(value_type = schema::Id, required = false)]
     before: Option<SessionId>,
 }
 
 /// The query of a list of runs. A run fits if it has all that is named.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
 pub(super) struct RunsQuery {
+    /// Most rows of the page; 100 if it is absent, and never more than 1,000.
+    #[param(value_type = u64, required = false)]
     max: Option<usize>,
+    /// The `next` of the page before.
+    #[param(value_type = schema::Id, required = false)]
     before: Option<RunId>,
     /// The session.
+    #[param(value_type = schema::Id, required = false)]
     session: Option<SessionId>,
     /// The state.
+    #[param(value_type = RunStateView, required = false)]
     state: Option<RunStateView>,
     /// The outcome.
+    #[param(value_type = schema::OutcomeName, required = false)]
     outcome: Option<Outcome>,
     /// Accepted at this time or later.
+    #[param(value_type = String, format = DateTime, required = false)]
     #[serde(default, with = "hermod_actors::model::optional_rfc3339_time")]
     since: Option<Timestamp>,
     /// A part of the beginning of the input, whatever its case.
+    #[param(value_type = String, required = false)]
     text: Option<String>,
 }
 
@@ -61,10 +78,7 @@ const fn rows(max: Option<usize>) -> usize {
 }
 
 impl SessionsQuery {
-    pub(super) async fn page(
-        &self,
-        service: &Service,
-    ) -> Result<Page<SessionSummaryView, SessionId>, Problem> {
+    pub(super) async fn page(&self, service: &Service) -> Result<Page<SessionSummaryView>, Problem> {
         let max = rows(self.max);
         let mut rows: Vec<SessionRow> = service
             .handler
@@ -75,18 +89,18 @@ impl SessionsQuery {
             })
             .await?;
         rows.reverse();
-        let next = if rows.len() == max { rows.last().map(|row| row.id) } else { None };
+        let next = if rows.len() == max { rows.last().map(|row| row.id.to_string()) } else { None };
         Ok(Page { items: rows.iter().map(SessionSummaryView::from).collect(), next })
     }
 }
 
 impl RunsQuery {
     /// The newest runs that fit. A page may have fewer than `max` although there are more.
-    pub(super) async fn page(&self, service: &Arc<Service>) -> Result<Page<RunSummaryView, RunId>, Problem> {
+    pub(super) async fn page(&self, service: &Arc<Service>) -> Result<Page<RunSummaryView>, Problem> {
         let (max, mut searched) = (rows(self.max), 0);
-        let mut page = Page { items: Vec::new(), next: self.before };
-        while searched < MAX_SEARCHED && page.items.len() < max {
-            let before = page.next;
+        let (mut items, mut next) = (Vec::new(), self.before);
+        while searched < MAX_SEARCHED && items.len() < max {
+            let before = next;
             let rows: Vec<RunRow> = service
                 .handler
                 .reader()
@@ -98,22 +112,22 @@ impl RunsQuery {
             let (count, mut is_full) = (rows.len(), false);
             searched += count;
             for row in rows.into_iter().rev() {
-                if page.items.len() == max {
+                if items.len() == max {
                     is_full = true;
                     break;
                 }
-                page.next = Some(row.id);
+                next = Some(row.id);
                 if self.fits(&row) {
                     let summary = service.handler.summary(row).await?;
-                    page.items.extend(Some(summary).filter(|summary| self.fits_text(summary)));
+                    items.extend(Some(summary).filter(|summary| self.fits_text(summary)));
                 }
             }
             if count < ROWS_PER_READ && !is_full {
-                page.next = None;
+                next = None;
                 break;
             }
         }
-        Ok(page)
+        Ok(Page { items, next: next.map(|id| id.to_string()) })
     }
 
     fn fits(&self, row: &RunRow) -> bool {

@@ -58,7 +58,7 @@ impl HttpServer {
             .enable_all()
             .build()?;
         let closing = service.closing.clone();
-        let router = routes::router(Arc::new(service));
+        let router = routes::router(Arc::new(service))?;
         let listener = {
             let _runtime = runtime.enter();
             TcpListener::from_std(listener)?

@@ -19,6 +19,7 @@ mod prompt;
 mod provider;
 mod result;
 mod run;
+pub(crate) mod schema;
 mod service;
 mod store;
 mod stream;

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use axum::{
-    Json, Router,
+    Json,
     extract::{Path, State},
-    routing::{get, post},
 };
 use hermod_actors::model::{ApprovalDecision, ApprovalScope, CallId, PersonAnswer};
 use serde::Deserialize;
+use utoipa::{IntoParams, ToSchema};
+use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::{
     control::{self, RequestError},
@@ -18,35 +19,48 @@ use crate::{
         extract::{JsonBody, OptionalJsonBody},
         problem::Problem,
     },
-    view::{ApprovalView, DecisionView},
+    view::{ApprovalView, DecisionView, schema},
 };
 
-pub(super) fn routes() -> Router<Arc<Service>> {
-    Router::new()
-        .route("/v1/approvals", get(list))
-        .route("/v1/approvals/{call}/allow", post(allow))
-        .route("/v1/approvals/{call}/deny", post(deny))
-        .route("/v1/approvals/{call}/answer", post(answer))
+pub(super) fn routes() -> OpenApiRouter<Arc<Service>> {
+    OpenApiRouter::new()
+        .routes(routes!(list))
+        .routes(routes!(allow))
+        .routes(routes!(deny))
+        .routes(routes!(answer))
 }
 
+/// The call in a path.
+#[derive(Debug, IntoParams)]
+#[into_params(names("call"), parameter_in = Path)]
+#[allow(dead_code)] // only the document has it
+struct CallPath(#[param(value_type = schema::Call)] String);
+
 /// The body of an approval.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 struct AllowBody {
     /// How far the approval goes.
     #[serde(default)]
+    #[schema(value_type = schema::Scope)]
     scope: ApprovalScope,
 }
 
 /// The body of an answer.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 struct AnswerBody {
     /// The answer to the model's question.
+    #[schema(pattern = r"\S")]
     text: String,
 }
 
-/// The calls that wait for a person.
+/// The calls that wait for a person
+#[utoipa::path(
+    get, path = "/v1/approvals",
+    responses((status = 200, description = "The calls", body = Vec<ApprovalView>)),
+    security(("token" = ["read"])),
+)]
 async fn list(
     _: Granted<Read>,
     State(service): State<Arc<Service>>,
@@ -54,7 +68,12 @@ async fn list(
     Ok(Json(service.handler.reader().approvals().await?))
 }
 
-/// Allows a call.
+/// Allows a call
+#[utoipa::path(
+    post, path = "/v1/approvals/{call}/allow", params(CallPath), request_body = Option<AllowBody>,
+    responses((status = 200, description = "The decision", body = DecisionView), (status = 409, description = "It was decided already")),
+    security(("token" = ["approve"])),
+)]
 async fn allow(
     _: Granted<Approve>,
     State(service): State<Arc<Service>>,
@@ -64,7 +83,16 @@ async fn allow(
     decide(&service, &call, ApprovalDecision::Allow, body.scope).await
 }
 
-/// Denies a call.
+/// Denies a call
+#[utoipa::path(
+    post, path = "/v1/approvals/{call}/deny", params(CallPath),
+    responses(
+        (status = 200, description = "The decision", body = DecisionView),
+        (status = 409, description = "It was decided already"),
+        (status = 422, description = "The call asks for something else"),
+    ),
+    security(("token" = ["approve"])),
+)]
 async fn deny(
     _: Granted<Approve>,
     State(service): State<Arc<Service>>,
@@ -82,7 +110,12 @@ async fn decide(
     record(service, call, move |approval| control::decision(approval, verdict, scope)).await
 }
 
-/// Answers a question of a model.
+/// Answers a question of a model
+#[utoipa::path(
+    post, path = "/v1/approvals/{call}/answer", params(CallPath), request_body = AnswerBody,
+    responses((status = 200, description = "The decision", body = DecisionView), (status = 409, description = "It was decided already")),
+    security(("token" = ["approve"])),
+)]
 async fn answer(
     _: Granted<Approve>,
     State(service): State<Arc<Service>>,

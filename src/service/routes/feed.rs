@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
-use axum::{Router, extract::State, http::HeaderMap, response::Response, routing::get};
+use axum::{extract::State, http::HeaderMap, response::Response};
 use serde::Deserialize;
+use utoipa::IntoParams;
+use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::service::{
     Service,
@@ -14,20 +16,30 @@ use crate::service::{
     problem::Problem,
 };
 
-pub(super) fn routes() -> Router<Arc<Service>> {
-    Router::new().route("/v1/events", get(feed))
+pub(super) fn routes() -> OpenApiRouter<Arc<Service>> {
+    OpenApiRouter::new().routes(routes!(feed))
 }
 
 /// The query of the feed.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
 struct FeedQuery {
     /// The `id` of an event, or `0.0` for the beginning.
     #[serde(default, deserialize_with = "from_text")]
+    #[param(value_type = String, required = false, pattern = "^[0-9]{1,18}[.][0-9]{1,9}$")]
     after: Option<hermod_actors::port::FeedCursor>,
 }
 
-/// The records of all sessions, in one durable order.
+/// The records of all sessions, in one durable order
+///
+/// They begin after the header, else after the parameter, else with the next record. The stream has no end.
+#[utoipa::path(
+    get, path = "/v1/events",
+    params(FeedQuery, ("Last-Event-ID" = Option<String>, Header, description = "The `id` of the last seen event")),
+    responses((status = 200, description = "Server-sent events", body = String, content_type = "text/event-stream")),
+    security(("token" = ["read"])),
+)]
 async fn feed(
     granted: Granted<Read>,
     State(service): State<Arc<Service>>,

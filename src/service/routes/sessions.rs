@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use axum::{
-    Json, Router,
+    Json,
     extract::{FromRequestParts, State},
     http::{HeaderMap, request::Parts},
     response::Response,
-    routing::get,
 };
-use hermod_actors::model::{SessionId, SessionRow};
+use hermod_actors::model::SessionRow;
+use utoipa::IntoParams;
+use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::{
     service::{
@@ -26,16 +27,14 @@ use crate::{
 /// Runs of a session that is shown; `/v1/runs?session=…` has all.
 const MAX_RUNS: usize = 100;
 
-pub(super) fn routes() -> Router<Arc<Service>> {
-    Router::new()
-        .route("/v1/sessions", get(list))
-        .route("/v1/sessions/{session}", get(show))
-        .route("/v1/sessions/{session}/events", get(events_of_session))
+pub(super) fn routes() -> OpenApiRouter<Arc<Service>> {
+    OpenApiRouter::new().routes(routes!(list)).routes(routes!(show)).routes(routes!(events_of_session))
 }
 
 /// The row of the session in the path, named by its id or its key.
-#[derive(Debug)]
-struct PathSession(SessionRow);
+#[derive(Debug, IntoParams)]
+#[into_params(names("session"), parameter_in = Path)]
+struct PathSession(#[param(value_type = String)] SessionRow);
 
 impl FromRequestParts<Arc<Service>> for PathSession {
     type Rejection = Problem;
@@ -48,16 +47,26 @@ impl FromRequestParts<Arc<Service>> for PathSession {
     }
 }
 
-/// The sessions, the newest first.
+/// The sessions, the newest first
+#[utoipa::path(
+    get, path = "/v1/sessions", params(SessionsQuery),
+    responses((status = 200, description = "A page", body = Page<SessionSummaryView>)),
+    security(("token" = ["read"])),
+)]
 async fn list(
     _: Granted<Read>,
     State(service): State<Arc<Service>>,
     Query(query): Query<SessionsQuery>,
-) -> Result<Json<Page<SessionSummaryView, SessionId>>, Problem> {
+) -> Result<Json<Page<SessionSummaryView>>, Problem> {
     Ok(Json(query.page(&service).await?))
 }
 
-/// A session and its newest runs.
+/// A session and its newest runs
+#[utoipa::path(
+    get, path = "/v1/sessions/{session}", params(PathSession),
+    responses((status = 200, description = "The session", body = SessionDetailView)),
+    security(("token" = ["read"])),
+)]
 async fn show(
     _: Granted<Read>,
     State(service): State<Arc<Service>>,
@@ -66,7 +75,13 @@ async fn show(
     Ok(Json(service.handler.session(&row.id.to_string(), MAX_RUNS).await?))
 }
 
-/// The events of a session, until the client goes.
+/// The events of a session, until the client goes
+#[utoipa::path(
+    get, path = "/v1/sessions/{session}/events",
+    params(PathSession, ("Last-Event-ID" = Option<u64>, Header, description = "The `id` of the last seen record")),
+    responses((status = 200, description = "Server-sent events", body = String, content_type = "text/event-stream")),
+    security(("token" = ["read"])),
+)]
 async fn events_of_session(
     granted: Granted<Read>,
     State(service): State<Arc<Service>>,
