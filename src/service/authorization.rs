@@ -109,7 +109,7 @@ macro_rules! scopes {
         }
     )*};
 }
-scopes!(Read, Submit, Steer, Approve);
+scopes!(Read, Submit, Steer, Approve, Admin);
 
 /// The token of a request, which has this scope.
 #[derive(Debug)]

@@ -12,6 +12,13 @@ const METHODS: [&str; 8] = ["get", "put", "post", "delete", "options", "head", "
 /// The name of the token in the document.
 const TOKEN: &str = "token";
 
+/// Answers with an id that other operations take: the operation and status, the parameter, and where the id is.
+const LINKS: [([&str; 3], &str, &str); 3] = [
+    (["/v1/runs", "post", "202"], "run", "$response.body#/run"),
+    (["/v1/runs", "post", "202"], "session", "$response.body#/session"),
+    (["/v1/responses", "post", "200"], "response", "$response.body#/id"),
+];
+
 /// The rendered document.
 #[derive(Debug, Clone)]
 pub(super) struct Document(pub(super) Bytes);
@@ -41,6 +48,9 @@ fn complete(mut document: Value) -> Value {
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => Map::new(),
     };
     document["paths"] = paths.into();
+    for (answer, parameter, place) in LINKS {
+        add_links(&mut document["paths"], answer, parameter, place);
+    }
     let components = &mut document["components"];
     components["securitySchemes"] = json!({ TOKEN: {
         "type": "http", "scheme": "bearer",
@@ -50,6 +60,20 @@ fn complete(mut document: Value) -> Value {
         components["schemas"][name] = schema;
     }
     document
+}
+
+/// Links an answer to all operations that have this parameter in their path.
+fn add_links(paths: &mut Value, [path, method, status]: [&str; 3], parameter: &str, place: &str) {
+    let place = json!({ parameter: place });
+    let named = format!("{{{parameter}}}");
+    let operations = paths.as_object().into_iter().flatten().filter(|(path, _)| path.contains(&named));
+    let operations = operations.flat_map(|(_, item)| item.as_object().into_iter().flatten());
+    let ids: Vec<Value> = operations.map(|(_, operation)| operation["operationId"].clone()).collect();
+    for id in ids {
+        let name = id.as_str().unwrap_or_default().to_owned();
+        let link = json!({ "operationId": id, "parameters": place });
+        paths[path][method]["responses"][status]["links"][name] = link;
+    }
 }
 
 fn complete_path((path, mut operations): (String, Value)) -> (String, Value) {

@@ -101,7 +101,8 @@ impl<T: DeserializeOwned + Default, S: Sync> FromRequest<S> for OptionalJsonBody
         if request.body().size_hint().exact() == Some(0) {
             return Ok(Self(T::default()));
         }
-        JsonBody::from_request(request, state).await.map(|body| Self(body.value))
+        let body = JsonBody::<Option<T>>::from_request(request, state).await?;
+        Ok(Self(body.value.unwrap_or_default()))
     }
 }
 

@@ -128,11 +128,10 @@ impl<'de> Deserialize<'de> for CountField {
 }
 
 /// A number without a fraction, however it is written.
-#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // both are checked before
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss)] // within the range of exact numbers
 fn whole(number: &serde_json::Number) -> Option<u64> {
-    let of_float =
-        || number.as_f64().filter(|n| n.fract() == 0.0 && (0.0..=MAX_SECONDS).contains(n)).map(|n| n as u64);
-    number.as_u64().or_else(of_float)
+    let is_whole = |n: &f64| n.fract() == 0.0 && (0.0..=MAX_COUNT as f64).contains(n);
+    number.as_u64().or_else(|| number.as_f64().filter(is_whole).map(|n| n as u64))
 }
 
 impl PartialSchema for CountField {
@@ -252,9 +251,21 @@ mod tests {
 
     use super::*;
 
+    /// Whether the schema allows a value. Parts with names of their own are added.
+    fn is_valid<T: ToSchema>(value: &Value) -> bool {
+        let mut parts = Vec::new();
+        T::schemas(&mut parts);
+        let mut schema = serde_json::to_value(T::schema()).unwrap();
+        for (name, part) in parts {
+            schema["components"]["schemas"][name] = serde_json::to_value(part).unwrap();
+        }
+        jsonschema::is_valid(&schema, value)
+    }
+
     #[test]
     fn durations_are_texts_or_seconds() {
         let check = |value: Value, expect: Result<u64, &str>| {
+            assert_eq!(is_valid::<DurationField>(&value), expect.is_ok(), "{value}");
             let read = serde_json::from_value::<DurationField>(value.clone());
             match (read, expect) {
                 (Ok(read), Ok(seconds)) => assert_eq!(read.0, Duration::from_secs(seconds)),
@@ -278,6 +289,7 @@ mod tests {
     #[test]
     fn a_budget_is_an_object_of_limits() {
         let check = |value: Value, expect: Result<&str, &str>| {
+            assert_eq!(is_valid::<LimitFields>(&value), expect.is_ok(), "{value}");
             let read = serde_json::from_value::<BudgetField>(value.clone());
             match (read, expect) {
                 (Ok(read), Ok(text)) => assert_eq!(read.0, text.parse().unwrap(), "{value}"),
@@ -286,6 +298,7 @@ mod tests {
             }
         };
         check(json!({ "iterations": 5, "tokens": "50k" }), Ok("iterations=5,tokens=50k"));
+        check(json!({ "tokens": 14_256_840_969_956.0 }), Ok("tokens=14256840969956"));
         check(json!({ "iterations": 5.0, "usd": 0.5, "wall": "10m" }), Ok("iterations=5,usd=0.5,wall=10m"));
         check(json!({ "usd": 1e-9, "wall": 60 }), Ok("usd=0.000000001,wall=1m"));
         check(json!({ "usd": "0.25" }), Ok("usd=0.25"));

@@ -2,11 +2,17 @@
 
 use std::sync::Arc;
 
-use hermod_actors::model::{Outcome, RunId, RunRow, SessionId, SessionRow, Timestamp};
-use serde::{Deserialize, Serialize};
-use utoipa::{IntoParams, ToSchema};
+use hermod_actors::model::{Outcome, RunId, RunRow, SessionId, SessionRow};
+use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
+use utoipa::{
+    IntoParams, PartialSchema, ToSchema,
+    openapi::{
+        RefOr, Schema,
+        schema::{ObjectBuilder, Type},
+    },
+};
 
-use super::{Service, problem::Problem};
+use super::{Service, problem::Problem, time_field::TimeField};
 use crate::view::{RunStateView, RunSummaryView, SessionSummaryView, schema};
 
 /// Rows of a page whose query names no limit, and the largest limit.
@@ -32,9 +38,9 @@ pub(super) struct Page<T> {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct SessionsQuery {
-    /// Most rows of the page; 100 if it is absent, and never more than 1,000.
-    #[param(value_type = u64, required = false)]
-    max: Option<usize>,
+    /// Most rows of the page; 100 if it is absent.
+    #[param(value_type = MaxRows, required = false)]
+    max: Option<MaxRows>,
     /// The `next` of the page before.
     #[param(value_type = schema::Id, required = false)]
     before: Option<SessionId>,
@@ -45,9 +51,9 @@ pub(super) struct SessionsQuery {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(super) struct RunsQuery {
-    /// Most rows of the page; 100 if it is absent, and never more than 1,000.
-    #[param(value_type = u64, required = false)]
-    max: Option<usize>,
+    /// Most rows of the page; 100 if it is absent.
+    #[param(value_type = MaxRows, required = false)]
+    max: Option<MaxRows>,
     /// The `next` of the page before.
     #[param(value_type = schema::Id, required = false)]
     before: Option<RunId>,
@@ -62,24 +68,43 @@ pub(super) struct RunsQuery {
     outcome: Option<Outcome>,
     /// Accepted at this time or later.
     #[param(value_type = String, format = DateTime, required = false)]
-    #[serde(default, with = "hermod_actors::model::optional_rfc3339_time")]
-    since: Option<Timestamp>,
+    since: Option<TimeField>,
     /// A part of the beginning of the input, whatever its case.
     #[param(value_type = String, required = false)]
     text: Option<String>,
 }
 
-const fn rows(max: Option<usize>) -> usize {
-    match max {
-        None => DEFAULT_ROWS,
-        Some(max) if max > MAX_ROWS => MAX_ROWS,
-        Some(max) => max,
+/// Most rows of a page.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct MaxRows(usize);
+
+impl<'de> Deserialize<'de> for MaxRows {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(from)?;
+        let max = text.parse().ok().filter(|max| (1..=MAX_ROWS).contains(max));
+        max.map(Self)
+            .ok_or_else(|| D::Error::custom(format!("max: `{text}` is no number from 1 to {MAX_ROWS}")))
     }
 }
 
+impl MaxRows {
+    /// The number of rows of a page whose query names this limit.
+    pub(super) fn or_default(max: Option<Self>) -> usize {
+        max.map_or(DEFAULT_ROWS, |max| max.0)
+    }
+}
+
+impl PartialSchema for MaxRows {
+    fn schema() -> RefOr<Schema> {
+        ObjectBuilder::new().schema_type(Type::Integer).minimum(Some(1)).maximum(Some(MAX_ROWS)).into()
+    }
+}
+
+impl ToSchema for MaxRows {}
+
 impl SessionsQuery {
     pub(super) async fn page(&self, service: &Service) -> Result<Page<SessionSummaryView>, Problem> {
-        let max = rows(self.max);
+        let max = MaxRows::or_default(self.max);
         let mut rows: Vec<SessionRow> = service
             .handler
             .reader()
@@ -97,7 +122,7 @@ impl SessionsQuery {
 impl RunsQuery {
     /// The newest runs that fit. A page may have fewer than `max` although there are more.
     pub(super) async fn page(&self, service: &Arc<Service>) -> Result<Page<RunSummaryView>, Problem> {
-        let (max, mut searched) = (rows(self.max), 0);
+        let (max, mut searched) = (MaxRows::or_default(self.max), 0);
         let (mut items, mut next) = (Vec::new(), self.before);
         while searched < MAX_SEARCHED && items.len() < max {
             let before = next;
@@ -135,7 +160,7 @@ impl RunsQuery {
         self.session.is_none_or(|session| session == row.session)
             && self.state.is_none_or(|state| state == row.state.into())
             && self.outcome.is_none_or(|named| Some(named) == outcome)
-            && self.since.is_none_or(|since| row.accepted_at >= since)
+            && self.since.is_none_or(|since| row.accepted_at >= since.0)
     }
 
     fn fits_text(&self, summary: &RunSummaryView) -> bool {

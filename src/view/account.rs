@@ -57,14 +57,16 @@ impl AccountView {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct DimensionUsage<T = u64> {
     /// The limit; `None` without one.
-    #[schema(required)]
+    #[schema(value_type = Option<f64>, required)]
     pub limit: Option<T>,
     /// What is spent.
+    #[schema(value_type = f64)]
     pub spent: T,
     /// What calls in progress have reserved.
+    #[schema(value_type = f64)]
     pub reserved: T,
     /// What is left of the limit; `None` without one.
-    #[schema(required)]
+    #[schema(value_type = Option<f64>, required)]
     pub left: Option<T>,
 }
 

@@ -24,6 +24,7 @@ mod service;
 mod store;
 mod stream;
 mod token;
+mod usage;
 
 pub use crate::store::redb::StoreFootprint;
 pub use account::{AccountView, ActiveTimeView, BudgetView, DimensionUsage};
@@ -42,3 +43,4 @@ pub use service::{RunAcceptedView, RunWaitView};
 pub use store::{RowsFileView, SetAsideView, StoreRepairView};
 pub use stream::{feed_entry, stream_event};
 pub use token::{CreatedTokenView, TokenView};
+pub use usage::{ModelUsageView, RunUsageFold, UsageFold, UsageView};

@@ -52,7 +52,7 @@ pub struct ResultView {
     /// Usage of the run's model calls.
     #[schema(value_type = Option<TokenUsage>, required)]
     pub usage: Option<Usage>,
-    /// Cost of the run's model calls, in nano-dollars; `None` if it is not known for all of them.
+    /// Cost of the run's model calls; `None` if it is not known for all of them.
     #[serde(rename = "cost_usd", serialize_with = "encoding::dollars::serialize")]
     #[schema(value_type = Option<f64>, required)]
     pub cost: Option<u64>,

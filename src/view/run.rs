@@ -144,7 +144,7 @@ pub struct RunSummaryView {
     /// The folder in which the run's tools work; `None` if the session cannot be read.
     #[schema(required)]
     pub workspace: Option<String>,
-    /// Nano-dollars booked on the run's account, including its subagents; `None` if no price was known, or the account
+    /// Money booked on the run's account, including its subagents; `None` if no price was known, or the account
     /// cannot be read.
     #[serde(with = "encoding::dollars")]
     #[schema(value_type = Option<f64>, required)]
@@ -182,7 +182,7 @@ pub struct RunDetailView {
     /// What the run waits for; empty if it has ended.
     #[schema(value_type = Vec<Wait>)]
     pub waits: Vec<RunWait>,
-    /// Cost of the run's model calls, in nano-dollars; `None` if it is not known for all of them.
+    /// Cost of the run's model calls; `None` if it is not known for all of them.
     #[serde(rename = "cost_usd", with = "encoding::dollars")]
     #[schema(value_type = Option<f64>, required)]
     pub cost: Option<u64>,

@@ -39,6 +39,14 @@ schemas! {
     Time = text().pattern(Some("^[0-9]{4,}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}[.][0-9]{3}Z$"));
     /// A model, as `provider/model`.
     Model = text().pattern(Some("^[^/]+/"));
+    /// The number of a record in its session.
+    RecordNumber = ObjectBuilder::new().schema_type(Type::Integer).minimum(Some(0)).maximum(Some(usize::MAX));
+    /// A server-sent event.
+    ServerSentEvent = ObjectBuilder::new()
+        .property("event", text().description(Some("The name of the event")))
+        .property("id", text().description(Some("Where a client goes on with `Last-Event-ID`")))
+        .property("data", text().content_media_type("application/json"))
+        .required("data");
     /// What a run ended with.
     OutcomeName = names(OUTCOMES.map(Outcome::name));
     /// How much the models are to think.

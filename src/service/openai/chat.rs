@@ -22,6 +22,7 @@ use crate::service::{
     Service,
     authorization::{Granted, Submit},
     extract::JsonBody,
+    routes::IdempotencyKey,
 };
 
 pub(super) fn routes() -> OpenApiRouter<Arc<Service>> {
@@ -34,12 +35,11 @@ pub(super) fn routes() -> OpenApiRouter<Arc<Service>> {
 /// acceptance of the run have the status 422.
 #[utoipa::path(
     post, path = "/v1/chat/completions", request_body = ChatBody,
-    params(("Idempotency-Key" = Option<String>, Header, min_length = 1, max_length = 256, pattern = "[!-~]",
-        description = "Stands for this request; belongs to the token")),
+    params(IdempotencyKey),
     responses(
         (status = 200, description = "The answer", content(
             (ref("#/components/schemas/ChatCompletion") = "application/json"),
-            (String = "text/event-stream"),
+            (crate::view::schema::ServerSentEvent = "text/event-stream"),
         )),
         (status = 404, description = "There is no such agent"),
         (status = 409, description = "The session cannot be read by this version"),

@@ -84,6 +84,7 @@ enum ChatContent {
 #[derive(Debug, Deserialize, ToSchema)]
 struct ChatPart {
     #[serde(rename = "type")]
+    #[schema(schema_with = schema::chat_part)]
     kind: String,
     text: Option<String>,
     refusal: Option<String>,

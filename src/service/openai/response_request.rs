@@ -64,6 +64,7 @@ enum ResponseInput {
 struct InputItem {
     /// Absent for a message.
     #[serde(rename = "type")]
+    #[schema(schema_with = schema::item_type)]
     kind: Option<String>,
     #[schema(schema_with = schema::response_role)]
     role: Option<String>,
@@ -80,6 +81,7 @@ enum InputContent {
 #[derive(Debug, Deserialize, ToSchema)]
 struct InputPart {
     #[serde(rename = "type")]
+    #[schema(schema_with = schema::response_part)]
     kind: String,
     text: Option<String>,
     refusal: Option<String>,

@@ -29,7 +29,7 @@ use crate::{
         authorization::{Granted, Read, Steer, Submit},
         extract::JsonBody,
         problem::Problem,
-        routes::DEFAULT_AGENT,
+        routes::{DEFAULT_AGENT, IdempotencyKey},
     },
 };
 
@@ -43,12 +43,11 @@ pub(super) fn routes() -> OpenApiRouter<Arc<Service>> {
 /// run have the status 422.
 #[utoipa::path(
     post, path = "/v1/responses", request_body = ResponseBody,
-    params(("Idempotency-Key" = Option<String>, Header, min_length = 1, max_length = 256, pattern = "[!-~]",
-        description = "Stands for this request; belongs to the token")),
+    params(IdempotencyKey),
     responses(
         (status = 200, description = "The response", content(
             (ref("#/components/schemas/Response") = "application/json"),
-            (String = "text/event-stream"),
+            (crate::view::schema::ServerSentEvent = "text/event-stream"),
         )),
         (status = 404, description = "There is no such agent, or no such previous response"),
         (status = 409, description = "The session cannot be read by this version"),

@@ -55,6 +55,19 @@ pub(super) fn chat_role() -> RefOr<Schema> {
     text().enum_values(Some(["system", "developer", "user", "assistant", "tool"])).into()
 }
 
+pub(super) fn chat_part() -> RefOr<Schema> {
+    text().enum_values(Some(["text", "refusal", "image_url"])).into()
+}
+
+/// What an item is; a message if it says nothing.
+pub(super) fn item_type() -> RefOr<Schema> {
+    names(&["message", "reasoning"]).into()
+}
+
+pub(super) fn response_part() -> RefOr<Schema> {
+    text().enum_values(Some(["input_text", "output_text", "text", "refusal", "input_image"])).into()
+}
+
 pub(super) fn response_role() -> RefOr<Schema> {
     names(&["system", "developer", "user", "assistant"]).into()
 }

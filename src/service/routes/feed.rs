@@ -7,13 +7,16 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
-use crate::service::{
-    Service,
-    authorization::{Granted, Read},
-    events,
-    extract::Query,
-    fields::from_text,
-    problem::Problem,
+use crate::{
+    service::{
+        Service,
+        authorization::{Granted, Read},
+        events,
+        extract::Query,
+        fields::from_text,
+        problem::Problem,
+    },
+    view::schema,
 };
 
 pub(super) fn routes() -> OpenApiRouter<Arc<Service>> {
@@ -31,13 +34,23 @@ struct FeedQuery {
     after: Option<hermod_actors::port::FeedCursor>,
 }
 
+/// The header of a client that reconnects.
+#[derive(Debug, IntoParams)]
+#[into_params(parameter_in = Header)]
+#[allow(dead_code)] // only the document has it
+struct SeenEvent {
+    /// The `id` of the last event that the client has seen.
+    #[param(rename = "Last-Event-ID", required = false, pattern = "^[0-9]{1,18}[.][0-9]{1,9}$")]
+    last: String,
+}
+
 /// The records of all sessions, in one durable order
 ///
 /// They begin after the header, else after the parameter, else with the next record. The stream has no end.
 #[utoipa::path(
     get, path = "/v1/events",
-    params(FeedQuery, ("Last-Event-ID" = Option<String>, Header, description = "The `id` of the last seen event")),
-    responses((status = 200, description = "Server-sent events", body = String, content_type = "text/event-stream")),
+    params(FeedQuery, SeenEvent),
+    responses((status = 200, description = "Server-sent events", body = schema::ServerSentEvent, content_type = "text/event-stream")),
     security(("token" = ["read"])),
 )]
 async fn feed(

@@ -1,12 +1,14 @@
 //! The operations of the service: a file per resource, each with its routes.
 
 mod approvals;
+mod artifacts;
 mod document;
 mod feed;
 mod health;
 mod runs;
 mod sessions;
 mod state;
+mod usage;
 
 use std::sync::Arc;
 
@@ -15,7 +17,7 @@ use utoipa_axum::router::OpenApiRouter;
 
 use super::{Service, authorization::authorize, document::Document, openai, problem::Problem};
 
-pub(super) use runs::{DEFAULT_AGENT, idempotency_key};
+pub(super) use runs::{DEFAULT_AGENT, IdempotencyKey, idempotency_key};
 
 /// All operations: their routes, and what the document has of them.
 fn operations() -> OpenApiRouter<Arc<Service>> {
@@ -23,9 +25,11 @@ fn operations() -> OpenApiRouter<Arc<Service>> {
         .merge(health::routes())
         .merge(document::routes())
         .merge(runs::routes())
+        .merge(artifacts::routes())
         .merge(sessions::routes())
         .merge(approvals::routes())
         .merge(state::routes())
+        .merge(usage::routes())
         .merge(feed::routes())
         .merge(openai::routes())
 }

@@ -116,8 +116,7 @@ struct SteerBody {
 /// exist.
 #[utoipa::path(
     post, path = "/v1/runs", request_body = SubmitBody,
-    params(("Idempotency-Key" = Option<String>, Header, min_length = 1, max_length = 256, pattern = "[!-~]",
-        description = "Stands for this request; belongs to the token")),
+    params(IdempotencyKey),
     responses(
         (status = 202, description = "The run is durable", body = RunAcceptedView),
         (status = 409, description = "The session cannot be read by this version"),
@@ -168,6 +167,21 @@ async fn submit(
     service.check_ready()?;
     let accepted = service.submit(submission).await?;
     Ok((StatusCode::ACCEPTED, Json(accepted.into())))
+}
+
+/// The header of a request that may be repeated.
+#[derive(Debug, IntoParams)]
+#[into_params(parameter_in = Header)]
+#[allow(dead_code)] // only the document has it
+pub(in crate::service) struct IdempotencyKey {
+    /// Stands for this request: a repeat gets the first run. It belongs to the token.
+    #[param(
+        rename = "Idempotency-Key",
+        required = false,
+        max_length = 256,
+        pattern = "^[!-~]([ -~]*[!-~])?$"
+    )]
+    key: String,
 }
 
 /// The idempotency key of a request. It is the token's own: two clients may choose the same key.
@@ -357,9 +371,9 @@ async fn raise(
 /// A client that reconnects with `Last-Event-ID` gets each record once, in order.
 #[utoipa::path(
     get, path = "/v1/runs/{run}/events",
-    params(PathRun, ("Last-Event-ID" = Option<u64>, Header, description = "The `id` of the last seen record")),
+    params(PathRun, events::SeenRecord),
     responses(
-        (status = 200, description = "Server-sent events", body = String, content_type = "text/event-stream"),
+        (status = 200, description = "Server-sent events", body = schema::ServerSentEvent, content_type = "text/event-stream"),
         (status = 204, description = "The client has seen the end of the run"),
     ),
     security(("token" = ["read"])),
