@@ -58,6 +58,7 @@ impl FollowedEvent {
             EventBody::Status(RunStatus::Ended(ended)) => Self::Ended { ended },
             EventBody::Status(_)
             | EventBody::Lifecycle(_)
+            | EventBody::Compaction(_)
             | EventBody::ToolCallStreamed { .. }
             | EventBody::IterationEnd { .. } => return Ok(None),
         }))

@@ -5,11 +5,13 @@
 mod http;
 mod openai_chat;
 mod openai_responses;
+mod openapi;
 mod rest;
 #[allow(dead_code)] // other binaries use more of it
 #[path = "../common/running.rs"]
 mod running;
 mod served;
+mod sessions;
 #[allow(dead_code)] // other binaries use more of it
 #[path = "../common/world.rs"]
 mod world;

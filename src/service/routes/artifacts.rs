@@ -23,7 +23,7 @@ use crate::service::{
 const CHUNK_BYTES: usize = 256 << 10;
 
 pub(super) fn routes() -> OpenApiRouter<Arc<Service>> {
-    OpenApiRouter::new().routes(routes!(show))
+    OpenApiRouter::new().routes(routes!(artifact))
 }
 
 /// The bytes of an artifact of a run
@@ -38,7 +38,7 @@ pub(super) fn routes() -> OpenApiRouter<Arc<Service>> {
     ),
     security(("token" = ["read"])),
 )]
-async fn show(
+async fn artifact(
     _: Granted<Read>,
     State(service): State<Arc<Service>>,
     PathRun(row): PathRun,
