@@ -225,10 +225,10 @@ impl EventProjection {
     }
 
     fn on_run_ended(&mut self, ended: &RunEnded) -> Vec<EventBody> {
-        self.is_compacting = false;
         let mut events = Vec::new();
         self.queue.retain(|queued| *queued != ended.run);
         if self.current == Some(ended.run) {
+            self.is_compacting = false;
             // A run whose session was force-failed may have an open model call.
             let open = self.streaming.take();
             events.extend(
