@@ -136,10 +136,8 @@ fn whole(number: &serde_json::Number) -> Option<u64> {
 
 impl PartialSchema for CountField {
     fn schema() -> RefOr<Schema> {
-        let number = ObjectBuilder::new()
-            .schema_type(Type::Integer)
-            .minimum(Some(1))
-            .maximum(Some(MAX_COUNT as usize));
+        let number =
+            ObjectBuilder::new().schema_type(Type::Integer).minimum(Some(1)).maximum(Some(MAX_COUNT));
         let forms = AnyOfBuilder::new().item(number).item(text().pattern(Some(COUNT_PATTERN)));
         Schema::from(forms.description(Some("A whole number from 1, or a text such as `50k` or `2m`"))).into()
     }

@@ -124,7 +124,7 @@ fn each_operation_needs_the_scope_that_the_document_names() {
     names.dedup();
     assert_eq!(names.len(), operations.len(), "each operation has a name of its own");
     for (method, path, operation) in &operations {
-        let real = path.replace('{', "").replace('}', "");
+        let real = path.replace(['{', '}'], "");
         let send = |bearer: Option<&str>| {
             let headers: Vec<_> = bearer.map(|bearer| ("authorization", bearer)).into_iter().collect();
             served.send_plain((method, &real), &headers, "").status

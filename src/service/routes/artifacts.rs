@@ -65,12 +65,11 @@ fn chunks(
     first: Bytes,
 ) -> impl futures::Stream<Item = io::Result<Bytes>> {
     stream::try_unfold((service, 0_u64, Some(first)), move |(service, offset, first)| async move {
-        let bytes = match first {
-            Some(first) => first,
-            None => {
-                let read = service.runtime.read_artifact(name, offset, CHUNK_BYTES).await;
-                read.map_err(io::Error::other)?.bytes
-            }
+        let bytes = if let Some(first) = first {
+            first
+        } else {
+            let read = service.runtime.read_artifact(name, offset, CHUNK_BYTES).await;
+            read.map_err(io::Error::other)?.bytes
         };
         let next = offset + bytes.len() as u64;
         Ok((!bytes.is_empty()).then_some((bytes, (service, next, None))))
