@@ -356,7 +356,10 @@ fn a_session_goes_with_its_subagents_or_stays_with_them() {
 fn a_session_with_an_unfinished_run_stays() {
     let mut bench = Bench::new();
     bench.ended(1, 100, &[]);
-    bench.appended(1, |append| append.index = vec![row(1, RunState::Running)]);
+    bench.appended(1, |append| {
+        append.records = vec![record(100, "again".into())];
+        append.index = vec![row(1, RunState::Running)];
+    });
     let bench = bench.again();
     let mut pass = bench.journal.garbage_collector().start(GcMode::Remove).unwrap();
     assert_eq!(pass.remove_session(session(1)).unwrap(), Err((session(1), why::UNFINISHED)));
