@@ -99,6 +99,7 @@ mod tests {
         for stage in [Lifecycle::Start, Lifecycle::Finishing, Lifecycle::End, Lifecycle::Error] {
             check(EventBody::Lifecycle(stage));
         }
+        check(EventBody::Compaction(CompactionStage::Start));
         for status in [
             RunStatus::Accepted,
             RunStatus::Queued,

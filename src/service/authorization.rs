@@ -12,8 +12,8 @@ use axum::{
 use super::{Service, problem::Problem, reach::Reach};
 use crate::access::{Scope, TokenEntry};
 
-/// Paths that need no token: probes of a supervisor, which tell nothing of any run.
-const OPEN_PATHS: [&str; 2] = ["/livez", "/readyz"];
+/// Paths that need no token: probes of a supervisor and the document of the operations, which tell nothing of any run.
+const OPEN_PATHS: [&str; 3] = ["/livez", "/readyz", "/openapi.json"];
 
 /// Refuses requests from other sites and without a valid token, before any of their body is read.
 pub(super) async fn authorize(
@@ -122,7 +122,7 @@ macro_rules! scopes {
         }
     )*};
 }
-scopes!(Read, Submit, Steer, Approve);
+scopes!(Read, Submit, Steer, Approve, Admin);
 
 /// The token of a request, which has this scope.
 #[derive(Debug)]

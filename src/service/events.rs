@@ -17,14 +17,25 @@ use hermod_actors::{
     model::{Body, EventBody, RunId, RunRow, RunState, Seq, SessionEvent, SessionId},
     port::FeedCursor,
 };
+use utoipa::IntoParams;
 
 use super::{metrics::Counted, problem::Problem, reach::Reach};
-use crate::view::{feed_entry, stream_event};
+use crate::view::{feed_entry, schema, stream_event};
 
 /// Interval of comments that tell a client that the stream lives.
 const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(15);
 /// The header with the record that a client has seen last.
 const LAST_EVENT_ID: &str = "last-event-id";
+
+/// The header of a client that reconnects.
+#[derive(Debug, IntoParams)]
+#[into_params(parameter_in = Header)]
+#[allow(dead_code)] // only the document has it
+pub(super) struct SeenRecord {
+    /// The `id` of the last record that the client has seen.
+    #[param(rename = "Last-Event-ID", value_type = schema::RecordNumber, required = false)]
+    last: u64,
+}
 
 /// The events of a session, or of one of its runs until that ends.
 struct WatchedEvents {

@@ -8,7 +8,7 @@ use std::{
 };
 
 use axum::http::StatusCode;
-use hermod_actors::model::{AgentName, ApprovalScope, CallId, RunId, RunRow, SessionId, SessionRow};
+use hermod_actors::model::{AgentName, ApprovalScope, CallId, Record, RunId, RunRow, SessionId, SessionRow};
 
 use super::{Service, problem::Problem};
 use crate::{
@@ -130,6 +130,15 @@ impl Reach {
         let is_all = rows.len() < max;
         let seen = rows.into_iter().map(|row| (row.id, Some(row).filter(|row| self.sees(&row.agent))));
         Ok((seen.collect(), is_all))
+    }
+
+    /// Passes the records of a run to `each`; its row came from here.
+    pub(super) async fn records_of_run(
+        &self,
+        row: &RunRow,
+        each: impl FnMut(&Record) + Send,
+    ) -> Result<(), Problem> {
+        Ok(self.service.handler.reader().records_of_run(row, each).await?)
     }
 
     /// The calls that wait for a person.

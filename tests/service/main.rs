@@ -7,12 +7,14 @@ mod http;
 mod metrics;
 mod openai_chat;
 mod openai_responses;
+mod openapi;
 mod operations;
 mod rest;
 #[allow(dead_code)] // other binaries use more of it
 #[path = "../common/running.rs"]
 mod running;
 mod served;
+mod sessions;
 #[allow(dead_code)] // other binaries use more of it
 #[path = "../common/world.rs"]
 mod world;
