@@ -73,7 +73,9 @@ impl FedRecord {
 
 #[cfg(test)]
 mod tests {
-    use hermod_actors::model::{CallId, CallStatus, Lifecycle, Outcome, OutcomeDetail, RunStatus, Timestamp};
+    use hermod_actors::model::{
+        CallId, CallStatus, CompactionStage, Lifecycle, Outcome, OutcomeDetail, RunStatus, Timestamp,
+    };
 
     use super::*;
 
