@@ -118,7 +118,7 @@ mod tests {
 
     #[test]
     fn each_agent_has_its_rules_beside_those_of_all() {
-        let text = "[policy]\ndeny = [\"shell(rm *)\"]\nallow = [\"shell(sudo *)\"]\n\
+        let text = "[policy]\ndeny = [\"shell(rm *)\"]\nallow = [\"shell(sudo *)\", \"shell(head *)\"]\n\
                     [agents.strict.policy]\nmode = \"deny\"\ndeny = [\"shell(ls *)\"]\nallow = [\"shell(cat *)\"]\n";
         let file = ConfigFile { path: "config.toml".into(), text: text.to_owned() };
         let config = Config::load(&[file], &BTreeMap::new()).unwrap();
@@ -132,7 +132,9 @@ mod tests {
         for (command, default, strict, gone) in [
             ("rm x", false, false, false),
             ("ls x", true, false, false),
-            ("sudo id", true, true, false),
+            ("head x", true, true, false),
+            // The rule allows `sudo`, and not what it runs.
+            ("sudo id", true, false, false),
             ("cat x", true, true, false),
             ("touch x", true, true, false),
             ("wc x", true, false, false),
