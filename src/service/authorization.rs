@@ -12,8 +12,9 @@ use axum::{
 use super::{Service, events::StreamReader, problem::Problem};
 use crate::access::{Scope, TokenEntry};
 
-/// Paths that need no token: probes of a supervisor, which tell nothing of any run.
-const OPEN_PATHS: [&str; 2] = ["/livez", "/readyz"];
+/// Paths that need no token in a header: probes of a supervisor, which tell nothing of any run, and the WebSocket whose
+/// clients present their token in the first message.
+const OPEN_PATHS: [&str; 3] = ["/livez", "/readyz", "/gateway"];
 
 /// Refuses requests from other sites and without a valid token, before any of their body is read.
 pub(super) async fn authorize(
@@ -38,8 +39,13 @@ fn check(service: &Service, request: &Request) -> Result<Option<Arc<TokenEntry>>
         let text = "the header Authorization is not `Bearer TOKEN`; `hermod tokens create` makes a token";
         Problem::new(StatusCode::UNAUTHORIZED, text)
     })?;
+    verify(service, token).map(Some)
+}
+
+/// The entry of a presented token.
+pub(super) fn verify(service: &Service, token: &str) -> Result<Arc<TokenEntry>, Problem> {
     match service.tokens.verify(token) {
-        Ok(Some(entry)) => Ok(Some(entry)),
+        Ok(Some(entry)) => Ok(entry),
         Ok(None) => Err(Problem::new(
             StatusCode::UNAUTHORIZED,
             "this token is not known, revoked or expired; `hermod tokens create` makes a new one",
@@ -129,17 +135,34 @@ impl<S: RequiredScope, T: Sync> FromRequestParts<T> for Granted<S> {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _: &T) -> Result<Self, Problem> {
-        let token = parts
-            .extensions
-            .get::<Arc<TokenEntry>>()
-            .cloned()
-            .ok_or_else(|| Problem::new(StatusCode::UNAUTHORIZED, "this operation needs a token"))?;
-        if token.has(S::SCOPE) {
-            return Ok(Self { token, scope: PhantomData });
-        }
-        let detail = format!("the token `{}` has no scope `{}`", token.name, S::SCOPE);
-        Err(Problem::new(StatusCode::FORBIDDEN, detail))
+        let Presented(token) = Presented::from_request_parts(parts, &()).await?;
+        require(&token, S::SCOPE)?;
+        Ok(Self { token, scope: PhantomData })
     }
+}
+
+/// The token of a request, whatever its scopes: an operation that learns from the body what is asked checks them by
+/// [`require`].
+#[derive(Debug)]
+pub(super) struct Presented(pub(super) Arc<TokenEntry>);
+
+impl<T: Sync> FromRequestParts<T> for Presented {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &T) -> Result<Self, Problem> {
+        let token = parts.extensions.get::<Arc<TokenEntry>>().cloned();
+        let missing = || Problem::new(StatusCode::UNAUTHORIZED, "this operation needs a token");
+        token.map(Self).ok_or_else(missing)
+    }
+}
+
+/// Refuses a token without this scope.
+pub(super) fn require(token: &TokenEntry, scope: Scope) -> Result<(), Problem> {
+    if token.has(scope) {
+        return Ok(());
+    }
+    let detail = format!("the token `{}` has no scope `{scope}`", token.name);
+    Err(Problem::new(StatusCode::FORBIDDEN, detail))
 }
 
 #[cfg(test)]

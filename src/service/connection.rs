@@ -1,5 +1,5 @@
 //! A client's connection with a limit for its writes: a client that does not take what it asked for is cut off, and holds
-//! no memory for longer.
+//! no memory for longer. It counts among the open connections as long as it lives, also as a WebSocket.
 
 use std::{
     io,
@@ -11,6 +11,7 @@ use std::{
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     net::TcpStream,
+    sync::OwnedSemaphorePermit,
     time::{Sleep, sleep},
 };
 
@@ -21,11 +22,12 @@ pub(super) struct ClientStream {
     patience: Duration,
     /// Set while a write waits.
     deadline: Option<Pin<Box<Sleep>>>,
+    _permit: OwnedSemaphorePermit,
 }
 
 impl ClientStream {
-    pub(super) fn new(stream: TcpStream, patience: Duration) -> Self {
-        Self { stream, patience, deadline: None }
+    pub(super) fn new(stream: TcpStream, patience: Duration, permit: OwnedSemaphorePermit) -> Self {
+        Self { stream, patience, deadline: None, _permit: permit }
     }
 
     /// Passes the result of a write on, and fails if the client has taken nothing for too long.
