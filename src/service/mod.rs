@@ -13,6 +13,7 @@ mod openai;
 mod page;
 mod problem;
 mod routes;
+mod rpc;
 mod serve;
 mod server;
 

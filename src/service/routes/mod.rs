@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use axum::{Router, extract::OriginalUri, http::Method, middleware};
 
-use super::{Service, authorization::authorize, openai, problem::Problem};
+use super::{Service, authorization::authorize, openai, problem::Problem, rpc};
 
 pub(super) use runs::{DEFAULT_AGENT, idempotency_key};
 
@@ -25,6 +25,7 @@ pub(super) fn router(service: Arc<Service>) -> Router {
         .merge(state::routes())
         .merge(feed::routes())
         .merge(openai::routes())
+        .merge(rpc::routes())
         .fallback(unknown)
         .method_not_allowed_fallback(not_allowed)
         .layer(middleware::from_fn_with_state(Arc::clone(&service), authorize))
