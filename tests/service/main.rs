@@ -6,10 +6,13 @@ mod http;
 mod openai_chat;
 mod openai_responses;
 mod rest;
+mod rpc;
+mod rpc_socket;
 #[allow(dead_code)] // other binaries use more of it
 #[path = "../common/running.rs"]
 mod running;
 mod served;
+mod socket;
 #[allow(dead_code)] // other binaries use more of it
 #[path = "../common/world.rs"]
 mod world;

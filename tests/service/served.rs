@@ -71,6 +71,11 @@ impl Served {
         assert_eq!(status.code(), Some(0), "{}", lines.rest());
     }
 
+    /// Where it listens.
+    pub(crate) fn address(&self) -> &str {
+        &self.address
+    }
+
     #[track_caller]
     pub(crate) fn get(&self, path: &str) -> Answer {
         self.send(("GET", path), &[], "")

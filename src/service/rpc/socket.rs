@@ -53,6 +53,8 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 const MAX_CALLS: usize = MAX_BATCH;
 /// Most answers and events that wait for the client.
 const MAX_QUEUED: usize = 16;
+/// Bytes that an idle connection keeps for reading; a larger message gets more while it is read.
+const READ_BUFFER_BYTES: usize = 8 << 10;
 /// Most control frames of a client between two pings.
 const MAX_CONTROL_FRAMES: usize = 600;
 
@@ -79,7 +81,7 @@ pub(super) fn accept(
         let text = format!("this path is a WebSocket: {}; see docs/rpc.md", rejection.body_text());
         Problem::new(StatusCode::UPGRADE_REQUIRED, text)
     })?;
-    Ok(upgrade.max_message_size(max_bytes).max_frame_size(max_bytes))
+    Ok(upgrade.read_buffer_size(READ_BUFFER_BYTES).max_message_size(max_bytes).max_frame_size(max_bytes))
 }
 
 /// Why a connection ends: the code and the reason of its last frame.
