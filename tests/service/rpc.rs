@@ -232,7 +232,10 @@ fn what_is_too_much_is_an_error() {
     check("[]", 200, -32600, "empty");
     check("{", 200, -32700, "EOF");
     check(&"[".repeat(1 << 20), 200, -32700, "EOF");
-    check(&format!("{}{}", "[".repeat(1 << 20), "]".repeat(1 << 20)), 200, -32600, "an object");
+    // A list is a batch, here with one request that is none.
+    let nested = format!("{}{}", "[".repeat(1 << 20), "]".repeat(1 << 20));
+    let answers = served.send(("POST", "/rpc"), &[JSON], &nested).json();
+    check_error(&answers[0], (-32600, 400), "an object");
     let deep = format!(
         r#"{{"jsonrpc":"2.0","id":null,"method":"agent","params":{}{}}}"#,
         "[".repeat(1 << 20),

@@ -182,7 +182,7 @@ impl MessageTag {
 
     /// Whether a message's id has the key of this tag.
     const fn has_key_of(self, id: RunId) -> bool {
-        (self.0 ^ id.bits()) & MESSAGE_TAG_BITS >> REQUEST_BITS == 0
+        ((self.0 ^ id.bits()) & MESSAGE_TAG_BITS) >> REQUEST_BITS == 0
     }
 
     /// Whether a message's id has the key and the request of this tag.
