@@ -227,8 +227,9 @@ fn encode(event: StreamEvent) -> Event {
         Some(id) => encoded.id(id),
         None => encoded,
     };
-    match event.data {
-        Value::String(text) => encoded.data(text),
-        data => encoded.data(data.to_string()),
+    // The text of an error is no JSON.
+    match event.data.as_str() {
+        Some(text) => encoded.data(text),
+        None => encoded.data(event.data.to_string()),
     }
 }

@@ -69,7 +69,7 @@ fn an_agent_begins_a_run_and_its_end_is_waited_for() {
     assert!(at(&accepted["acceptedAt"]) <= at(&waited["startedAt"]));
     assert!(at(&waited["startedAt"]) <= at(&waited["endedAt"]));
     let refused = served.result("agent", &json!({ "message": "refuse" }));
-    assert_eq!(refused["sessionKey"].as_str().unwrap().is_empty(), false);
+    assert!(!refused["sessionKey"].as_str().unwrap().is_empty());
     let waited = served.outcome(&refused["runId"]);
     assert_eq!((&waited["status"], &waited["outcome"]), (&json!("error"), &json!("refused")), "{waited}");
     assert!(waited["error"].as_str().unwrap().contains("refused"), "{waited}");

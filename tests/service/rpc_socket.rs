@@ -1,8 +1,9 @@
 //! The WebSockets of the service: calls and events, what ends a connection, and hostile clients.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::{Value, json};
+use tokio::time::Instant;
 use tungstenite::Message;
 
 use crate::{
@@ -74,12 +75,8 @@ fn events_follow_a_subscription_and_resume() {
         (&json!(feed), &json!(1))
     );
     let check = |socket: &mut Socket, params: Value, part: &str| {
-        while let answer = socket.call("events.subscribe", &params)
-            && let message = answer["error"]["message"].as_str().unwrap()
-        {
-            assert!(message.contains(part), "{answer}");
-            break;
-        }
+        let answer = socket.call("events.subscribe", &params);
+        assert!(answer["error"]["message"].as_str().unwrap().contains(part), "{answer}");
     };
     check(&mut socket, json!({}), "name one of");
     check(&mut socket, json!({ "runId": run, "all": true }), "name one of");
@@ -156,8 +153,9 @@ fn hostile_clients_are_cut_off_and_others_notice_nothing() {
     assert_eq!(huge.closed(), Some(1002));
     // A message of many frames that is too large as a whole.
     let mut long = open();
-    let part = [[0x01, 0xfe, 0xff, 0xff, 0, 0, 0, 0].as_slice(), &[b'x'; 65_535]].concat();
-    let next = [[0x00, 0xfe, 0xff, 0xff, 0, 0, 0, 0].as_slice(), &[b'x'; 65_535]].concat();
+    let text = vec![b'x'; 65_535];
+    let part = [[0x01, 0xfe, 0xff, 0xff, 0, 0, 0, 0].as_slice(), &*text].concat();
+    let next = [[0x00, 0xfe, 0xff, 0xff, 0, 0, 0, 0].as_slice(), &*text].concat();
     let sent = std::iter::once(&part).chain(std::iter::repeat_n(&next, 200));
     let taken = sent.take_while(|frame| std::io::Write::write_all(long.stream(), frame).is_ok()).count();
     assert!(taken < 201, "it is cut off");
@@ -214,6 +212,20 @@ fn a_client_that_does_not_read_is_closed() {
     }
     assert!(begun.elapsed() > Duration::from_secs(20), "a slow client is waited for");
     assert!(served.call("sessions.list", &json!({})).get("result").is_some());
+}
+
+#[test]
+fn a_client_that_answers_no_ping_is_closed() {
+    let served = Served::start(&scripts());
+    let mut half = Socket::rpc(&served, &served.token);
+    // Nothing can be answered within a frame.
+    half.write(&[0x81, 0xff, 0, 0, 0, 0, 0, 0x70]);
+    let mut silent = Socket::open(&served, "/gateway", &[]).expect("an upgrade");
+    let begun = Instant::now();
+    assert_eq!(silent.closed(), Some(1008), "no handshake");
+    assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", begun.elapsed());
+    assert!(half.ends());
+    assert!(begun.elapsed() > Duration::from_secs(30), "a slow client is waited for: {:?}", begun.elapsed());
 }
 
 /// Connects as OpenClaw's clients do.

@@ -65,7 +65,9 @@ impl Socket {
             match self.socket.read().expect("a message") {
                 Message::Text(text) => return serde_json::from_str(&text).expect("JSON"),
                 Message::Ping(_) | Message::Pong(_) => {}
-                other => panic!("no message: {other:?}"),
+                other @ (Message::Binary(_) | Message::Close(_) | Message::Frame(_)) => {
+                    panic!("no message: {other:?}")
+                }
             }
         }
     }

@@ -164,7 +164,7 @@ async fn steer(
         Ok(receipt) => Ok(Some(receipt)),
         // It ended meanwhile, or is being stopped: the message begins a run.
         Err(RunError::Ended(_)) => Ok(None),
-        Err(RunError::Invalid { field: "text", error }) => Err(RpcError::param("message", error.to_string())),
+        Err(RunError::Invalid { field: "text", error }) => Err(RpcError::param("message", error)),
         Err(error) => Err(error.into()),
     }
 }
