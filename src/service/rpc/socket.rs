@@ -22,7 +22,7 @@ use serde_json::value::to_raw_value;
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore, mpsc},
     task::JoinSet,
-    time::{Instant, MissedTickBehavior, interval, timeout},
+    time::{MissedTickBehavior, interval, timeout},
 };
 use tokio_util::sync::CancellationToken;
 
@@ -43,8 +43,8 @@ use crate::{
 
 /// Interval of pings. The token is checked again with each.
 pub(super) const PING_INTERVAL: Duration = Duration::from_secs(15);
-/// Time after which a client that has answered no ping is gone.
-const PONG_TIMEOUT: Duration = Duration::from_secs(45);
+/// Pings in a row that a client may leave without an answer; it is gone when the next one is due.
+const MAX_UNANSWERED_PINGS: u32 = 3;
 /// Time in which a client must take a message.
 const SEND_TIMEOUT: Duration = Duration::from_secs(30);
 /// Time in which a client must take the end of a connection.
@@ -98,7 +98,7 @@ pub(super) struct Connection {
     outgoing: mpsc::Sender<String>,
     calls: Arc<Semaphore>,
     tasks: JoinSet<()>,
-    last_pong: Instant,
+    unanswered_pings: u32,
     control_frames: usize,
 }
 
@@ -121,7 +121,7 @@ impl Connection {
             outgoing,
             calls: Arc::new(Semaphore::new(MAX_CALLS)),
             tasks: JoinSet::new(),
-            last_pong: Instant::now(),
+            unanswered_pings: 0,
             control_frames: 0,
         }
     }
@@ -173,11 +173,12 @@ impl Connection {
 
     /// Asks the client for a sign of life, and checks its token.
     async fn ping(&mut self) -> Result<(), Option<CloseReason>> {
-        if self.last_pong.elapsed() > PONG_TIMEOUT {
+        if self.unanswered_pings >= MAX_UNANSWERED_PINGS {
             return Err(Some((close_code::POLICY, "no answer to pings")));
         }
         self.check_token()?;
         self.control_frames = 0;
+        self.unanswered_pings += 1;
         self.send(Message::Ping(Vec::new().into())).await?;
         match self.framing.write_tick() {
             Some(tick) => self.send(Message::Text(tick.into())).await,
@@ -204,7 +205,7 @@ impl Connection {
             Message::Binary(_) => Err(Some((close_code::UNSUPPORTED, "messages are texts"))),
             Message::Close(_) => Err(None),
             Message::Ping(_) | Message::Pong(_) => {
-                self.last_pong = Instant::now();
+                self.unanswered_pings = 0;
                 self.control_frames += 1;
                 match self.control_frames > MAX_CONTROL_FRAMES {
                     true => Err(Some((close_code::POLICY, "too many control frames"))),
