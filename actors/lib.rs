@@ -45,7 +45,7 @@ pub use runtime::{
     Watch,
 };
 pub use session::{AcceptedRun, SubmitError};
-pub use supervisor::{ChildStatus, RuntimeEnd, SessionPhase, SessionStatus, SupervisionTree};
+pub use supervisor::{ChildStatus, RuntimeEnd, SessionCounts, SessionPhase, SessionStatus, SupervisionTree};
 pub use tool_executor::{ToolClassStatus, ToolStatus};
 pub use turn::{RaiseError, WaitTracker, open_approvals};
 

@@ -1,6 +1,7 @@
 //! What a detached command costs beside a plain spawn of the same shell: processor time of all processes, and time on the
 //! wall. In turns: a plain spawn, a durable command, and a durable command in the sandbox whose script is judged first.
-//! Then many durable commands at once.
+//! These are commands of one run. Then the same with a run for each command, whose runner is a new process. Then many
+//! durable commands at once.
 //!
 //! `cargo bench --bench commands -- [--rounds N] [--commands N] [--at-once N] [--only TEXT]`
 #![allow(
@@ -28,9 +29,10 @@ use hermod::{
     },
 };
 use hermod_actors::{
-    model::{CallId, RunId},
+    model::{AgentName, CallId, RunId},
     port::{CallPolicy as _, CallVerdict, ProposedCall},
 };
+use rustix::process::{WaitId, WaitIdOptions, getpid, set_child_subreaper, waitid};
 use serde_json::json;
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
@@ -43,16 +45,21 @@ enum Kind {
     Plain,
     Durable,
     Sandboxed,
+    FirstDurable,
+    FirstSandboxed,
 }
 
 impl Kind {
-    const ALL: [Self; 3] = [Self::Plain, Self::Durable, Self::Sandboxed];
+    const ALL: [Self; 5] =
+        [Self::Plain, Self::Durable, Self::Sandboxed, Self::FirstDurable, Self::FirstSandboxed];
 
     fn name(self) -> &'static str {
         match self {
             Self::Plain => "plain spawn",
             Self::Durable => "durable",
             Self::Sandboxed => "durable, judged and sandboxed",
+            Self::FirstDurable => "first of its run",
+            Self::FirstSandboxed => "first, judged and sandboxed",
         }
     }
 }
@@ -111,22 +118,26 @@ impl World {
                     .output();
                 assert_eq!(output.await.expect("a shell").stdout, b"done\n");
             }
-            Kind::Durable => self.run_durable(false, runner, n).await,
-            Kind::Sandboxed => {
+            Kind::Durable | Kind::FirstDurable => self.run_durable(kind, runner, n).await,
+            Kind::Sandboxed | Kind::FirstSandboxed => {
                 let workspace = self.dir.path().join("work");
                 let call = ProposedCall {
+                    agent: &AgentName::default(),
                     tool: "shell",
                     arguments: &json!({ "command": SCRIPT }),
                     workspace: workspace.to_str().expect("a name"),
                 };
                 assert_eq!(self.policy.judge(&call), CallVerdict::Allow);
-                self.run_durable(true, runner, n).await;
+                self.run_durable(kind, runner, n).await;
             }
         }
     }
 
-    async fn run_durable(&self, is_sandboxed: bool, runner: &Runner, n: u32) {
-        let call = CallId { run: RunId::from_bits(u128::MAX), iteration: 1, n };
+    async fn run_durable(&self, kind: Kind, runner: &Runner, n: u32) {
+        let is_sandboxed = matches!(kind, Kind::Sandboxed | Kind::FirstSandboxed);
+        let is_first = matches!(kind, Kind::FirstDurable | Kind::FirstSandboxed);
+        let run = if is_first { u128::MAX - u128::from(n) } else { u128::MAX };
+        let call = CallId { run: RunId::from_bits(run), iteration: 1, n };
         let name = SpoolName { call, attempt: 1 };
         let live = runner.start(name, self.command(is_sandboxed)).await.expect("it starts");
         let outcome = live.wait(&CancellationToken::new()).await;
@@ -149,9 +160,10 @@ impl World {
         let wall = start.spent().wall;
         runner.wait_cleared().await;
         drop(runner);
-        // The fork server counts once it is reaped.
+        // The fork server and the last runners count once they are reaped.
         while has_children() {
             tokio::time::sleep(Duration::from_millis(5)).await;
+            while let Ok(Some(_)) = waitid(WaitId::All, WaitIdOptions::EXITED | WaitIdOptions::NOHANG) {}
         }
         let micros = |time: Duration| time.as_secs_f64() * 1e6 / f64::from(commands);
         Each { cpu: micros(processor_time().saturating_sub(cpu)), wall: micros(wall) }
@@ -175,6 +187,8 @@ fn has_children() -> bool {
 
 fn main() {
     let is_measured = is_measured();
+    // Runners that outlive their fork server become children of this process.
+    set_child_subreaper(Some(getpid())).expect("Linux has subreapers");
     let (rounds, commands) =
         if is_measured { (option("--rounds", 7), option("--commands", 200)) } else { (1, 2) };
     let at_once = if is_measured { option("--at-once", 1_000) } else { 10 };

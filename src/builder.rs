@@ -145,13 +145,14 @@ impl Builder {
             let adapter = HttpProvider::new(endpoint)?;
             providers.push((Arc::clone(model.provider()), Arc::new(adapter) as _, calls));
         }
+        let policy = Arc::new(host::checked_policy(&config, &state, None).await);
         let dependencies = HostDependencies {
+            policy,
             journal: host::open(&state, Durability::Strict)?,
             state,
             providers,
             tools: self.tools,
             defaults: Defaults { spec, prompt },
-            notes: None,
         };
         host::runtime(&config, dependencies).await
     }

@@ -44,6 +44,12 @@ pub fn now() -> Timestamp {
     SystemClock::default().at()
 }
 
+/// Microseconds of the system's monotonic clock, which other processes read too.
+pub fn monotonic_us() -> i64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    now.tv_sec.saturating_mul(1_000_000).saturating_add(now.tv_nsec / 1_000)
+}
+
 fn random() -> u128 {
     let mut bytes = [0; 16];
     bytes[..10].copy_from_slice(&random_bytes::<10>());

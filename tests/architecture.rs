@@ -181,7 +181,7 @@ fn circles_are_found() {
 #[test]
 fn adapters_know_the_actors_and_never_each_other() {
     check_rooms("src/access", &["clock", "files", "secret"]);
-    check_rooms("src/process", &["files", "disk_space"]);
+    check_rooms("src/process", &["clock", "files", "disk_space"]);
     check_rooms("src/provider", &["clock", "redaction", "secret"]);
     check_rooms("src/redaction", &["secret"]);
     check_rooms("src/credential", &["excerpt", "files", "process", "provider", "redaction", "secret"]);
@@ -226,7 +226,29 @@ fn adapters_know_the_actors_and_never_each_other() {
         ],
     );
     check_rooms("src/rehearsal", &[]);
-    check_rooms("src/config", &["excerpt", "files", "policy", "process", "provider", "secret"]);
+    check_rooms("src/config", &["excerpt", "files", "policy", "process", "provider", "secret", "tool"]);
+}
+
+/// Where the code of the service may look into the store: where the reach of a token is decided, and for rows that came from
+/// there.
+const STORE_READS: &[(&str, &[&str])] = &[
+    ("src/service/reach.rs", &["handler.reader()", "handler.tree(", "open_runs("]),
+    // Of a key that has the id of the token in it, and of a row that its claim has.
+    ("src/service/openai/submission.rs", &["handler.reader()"]),
+    // Of a row from `Reach`.
+    ("src/service/openai/responses.rs", &["handler.reader()"]),
+];
+
+/// A token that is limited to agents must find nothing of others.
+#[test]
+fn operations_of_the_service_find_runs_through_the_reach_of_their_token() {
+    for (name, text) in sources("src/service") {
+        let may = STORE_READS.iter().find(|(file, _)| *file == name).map_or(&[][..], |(_, reads)| *reads);
+        let code = code(&text).split_whitespace().collect::<String>();
+        for read in ["handler.reader()", "handler.tree(", "handler.clone().reader()", "open_runs("] {
+            assert!(may.contains(&read) || !code.contains(read), "{name} must not use `{read}`; see `Reach`");
+        }
+    }
 }
 
 /// A second front door needs `host`, `view` and `control`, and nothing of the first.

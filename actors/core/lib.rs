@@ -19,7 +19,7 @@
 //! use std::sync::Arc;
 //!
 //! use hermod_core::{
-//!     model::{Durable, Incarnation, RunAccepted, RunId, RunSpec, SessionId, SessionOpened, SessionTime},
+//!     model::{AgentName, Durable, Incarnation, RunAccepted, RunId, RunSpec, SessionId, SessionOpened, SessionTime},
 //!     turn::{DueAction, GrantRequest, Input, ReplayedSession},
 //! };
 //!
@@ -28,7 +28,7 @@
 //! let replayed = ReplayedSession::empty(SessionId::from_bits(1));
 //! let incarnation = Incarnation { epoch: 1, revival: 1 };
 //! let (key, prompt) = ("chat".into(), "Be brief.".into());
-//! let opened = Input::Opened(SessionOpened { key, prompt, incarnation, boot: "boot".into() });
+//! let opened = Input::Opened(SessionOpened { key, agent: AgentName::default(), prompt, incarnation, boot: "boot".into() });
 //! let decision = replayed.start_decision(now, &opened).finish();
 //!
 //! // A shell appends the records here. `mark_durable` states that they are on disk.

@@ -10,6 +10,8 @@ use crate::{
 
 /// Records of one page on replay.
 const PAGE_RECORDS: usize = 500;
+/// Records of one page for a watcher. There may be many watchers, and a record may be large.
+const WATCHED_RECORDS: usize = 32;
 /// Pages that are read ahead: reading a page takes four times as long as folding it, and reads must not wait for folds.
 const PREFETCH_PAGES: usize = 4;
 
@@ -42,13 +44,13 @@ pub(crate) async fn replay(
     Ok(())
 }
 
-/// One page of a session's records, beginning with `from`; empty if there are none.
+/// One page of a session's records for a watcher, beginning with `from`; empty if there are none.
 pub(crate) async fn replay_page(
     journal: &dyn Journal,
     session: SessionId,
     from: Seq,
 ) -> Result<VecDeque<(Seq, Durable<Arc<Record>>)>, ReadError> {
-    let page = journal.records(session, from.max(1), PAGE_RECORDS).await?;
+    let page = journal.records(session, from.max(1), WATCHED_RECORDS).await?;
     Ok(page.into_iter().map(|stored| (stored.seq, Durable::mark_durable(stored.record))).collect())
 }
 

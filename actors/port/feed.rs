@@ -2,10 +2,13 @@
 
 use std::{fmt, str::FromStr, sync::Arc};
 
+use serde::{Deserialize, Serialize};
+
 use crate::model::{Record, Seq, SessionId};
 
 /// A place in the feed: behind a record. The default is the beginning.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+#[serde(into = "String", try_from = "String")]
 pub struct FeedCursor {
     /// The position of an append.
     pub position: u64,
@@ -30,6 +33,20 @@ pub struct FeedEntry {
 impl fmt::Display for FeedCursor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{}", self.position, self.records)
+    }
+}
+
+impl From<FeedCursor> for String {
+    fn from(cursor: FeedCursor) -> Self {
+        cursor.to_string()
+    }
+}
+
+impl TryFrom<String> for FeedCursor {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        text.parse()
     }
 }
 

@@ -5,7 +5,7 @@ use std::{fmt::Debug, sync::Arc};
 use serde_json::Value;
 
 use super::BadArguments;
-use crate::model::ApprovalNeed;
+use crate::model::{AgentName, ApprovalNeed};
 
 /// Judges every tool call before its admission. It belongs to the process: no spec of a run can loosen it.
 pub trait CallPolicy: Debug + Send + Sync + 'static {
@@ -17,6 +17,8 @@ pub trait CallPolicy: Debug + Send + Sync + 'static {
 /// A call that a model has proposed, as its tool has accepted it.
 #[derive(Debug, Clone, Copy)]
 pub struct ProposedCall<'a> {
+    /// The agent of the run.
+    pub agent: &'a AgentName,
     /// The registered name of the tool.
     pub tool: &'a str,
     /// The arguments, a JSON object.

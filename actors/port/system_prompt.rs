@@ -5,7 +5,7 @@ use std::{fmt::Debug, future::ready, sync::Arc};
 
 use futures::future::BoxFuture;
 
-use crate::model::{ModelRef, RunSpec, Timestamp};
+use crate::model::{AgentName, ModelRef, RunSpec, Timestamp};
 
 /// Builds the system prompt of a session, once, before its first run is accepted. The prompt is recorded. Every request
 /// for an answer begins with it unchanged, followed by the run's own system message.
@@ -17,6 +17,8 @@ pub trait SystemPromptBuilder: Debug + Send + Sync + 'static {
 /// What a prompt is built from: facts about the first run of the session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PromptRequest {
+    /// The agent of the run.
+    pub agent: AgentName,
     /// The working directory of the run's tools.
     pub workspace: String,
     /// The names of the run's tools, sorted.
@@ -32,6 +34,7 @@ impl PromptRequest {
     pub fn for_run(spec: &RunSpec, now: Timestamp) -> Self {
         let now = now.to_string();
         Self {
+            agent: spec.agent.clone(),
             workspace: spec.workspace.clone(),
             tools: spec.tools.clone(),
             model: spec.chain.first().cloned(),

@@ -36,6 +36,7 @@ use crate::{
     turn::Input,
 };
 pub use control::{MESSAGE_TAG_BITS, SteerReceipt};
+pub(crate) use feed::FeedTail;
 pub use feed::RecordFeed;
 pub use health::HealthProbe;
 pub use images::{MAX_IMAGE_BYTES, MAX_IMAGES};

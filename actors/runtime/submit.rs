@@ -109,7 +109,8 @@ impl Runtime {
             Some(built) => Arc::clone(built),
             None => self.build_prompt(spec).await?,
         };
-        Ok(Arc::new(SessionSeed { key: Arc::clone(key), prompt: Arc::clone(prompt.insert(built)) }))
+        let (agent, prompt) = (spec.agent.clone(), Arc::clone(prompt.insert(built)));
+        Ok(Arc::new(SessionSeed { key: Arc::clone(key), agent, prompt }))
     }
 
     /// Takes the permit of a submission that waits to become durable. Stops need none.
@@ -262,12 +263,13 @@ fn check_prices(spec: &RunSpec) -> Result<(), RunError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{Amounts, InDoubtPolicy, Limits, ThinkingLevel};
+    use crate::model::{AgentName, Amounts, InDoubtPolicy, Limits, ThinkingLevel};
 
     const RUN: RunId = RunId::from_bits(7);
 
     fn default() -> RunSpec {
         RunSpec {
+            agent: AgentName::default(),
             chain: vec!["p/m".parse().unwrap()],
             workspace: "/w".into(),
             isolation_key: "default".into(),

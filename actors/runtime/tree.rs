@@ -6,7 +6,8 @@ use crate::{
     provider::{ProviderMsg, ProviderState, ProviderStatus},
     runtime::{RunError, Runtime, submit::MAX_TRIES},
     supervisor::{
-        Directory, Providers, ProvidersMsg, RootMsg, RootState, RuntimeEnd, SessionsMsg, SupervisionTree,
+        ChildStatus, Directory, Providers, ProvidersMsg, RootMsg, RootState, RuntimeEnd, SessionCounts,
+        SessionsMsg, SupervisionTree,
     },
     tool_executor::{ToolExecutorMsg, ToolExecutorState, ToolStatus},
 };
@@ -15,15 +16,34 @@ impl Runtime {
     /// The tree as its supervisors see it: restarts, open sessions, and quarantined sessions with the reason.
     /// Inspections of crashed actors are repeated; an error means that the runtime has ended, or is about to.
     pub async fn supervision_tree(&self) -> Result<SupervisionTree, RunError> {
+        let children = self.child_statuses().await?;
+        let send = |inspection| self.parts.sessions.cast(SessionsMsg::Inspect(inspection)).is_ok();
+        let sessions = self.inspect("SessionSupervisor", Directory::statuses, send).await?;
+        Ok(SupervisionTree { children, sessions })
+    }
+
+    /// The restarts of each actor that is no session, and the sessions in numbers. Its cost does not depend on their
+    /// number.
+    pub async fn supervision_counts(&self) -> Result<(Vec<ChildStatus>, SessionCounts), RunError> {
+        let children = self.child_statuses().await?;
+        let send = |inspection| self.parts.sessions.cast(SessionsMsg::Inspect(inspection)).is_ok();
+        let sessions = self.inspect("SessionSupervisor", Directory::counts, send).await?;
+        Ok((children, sessions))
+    }
+
+    /// Number of submissions that wait until they are durable.
+    pub fn pending_submissions(&self) -> usize {
+        self.submissions.saturating_sub(self.parts.admission.available_permits())
+    }
+
+    async fn child_statuses(&self) -> Result<Vec<ChildStatus>, RunError> {
         let mut children = self
             .inspect("Root", RootState::child_statuses, |it| self.root.cast(RootMsg::Inspect(it)).is_ok())
             .await?;
         let providers = &self.parts.providers;
         let send = |inspection| providers.cast(ProvidersMsg::Inspect(inspection)).is_ok();
         children.extend(self.inspect("ProviderSupervisor", Providers::child_statuses, send).await?);
-        let send = |inspection| self.parts.sessions.cast(SessionsMsg::Inspect(inspection)).is_ok();
-        let sessions = self.inspect("SessionSupervisor", Directory::statuses, send).await?;
-        Ok(SupervisionTree { children, sessions })
+        Ok(children)
     }
 
     async fn inspect<S: 'static, T: Send + 'static>(

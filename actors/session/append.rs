@@ -51,14 +51,20 @@ impl SessionActorState {
         true
     }
 
+    /// Why the session does not take this submission.
+    fn conflict(&self, draft: &DecisionBuilder, input: &Input) -> Option<SubmitError> {
+        if let Some(agent) = draft.agent_conflict(input) {
+            return Some(SubmitError::OtherAgent { session: self.id, agent: agent.clone() });
+        }
+        draft.has_history_conflict(input).then_some(SubmitError::HasHistory(self.id))
+    }
+
     /// Applies the waiting inputs to the draft and returns those that it took.
     fn apply_inputs(&mut self, draft: &mut DecisionBuilder) -> Vec<QueuedInput> {
         let mut applied = Vec::new();
         for queued in self.take_waiting() {
-            match (draft.has_history_conflict(&queued.input), queued.reply) {
-                (true, Some(InputReply::Submit(caller))) => {
-                    caller.send(Err(SubmitError::HasHistory(self.id)));
-                }
+            match (self.conflict(draft, &queued.input), queued.reply) {
+                (Some(conflict), Some(InputReply::Submit(caller))) => caller.send(Err(conflict)),
                 (_, mut reply) => {
                     if let (Some(InputReply::Decide(_, was_needed)), Input::Approval { call, answer }) =
                         (&mut reply, &queued.input)

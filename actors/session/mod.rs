@@ -27,7 +27,7 @@ use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::{
-    model::{CallId, LowDiskSpace, RunId, SessionId, Timestamp},
+    model::{AgentName, CallId, LowDiskSpace, RunId, SessionId, Timestamp},
     persistence::AppendResult,
     port::SystemPromptError,
     supervisor::RuntimeParts,
@@ -160,6 +160,16 @@ pub enum SubmitError {
     /// The submission brings a history, but the session already has one.
     #[error("history: session {0} has one of its own; leave it out, or take a new session")]
     HasHistory(SessionId),
+    /// The submission is of another agent than the session.
+    #[error(
+        "agent: session {session} belongs to the agent `{agent}`; name that one or none, or take a new session"
+    )]
+    OtherAgent {
+        /// The session.
+        session: SessionId,
+        /// Its agent.
+        agent: AgentName,
+    },
     /// The session crashes again and again.
     #[error("session {0} keeps dying; `hermod journal {0}` shows how far it came")]
     CrashLooping(SessionId),

@@ -18,7 +18,7 @@ use crate::{
     model::SessionId,
     session::{InputReply, SessionMsg, SubmitError},
     supervisor::{
-        RuntimeParts, SessionPhase, SessionSeed, SessionStatus, SessionsMsg,
+        RuntimeParts, SessionCounts, SessionPhase, SessionSeed, SessionStatus, SessionsMsg,
         entry::{AfterTasksEnd, EntryPhase, SessionEntry},
         sessions::SessionsInternalMsg,
     },
@@ -34,6 +34,8 @@ pub(crate) struct Directory {
     pub(super) entries: BTreeMap<SessionId, SessionEntry>,
     pub(super) actors: HashMap<ActorId, SessionId>,
     pub(super) is_suspended: bool,
+    /// Crashes of all sessions since this directory was started.
+    pub(super) crashes: u64,
     /// The timer of the next scan for idle sessions; aborted with the directory.
     pub(super) scan_timer: Option<JoinSet<()>>,
 }
@@ -44,7 +46,8 @@ impl Directory {
     pub(super) fn start(me: ActorRef<SessionsMsg>, parts: Arc<RuntimeParts>) -> Self {
         let known = parts.checkpoint.restore();
         let (entries, actors) = (BTreeMap::new(), HashMap::new());
-        let mut directory = Self { me, parts, entries, actors, is_suspended: false, scan_timer: None };
+        let mut directory =
+            Self { me, parts, entries, actors, is_suspended: false, crashes: 0, scan_timer: None };
         for (session, (tasks, is_wanted, incarnation)) in known {
             let phase = EntryPhase::Ending(Vec::new(), AfterTasksEnd::Revive);
             directory.entries.insert(
@@ -77,6 +80,11 @@ impl Directory {
             crashes: entry.crash_count,
         };
         self.entries.iter().map(status).collect()
+    }
+
+    /// The numbers of live sessions and of crashes.
+    pub(crate) fn counts(&self) -> SessionCounts {
+        SessionCounts { live: self.actors.len(), crashes: self.crashes }
     }
 
     /// Whether the session's runs are carried out here, or about to be.

@@ -37,7 +37,7 @@ use crate::{
     persistence::{CommitMonitor, PersistenceMsg},
     port::{Clock, Journal, TextRedactor},
     provider::Leases,
-    runtime::RuntimeDependencies,
+    runtime::{FeedTail, RuntimeDependencies},
     tool_executor::ToolExecutorHandle,
 };
 pub(crate) use directory::Directory;
@@ -94,6 +94,7 @@ pub(crate) struct RuntimeParts {
     pub(crate) compressor: Arc<CompressorHandle>,
     pub(crate) leases: Arc<Leases>,
     pub(crate) hub: Arc<Hub>,
+    pub(crate) feed_tail: FeedTail,
     pub(crate) commit_monitor: Arc<CommitMonitor>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) redactor: Arc<dyn TextRedactor>,
@@ -146,6 +147,15 @@ pub struct SessionStatus {
     pub phase: SessionPhase,
     /// Number of crashes of its actor since the directory has it.
     pub crashes: u32,
+}
+
+/// The sessions of the directory in numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct SessionCounts {
+    /// Sessions with an actor.
+    pub live: usize,
+    /// Crashes of actors of sessions since the directory was started.
+    pub crashes: u64,
 }
 
 /// The phase of a session in the directory.

@@ -148,6 +148,7 @@ impl Directory {
         let first = match &entry.seed {
             Some(new) if replayed.is_new() => Input::Opened(SessionOpened {
                 key: Arc::clone(&new.key),
+                agent: new.agent.clone(),
                 prompt: Arc::clone(&new.prompt),
                 incarnation,
                 boot,

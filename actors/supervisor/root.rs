@@ -14,7 +14,7 @@ use crate::{
     policy::{RestartHistory, RestartIntensity},
     port::{JournalError, ReadError},
     provider::Leases,
-    runtime::RuntimeDependencies,
+    runtime::{FeedTail, RuntimeDependencies},
     supervisor::{
         ChildStatus, DirectoryCheckpoint, ProviderSupervisor, RootArguments, RuntimeEnd, RuntimeParts,
         SessionSupervisor, StableActorRef, actor_end,
@@ -133,6 +133,7 @@ impl Actor for Root {
             compressor: Arc::new(CompressorHandle::new(summaries)),
             leases: Arc::new(Leases::new(providers, breakers)),
             hub: Arc::default(),
+            feed_tail: FeedTail::default(),
             commit_monitor,
             clock,
             redactor,

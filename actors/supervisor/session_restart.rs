@@ -41,6 +41,7 @@ impl Directory {
             return self.end_tasks(session, AfterTasksEnd::ReviveIfWanted);
         }
         entry.crash_count += 1;
+        self.crashes += 1;
         entry.last_crash = Some(error.to_string());
         let may_restart = entry.restart_history.may_restart(now_ms, SESSION_RESTARTS);
         let next = if may_restart { AfterTasksEnd::Revive } else { AfterTasksEnd::ForceFail };

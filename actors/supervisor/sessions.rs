@@ -7,7 +7,7 @@ use ractor::{Actor, ActorId, ActorProcessingErr, ActorRef, RpcReplyPort, Supervi
 
 use crate::{
     inspect::Inspect,
-    model::{Incarnation, RunId, SessionId},
+    model::{AgentName, Incarnation, RunId, SessionId},
     persistence::WriteResult,
     session::SessionMsg,
     supervisor::{
@@ -45,6 +45,7 @@ pub(crate) enum SessionsMsg {
 #[derive(Debug)]
 pub(crate) struct SessionSeed {
     pub(crate) key: Arc<str>,
+    pub(crate) agent: AgentName,
     pub(crate) prompt: Arc<str>,
 }
 

@@ -7,8 +7,8 @@ use serde_json::json;
 use crate::calls;
 use hermod_core::{
     model::{
-        AttemptId, CallEnd, CallId, Durable, EffectClass, Hash, Incarnation, ModelRef, Record, RunAccepted,
-        RunId, SessionId, SessionOpened, SessionTime, Timestamp,
+        AgentName, AttemptId, CallEnd, CallId, Durable, EffectClass, Hash, Incarnation, ModelRef, Record,
+        RunAccepted, RunId, SessionId, SessionOpened, SessionTime, Timestamp,
     },
     turn::{
         CallAdmission, DecisionBuilder, DueAction, GrantRequest, Input, RenderCursor, ReplayedSession, Turn,
@@ -37,8 +37,13 @@ impl CoreLoop {
         let now = SessionTime { at: Timestamp(1_767_225_600_000), active_ms: 0 };
         let incarnation = Incarnation { epoch: 1, revival: 1 };
         let prompt = "You are a test.".into();
-        let opened =
-            Input::Opened(SessionOpened { key: "key".into(), prompt, incarnation, boot: "boot-1".into() });
+        let opened = Input::Opened(SessionOpened {
+            key: "key".into(),
+            agent: AgentName::default(),
+            prompt,
+            incarnation,
+            boot: "boot-1".into(),
+        });
         let accepted = RunAccepted::new(RunId::from_bits(1 << 100), "Tick.", Arc::new(spec));
         let submitted = Input::Submitted { accepted: Box::new(accepted), key: None };
         let replayed = ReplayedSession::empty(SessionId::from_bits(1 << 101));

@@ -116,7 +116,8 @@ impl ToolGeneration {
             return Err(unacceptable(error, "put long texts into files, and name those"));
         }
         let (prepared, arguments) = tool.prepare_text(&call.arguments, spec)?;
-        let proposed = ProposedCall { tool: name, arguments: &arguments, workspace: &spec.workspace };
+        let RunSpec { agent, workspace, .. } = spec;
+        let proposed = ProposedCall { agent, tool: name, arguments: &arguments, workspace };
         let approval = match judge(policy, &proposed) {
             CallVerdict::Allow => None,
             CallVerdict::Ask(need) => Some(need),

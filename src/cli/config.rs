@@ -4,11 +4,11 @@
 use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
-use super::{CliError, print, print_json, providers};
+use super::{CliError, operate, print, print_json, providers};
 use crate::{
     config::{Config, Setting, SettingOrigin, UserFile, redacted},
-    discovery::{self, DiscoveredProvider, RequestedModel, Variables},
-    host::{self, StartError},
+    discovery::{DiscoveredProvider, Variables},
+    host,
 };
 
 /// The configuration
@@ -22,6 +22,12 @@ pub(crate) struct ConfigArgs {
 enum ConfigCommand {
     /// Read it as a run would, and say what is wrong with it
     Check,
+    /// Let the service read it again, for new runs; a bad one is refused, and the present one stays
+    Reload {
+        /// Print one JSON object
+        #[arg(long)]
+        json: bool,
+    },
     /// Show your own settings, each with where it is set; never a secret
     Show {
         /// All settings, the defaults too
@@ -39,8 +45,12 @@ const NOTHING_SET: &str =
 
 /// Checks or shows the configuration.
 pub(crate) async fn execute(args: ConfigArgs, variables: &Variables) -> Result<(), CliError> {
+    if let ConfigCommand::Reload { json } = args.command {
+        return operate::reload(json, &host::StoreClient::new(variables)?).await;
+    }
     let config = Config::read(variables)?;
     match args.command {
+        ConfigCommand::Reload { .. } => Ok(()),
         ConfigCommand::Check => check(&config, variables).await,
         ConfigCommand::Show { effective, json } => {
             let is_listed = |setting: &Setting| effective || setting.origin != SettingOrigin::Default;
@@ -72,17 +82,7 @@ async fn check(config: &Config, variables: &Variables) -> Result<(), CliError> {
     };
     report.extend(providers.iter().map(provider_line));
     print(&report.join("\n"))?;
-    let requested = RequestedModel { provider: None, model: config.model.0.as_deref() };
-    let first = discovery::choose(&providers, requested).map_err(StartError::NoModel)?;
-    let auxiliary = config.auxiliary.values().map(|section| &section.chain.0);
-    for links in [&config.fallback_providers.0].into_iter().chain(auxiliary) {
-        discovery::chain(&providers, first.clone(), links).map_err(StartError::NoModel)?;
-    }
-    // A run reads the credentials of only the providers that it needs; the check reads all.
-    let state = host::state_dir(variables)?;
-    for provider in &providers {
-        provider.config(variables, &state).map_err(StartError::NoModel)?;
-    }
+    host::check_config(config, variables, (&providers, &host::state_dir(variables)?))?;
     print("ok")
 }
 

@@ -9,13 +9,15 @@ use hermod_actors::{
     SanitizedText,
     model::{Body, CallId, EventBody, ModelAnswered, Record, RunId},
 };
+use serde_json::Value;
 use tokio::time::Instant;
 use tracing::level_filters::LevelFilter;
 
 use super::{
+    CliError,
     answer_stream::{AnswerStream, DeltaText},
     live::{FRAME_INTERVAL, LiveView},
-    output::{is_json, print_in_tone, set_quiet, strict, unix_lines, write_stderr},
+    output::{is_json, print_in_tone, print_json, set_quiet, strict, unix_lines, write_stderr},
     terminal::{Palette, Tone, is_one_terminal, stderr_columns, truncate},
 };
 use crate::discovery::Variables;
@@ -50,9 +52,22 @@ pub(crate) struct DisplayArgs {
     pub(crate) show_reasoning: bool,
 }
 
+/// What a command prints to standard output.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum OutputForm {
+    /// The answer as text.
+    Text,
+    /// One JSON object at the end.
+    Json,
+    /// Each event as a JSON line, then the object of the end.
+    JsonEvents,
+}
+
 /// Shows the progress of runs at standard error.
 #[derive(Debug)]
 pub(crate) struct ProgressDisplay {
+    /// Whether events are printed to standard output, until that cannot be written.
+    prints_events: bool,
     is_quiet: bool,
     verbosity: Verbosity,
     shows_reasoning: bool,
@@ -90,12 +105,14 @@ struct LiveRegion {
 }
 
 impl ProgressDisplay {
-    /// `shows_answer`: stream the answer itself. It is streamed only if standard output and standard error are the
-    /// same terminal.
-    pub(crate) fn new(args: &DisplayArgs, shows_answer: bool, variables: &Variables) -> Self {
+    /// With [`OutputForm::Text`] the answer itself is streamed, if standard output and standard error are the same
+    /// terminal.
+    pub(crate) fn new(args: &DisplayArgs, form: OutputForm, variables: &Variables) -> Self {
         set_quiet(args.quiet);
-        // Logs also go to standard error and would break the redrawn lines.
-        let is_free = LevelFilter::current() == LevelFilter::OFF && !is_json() && !args.quiet;
+        let prints_events = form == OutputForm::JsonEvents;
+        // Logs and events would break the redrawn lines.
+        let is_disturbed = LevelFilter::current() != LevelFilter::OFF || (prints_events && is_one_terminal());
+        let is_free = !is_disturbed && !is_json() && !args.quiet;
         let palette = Palette::at_stderr(variables).filter(|_| is_free);
         let now = Instant::now();
         let region = palette.map(|_| LiveRegion {
@@ -107,16 +124,37 @@ impl ProgressDisplay {
         let at_terminal = io::stderr().is_terminal() && is_free;
         let verbosity = args.verbose.unwrap_or(if at_terminal { Verbosity::On } else { Verbosity::Off });
         Self {
+            prints_events,
             is_quiet: args.quiet,
             verbosity,
             shows_reasoning: args.show_reasoning || verbosity == Verbosity::Full,
             palette: palette.unwrap_or(Palette::Plain),
             region,
-            answer: (shows_answer && is_free && is_one_terminal()).then(AnswerStream::default),
+            answer: (form == OutputForm::Text && is_free && is_one_terminal()).then(AnswerStream::default),
             thought: DeltaText::default(),
             thought_bytes: 0,
             run: None,
             cursor: CursorPosition::LineStart,
+        }
+    }
+
+    /// Prints an event of the shown run or of its session to standard output, if events are wanted there. When that fails no
+    /// more are printed, and the run goes on: the object of the end meets the same error.
+    pub(crate) fn print_event(
+        &mut self,
+        run: Option<RunId>,
+        event: impl FnOnce() -> serde_json::Result<Value>,
+    ) {
+        if !self.prints_events || (run.is_some() && run != self.run) {
+            return;
+        }
+        let printed = match event() {
+            Ok(event) => print_json(&event),
+            Err(error) => Err(CliError::internal(format!("an event is no JSON: {error}"))),
+        };
+        if let Err(error) = printed {
+            self.prints_events = false;
+            self.line(Tone::Bad, &format!("output    no more events are printed: {}", error.text));
         }
     }
 

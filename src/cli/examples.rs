@@ -27,6 +27,19 @@ pub(crate) const SERVE: &str = "Examples:
   curl -H \"Authorization: Bearer $TOKEN\" -H 'Content-Type: application/json' \\
        -d '{\"input\": \"Say hello\"}' http://127.0.0.1:7717/v1/runs";
 
+/// Examples of `hermod agents`.
+pub(crate) const AGENTS: &str = "Examples:
+  hermod agents list                       the agents of the configuration
+  hermod agents show reviewer              what holds for its runs, and where each value is set
+  hermod run --agent reviewer \"Review the last commit\"";
+
+/// Examples of `hermod service`.
+pub(crate) const SERVICE: &str = "Examples:
+  hermod service install                   a unit of this user: it starts at login, and after a crash
+  sudo hermod service install --system     a unit of the machine, for the user `hermod`
+  hermod service install --print           the unit, without any change
+  hermod service logs --follow";
+
 /// Examples of `hermod runs resume`.
 pub(crate) const RESUME: &str = "Examples:
   hermod runs resume --all --wait          until every run has ended or waits for a person
@@ -49,7 +62,8 @@ pub(crate) const BUDGET: &str = "Examples:
 pub(crate) const POLICY: &str = "Examples:
   hermod policy check \"git push --force\"   what happens to this command
   hermod policy check --json - < script.sh
-  hermod policy list                       all rules in their order";
+  hermod policy list                       all rules in their order
+  hermod policy list --agent reviewer      those of an agent";
 
 /// Examples of `hermod tokens`.
 pub(crate) const TOKENS: &str = "Examples:

@@ -123,7 +123,9 @@ impl From<&RunError> for Exit {
             | RunError::NoPendingApproval(_)
             | RunError::NotRaised(..)
             | RunError::KeyConflict(_)
-            | RunError::NotAccepted(SubmitError::HasHistory(_) | SubmitError::Unreadable(_)) => Self::Usage,
+            | RunError::NotAccepted(
+                SubmitError::HasHistory(_) | SubmitError::OtherAgent { .. } | SubmitError::Unreadable(_),
+            ) => Self::Usage,
             RunError::NotAccepted(SubmitError::Quarantined { .. } | SubmitError::LowDiskSpace(_))
             | RunError::Read(_) => Self::Store,
             RunError::NotAccepted(SubmitError::NoPrompt(_)) => Self::Config,
@@ -154,6 +156,7 @@ impl From<&StartError> for Exit {
             | StartError::DuplicateName { .. }
             | StartError::Config(_)
             | StartError::NoModel(_)
+            | StartError::Agent { .. }
             | StartError::Provider(_) => Self::Config,
             StartError::Workspace { .. } => Self::Usage,
             StartError::Listen(_) => Self::Internal,
@@ -225,7 +228,7 @@ impl From<RequestErrorKind> for Exit {
             RequestErrorKind::Usage => Self::Usage,
             RequestErrorKind::Config => Self::Config,
             RequestErrorKind::Denied => Self::Denied,
-            RequestErrorKind::Busy => Self::Busy,
+            RequestErrorKind::Busy | RequestErrorKind::Crowded => Self::Busy,
             RequestErrorKind::Store => Self::Store,
             RequestErrorKind::Internal => Self::Internal,
         }

@@ -1,6 +1,7 @@
 //! The command line: its parser, its start, and one file or folder per command, each a thin layer over `host`,
 //! `control` and the store. Other files have what commands share: exit codes, output, display, formats.
 
+mod agents;
 mod answer_stream;
 mod approvals;
 mod backup;
@@ -19,6 +20,7 @@ mod gc;
 mod journal;
 mod live;
 mod models;
+mod operate;
 mod output;
 mod policy;
 mod program;
@@ -31,6 +33,7 @@ mod resume_at_service;
 mod run;
 mod runs;
 mod serve;
+mod service;
 mod sessions;
 mod steer;
 mod stop;
@@ -43,6 +46,7 @@ mod tokens;
 mod tree;
 mod variables;
 mod waits;
+mod watch;
 mod wire;
 
 use std::process::ExitCode;

@@ -64,6 +64,11 @@ pub(crate) fn print_json(value: &impl Serialize) -> Result<(), CliError> {
     print_escaped(&to_json(value)?)
 }
 
+/// Writes a JSON value as [`print_json`] does; reports whether standard output has a reader.
+pub(crate) fn print_json_line(value: &impl Serialize) -> Result<StdoutState, CliError> {
+    print_over("", &escaped(&to_json(value)?))
+}
+
 /// Writes a value to standard output: as JSON, or as the text that `format` makes of it.
 pub(crate) fn print_as<T: Serialize>(
     json: bool,

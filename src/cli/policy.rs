@@ -5,16 +5,16 @@ use std::{io::stdin, sync::Arc};
 use clap::{Args, Subcommand};
 
 use super::{
-    CliError, Exit, examples,
+    CliError, Exit, agents, examples,
     output::StderrNotes,
     print_as,
     table::{self, or_dash},
 };
 use crate::{
-    config::Config,
+    config::{Config, SettingOrigin},
     discovery::Variables,
     files,
-    host::{policy_of, state_dir},
+    host::{AgentPolicies, Identifier, state_dir},
     policy::{Judgement, JudgementAction, Policy, PolicyMode, Rule, command},
     view::{PolicyRuleView, PolicyVerdictView},
 };
@@ -38,12 +38,18 @@ enum PolicyCommand {
         /// The command, or `-` to read it from the input
         #[arg(value_name = "COMMAND", allow_hyphen_values = true)]
         script: String,
+        /// The agent whose rules count
+        #[arg(long, value_name = "NAME")]
+        agent: Option<Identifier>,
         /// Print one JSON object
         #[arg(long)]
         json: bool,
     },
     /// List all rules in the order in which they are applied
     List {
+        /// The agent whose rules are listed
+        #[arg(long, value_name = "NAME")]
+        agent: Option<Identifier>,
         /// Print a JSON array
         #[arg(long)]
         json: bool,
@@ -55,8 +61,10 @@ pub(crate) fn execute(args: &PolicyArgs, variables: &Variables) -> Result<(), Cl
     let config = Config::read(variables)?;
     let state = state_dir(variables)?;
     match &args.command {
-        PolicyCommand::Check { script, json } => {
-            let policy = policy_of(&config, &state, Some(Arc::new(StderrNotes)));
+        PolicyCommand::Check { script, agent, json } => {
+            let agent = &agents::config_of(&config, agent.as_ref())?.agent_name;
+            let policies = AgentPolicies::new(&config, &state, Some(Arc::new(StderrNotes)));
+            let policy = policies.of_agent(agent);
             let script = if script == "-" { read_script()? } else { script.clone() };
             if script.trim().is_empty() {
                 return Err(CliError::usage(
@@ -65,12 +73,14 @@ pub(crate) fn execute(args: &PolicyArgs, variables: &Variables) -> Result<(), Cl
             }
             print_as(*json, &verdict(policy.judge_command(&script)), format_verdict)
         }
-        PolicyCommand::List { json } => {
-            let policy = policy_of(&config, &state, None);
-            let approved = policy.approved().list();
+        PolicyCommand::List { agent, json } => {
+            let of_agent = agents::config_of(&config, agent.as_ref())?;
+            let policies = AgentPolicies::new(&config, &state, None);
+            let policy = policies.of_agent(&of_agent.agent_name);
+            let approved = policies.approved().list();
             let approved =
                 approved.map_err(|error| CliError { exit: Exit::Store, text: error.to_string() })?;
-            let rules = rules(&config, &policy, &approved);
+            let rules = rules((&config, of_agent), policy, &approved);
             let head = ["ACTION", "RULE", "FROM", "ABOUT"];
             let row = |rule: &PolicyRuleView| {
                 [rule.action.to_owned(), rule.rule.clone(), rule.origin.clone(), or_dash(rule.why)]
@@ -99,8 +109,9 @@ fn format_verdict(view: &PolicyVerdictView) -> String {
     }
 }
 
-/// All rules in the order in which they are applied; the last one is the mode.
-fn rules(config: &Config, policy: &Policy, approved: &[Rule]) -> Vec<PolicyRuleView> {
+/// All rules in the order in which they are applied; the last one is the mode. `all` has the rules for all agents, which
+/// come before those of the agent.
+fn rules((all, config): (&Config, &Config), policy: &Policy, approved: &[Rule]) -> Vec<PolicyRuleView> {
     let settings = policy.settings();
     let built_in = |action, name: &str, why| PolicyRuleView {
         action,
@@ -108,27 +119,31 @@ fn rules(config: &Config, policy: &Policy, approved: &[Rule]) -> Vec<PolicyRuleV
         origin: BUILT_IN.to_owned(),
         why: Some(why),
     };
-    let origin = |key: &str| {
-        let setting = config.settings.get(key);
-        setting.map_or_else(|| BUILT_IN.to_owned(), |setting| setting.origin.to_string())
+    let origin = |config: &Config, key: &str| {
+        config.origin_of(key).map_or_else(|| BUILT_IN.to_owned(), SettingOrigin::to_string)
     };
-    let listed = |action: &'static str, rules: &[Rule], origin: String| {
-        let view = |rule: &Rule| PolicyRuleView {
-            action,
-            rule: rule.to_string(),
-            origin: origin.clone(),
-            why: None,
-        };
-        rules.iter().map(view).collect::<Vec<_>>()
+    let view = |action: &'static str, rule: &Rule, origin: String| PolicyRuleView {
+        action,
+        rule: rule.to_string(),
+        origin,
+        why: None,
+    };
+    let listed = |action: &'static str, rules: &[Rule], key: &str| {
+        let for_all = all.settings.get(key);
+        let count = for_all.and_then(|setting| setting.value.as_array()).map_or(0, Vec::len);
+        let own = origin(config, key);
+        let shared = for_all.map_or_else(|| own.clone(), |setting| setting.origin.to_string());
+        let origins = std::iter::repeat_n(shared, count).chain(std::iter::repeat(own));
+        rules.iter().zip(origins).map(|(rule, origin)| view(action, rule, origin)).collect::<Vec<_>>()
     };
     let (allow, ask, deny) = (JudgementAction::Allow, JudgementAction::Ask, JudgementAction::Deny);
     let (allow, ask, deny) = (action_name(allow), action_name(ask), action_name(deny));
     let mut rules: Vec<PolicyRuleView> =
         command::hard_rules().iter().map(|rule| built_in(deny, rule.name, rule.why)).collect();
-    rules.extend(listed(deny, &settings.deny, origin("policy.deny")));
-    rules.extend(listed(allow, &settings.allow, origin("policy.allow")));
-    rules.extend(listed(allow, approved, "approved-rules.json".to_owned()));
-    rules.extend(listed(ask, &settings.ask, origin("policy.ask")));
+    rules.extend(listed(deny, &settings.deny, "policy.deny"));
+    rules.extend(listed(allow, &settings.allow, "policy.allow"));
+    rules.extend(approved.iter().map(|rule| view(allow, rule, "approved-rules.json".to_owned())));
+    rules.extend(listed(ask, &settings.ask, "policy.ask"));
     rules.extend(command::dangers().map(|danger| built_in(ask, danger.name, danger.why)));
     let mode = match settings.mode {
         PolicyMode::Allow => allow,
@@ -139,7 +154,7 @@ fn rules(config: &Config, policy: &Policy, approved: &[Rule]) -> Vec<PolicyRuleV
     rules.push(PolicyRuleView {
         action: mode,
         rule: "policy.mode".into(),
-        origin: origin("policy.mode"),
+        origin: origin(config, "policy.mode"),
         why,
     });
     rules

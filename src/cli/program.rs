@@ -3,9 +3,9 @@
 use clap::{ArgAction, Parser, Subcommand};
 
 use super::{
-    CliError, Exit, approvals, backup, budgets, chaos, completions, config, doctor, examples, gc, journal,
-    models, policy, prompt, providers, rehearse, run, runs, serve, sessions, steer, stop, store, telemetry,
-    terminal, threads, tokens, tree, variables, wire,
+    CliError, Exit, agents, approvals, backup, budgets, chaos, completions, config, doctor, examples, gc,
+    journal, models, operate, policy, prompt, providers, rehearse, run, runs, serve, service, sessions,
+    steer, stop, store, telemetry, terminal, threads, tokens, tree, variables, watch, wire,
 };
 use crate::{discovery::Variables, host::StoreClient, secret};
 
@@ -27,9 +27,14 @@ pub(super) struct Program {
 enum CliCommand {
     Run(Box<run::RunArgs>),
     Serve(serve::ServeArgs),
+    Agents(agents::AgentsArgs),
+    Status(operate::StatusArgs),
+    Drain(operate::DrainArgs),
+    Service(service::ServiceArgs),
     Runs(runs::RunsArgs),
     Sessions(sessions::SessionsArgs),
     Journal(journal::JournalArgs),
+    Watch(watch::WatchArgs),
     Tree(tree::TreeArgs),
     Stop(stop::StopArgs),
     Steer(steer::SteerArgs),
@@ -71,9 +76,16 @@ async fn dispatch(command: CliCommand, variables: &Variables) -> Result<Exit, Cl
     match command {
         CliCommand::Run(args) => return run::execute(*args, variables).await,
         CliCommand::Serve(args) => return serve::execute(&args, variables).await,
+        CliCommand::Agents(args) => agents::execute(&args, variables)?,
+        CliCommand::Status(args) => return operate::status(&args, &StoreClient::new(variables)?).await,
+        CliCommand::Drain(args) => operate::drain(&args, &StoreClient::new(variables)?).await?,
+        CliCommand::Service(args) => return service::execute(args, variables).await,
         CliCommand::Runs(args) => return runs::execute(args, variables).await,
         CliCommand::Sessions(args) => sessions::execute(args, &StoreClient::new(variables)?).await?,
         CliCommand::Journal(args) => journal::execute(args, &StoreClient::new(variables)?).await?,
+        CliCommand::Watch(args) => {
+            return watch::execute(args, &StoreClient::new(variables)?, variables).await;
+        }
         CliCommand::Tree(args) => return tree::execute(args, &StoreClient::new(variables)?, variables).await,
         CliCommand::Stop(args) => stop::execute(args, &StoreClient::new(variables)?).await?,
         CliCommand::Steer(args) => steer::execute(args, &StoreClient::new(variables)?).await?,
@@ -132,6 +144,9 @@ mod tests {
                 &["run", "--resume", blank, "hi"],
                 &["run", "--model", blank, "hi"],
                 &["run", "--provider", blank, "hi"],
+                &["run", "--agent", blank, "hi"],
+                &["runs", "list", "--agent", blank],
+                &["agents", "show", blank],
                 &["runs", "show", blank],
                 &["runs", "resume", blank],
                 &["sessions", "show", blank],

@@ -9,12 +9,12 @@ use hermod_actors::{
 };
 use tokio::task::spawn_blocking;
 
-use super::{CliError, Exit, print_as, table};
+use super::{CliError, Exit, agents, print_as, table};
 use crate::{
     clock,
     config::Config,
     discovery::{self, RequestedModel, Variables},
-    host::{self, OllamaProbe, WorkspaceChoice, discover},
+    host::{self, Identifier, OllamaProbe, WorkspaceChoice, discover},
     prompt::{LayeredPrompt, skill_folders},
     view::PromptView,
 };
@@ -30,7 +30,10 @@ pub(crate) struct PromptArgs {
 enum PromptCommand {
     /// Show the system prompt that a new session would begin with now, and how long each part is
     Show {
-        /// The folder in which its tools would work [default: the current one]
+        /// The agent of the session
+        #[arg(long, value_name = "NAME")]
+        agent: Option<Identifier>,
+        /// The folder in which its tools would work [default: that of the agent, else the current one]
         #[arg(long, value_name = "DIR")]
         workspace: Option<PathBuf>,
         /// Print one JSON object
@@ -41,14 +44,17 @@ enum PromptCommand {
 
 /// Shows the prompt. Starts and writes nothing.
 pub(crate) async fn execute(args: PromptArgs, variables: &Variables) -> Result<(), CliError> {
-    let PromptCommand::Show { workspace, json } = args.command;
-    let config = Config::read(variables)?;
+    let PromptCommand::Show { agent, workspace, json } = args.command;
+    let all = Config::read(variables)?;
+    let config = agents::config_of(&all, agent.as_ref())?.clone();
     let state = host::state_dir(variables)?;
     let state = state.canonicalize().unwrap_or(state);
-    let choice = workspace.as_deref().map_or(WorkspaceChoice::Current, WorkspaceChoice::Named);
+    // Nothing is made: a folder of the agent that does not exist yet is an error.
+    let folder = workspace.as_deref().or(config.agent.workspace.0.as_deref());
+    let choice = folder.map_or(WorkspaceChoice::Current, WorkspaceChoice::Named);
     let workspace = host::resolve_workspace(choice, &state).map_err(CliError::of_workspace)?;
     let chain = first_model(&config, variables).await.into_iter().collect();
-    let prompt = spawn_blocking(move || build(&config, chain, &workspace, &state)).await;
+    let prompt = spawn_blocking(move || build((&all, &config), chain, &workspace, &state)).await;
     let prompt = prompt.map_err(|error| CliError::internal(error.to_string()))??;
     let prompt = PromptView::from(prompt);
     print_as(json, &prompt, format_prompt)
@@ -62,15 +68,15 @@ async fn first_model(config: &Config, variables: &Variables) -> Option<ModelRef>
 }
 
 fn build(
-    config: &Config,
+    (all, config): (&Config, &Config),
     chain: Vec<ModelRef>,
     workspace: &Path,
     state: &Path,
 ) -> Result<SystemPrompt, CliError> {
     let mut spec = host::run_defaults::spec(config, chain, None, workspace);
-    host::run_defaults::add_skill_tool(&mut spec, &skill_folders(config, state));
+    host::run_defaults::add_skill_tool(config, &mut spec, &skill_folders(config, state));
     let request = PromptRequest::for_run(&spec, clock::now());
-    let prompt = LayeredPrompt::new(config, state).build_now(&request);
+    let prompt = LayeredPrompt::new(all, state).build_now(&request);
     prompt.map_err(|error| CliError { exit: Exit::Config, text: error.to_string() })
 }
 

@@ -9,7 +9,7 @@ use hermod_actors::model::{Outcome, Record, RunId, RunRow};
 use super::{
     CliError, Exit,
     continuation::{BudgetUsage, continuation},
-    display::{DisplayArgs, ProgressDisplay},
+    display::{DisplayArgs, OutputForm, ProgressDisplay},
     examples,
     exit::has_failed,
     format::seconds,
@@ -179,7 +179,7 @@ struct ResumeDisplay {
 impl ResumeDisplay {
     /// Shows nothing yet.
     fn new(args: &DisplayArgs, variables: &Variables) -> Self {
-        Self { display: ProgressDisplay::new(args, false, variables), progress: BTreeMap::new() }
+        Self { display: ProgressDisplay::new(args, OutputForm::Json, variables), progress: BTreeMap::new() }
     }
 
     fn print_line(&mut self, run: RunId, tone: Tone, line: &str) {

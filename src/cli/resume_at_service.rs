@@ -49,7 +49,7 @@ pub(super) async fn resume_at_service(
         match owner.resume(&run.id.to_string()).await {
             // It may have ended meanwhile.
             Ok(_) | Err(HandoverError::Failed(_)) => {}
-            Err(error @ HandoverError::Gone) => return Err(gone(error).into()),
+            Err(error @ (HandoverError::Gone | HandoverError::Crowded(_))) => return Err(gone(error).into()),
         }
     }
     print_progress(format!("service   process {pid} goes on with what is unfinished ({})", runs.len()));
@@ -68,12 +68,13 @@ pub(super) async fn resume_at_service(
 fn gone(error: HandoverError) -> HostError {
     match error {
         HandoverError::Gone => HostError::ConnectionLost("`hermod runs list` shows the runs".to_owned()),
+        HandoverError::Crowded(error) => error.into(),
         HandoverError::Failed(error) => error,
     }
 }
 
 async fn unfinished(client: &StoreClient, session: Option<SessionId>) -> Result<Vec<RunView>, HostError> {
-    let request = ControlRequest::RunsList { max: MAX_RUNS };
+    let request = ControlRequest::RunsList { max: MAX_RUNS, agent: None };
     let ControlResponse::Runs(rows) = client.request(&request).await? else {
         return Err(unexpected_response().into());
     };

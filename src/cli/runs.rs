@@ -2,7 +2,7 @@
 //! words for their states, which other commands use.
 
 use clap::{Args, Subcommand};
-use hermod_actors::model::Timestamp;
+use hermod_actors::model::{AgentName, Timestamp};
 
 use super::{
     CliError, Exit, ListArgs,
@@ -30,7 +30,13 @@ pub(crate) struct RunsArgs {
 #[derive(Debug, Subcommand)]
 enum RunsCommand {
     /// List the youngest runs
-    List(ListArgs),
+    List {
+        #[command(flatten)]
+        list: ListArgs,
+        /// Only runs of this agent
+        #[arg(long, value_name = "NAME")]
+        agent: Option<Identifier>,
+    },
     /// Show one run
     Show {
         /// A run's id, or `last`, the last run that is no subagent's
@@ -47,10 +53,13 @@ pub(crate) async fn execute(args: RunsArgs, variables: &Variables) -> Result<Exi
     let client = || StoreClient::new(variables);
     let result = match args.command {
         RunsCommand::Resume(args) => return resume::execute(&args, variables).await,
-        RunsCommand::List(list) => {
-            let ControlResponse::Runs(runs) =
-                client()?.request(&ControlRequest::RunsList { max: list.max }).await?
-            else {
+        RunsCommand::List { list, agent } => {
+            let agent = agent.map(|agent| agent.parse::<AgentName>().map_err(|error| (agent, error)));
+            let agent = agent
+                .transpose()
+                .map_err(|(agent, error)| CliError::usage(format!("--agent {agent}: it {error}")))?;
+            let request = ControlRequest::RunsList { max: list.max, agent };
+            let ControlResponse::Runs(runs) = client()?.request(&request).await? else {
                 return Err(unexpected_response().into());
             };
             for (run, reason) in runs.iter().filter_map(|run| Some((run, run.unreadable.as_ref()?))) {
@@ -81,6 +90,7 @@ fn format_list(runs: &[RunSummaryView]) -> String {
             run.id.to_string(),
             state(run),
             or_dash((!task.is_empty()).then(|| format::truncated_line(&task, MAX_TASK_CHARS))),
+            run.agent.to_string(),
             or_dash(model.as_ref()),
             duration(run),
             run.iterations.to_string(),
@@ -95,6 +105,7 @@ fn format_list(runs: &[RunSummaryView]) -> String {
         "RUN",
         "STATE",
         "TASK",
+        "AGENT",
         "MODEL",
         "TOOK",
         "ITERATIONS",
@@ -150,11 +161,12 @@ fn format_run(detail: &RunDetailView, now: Timestamp) -> String {
     let legs = if row.legs > 1 { format!("legs        {}\n", row.legs) } else { String::new() };
     let waits: String = detail.waits.iter().map(|wait| waits::format_wait(wait, row.id, now)).collect();
     format!(
-        "run         {}\nsession     {}\nstate       {cause}\n{legs}{waits}accepted    {}\ntook        {}\n\
+        "run         {}\nsession     {}\nagent       {}\nstate       {cause}\n{legs}{waits}accepted    {}\ntook        {}\n\
          iterations  {}\ntokens      {} read, {} written\ncost        {cost}\nmodel       {}\nworkspace   {}\n\ninput:\n{}\n\n\
          said last:\n{}\n",
         row.id,
         row.session,
+        row.agent,
         rfc3339(row.accepted_at),
         duration(row),
         row.iterations,

@@ -12,12 +12,13 @@ use crate::{
     control::OwnerKind,
     discovery::Variables,
     host::{self, NoteSink, OwnedStore, RehearsalScript},
-    service::{ServeRequest, serve},
+    service::{ServeRequest, ServiceEnd, serve},
 };
 
 /// Serve runs over HTTP, and let unfinished ones go on
 ///
-/// Holds the store until SIGINT or SIGTERM, which suspend all runs: they go on at the next start. Each request needs a token:
+/// Holds the store until SIGINT or SIGTERM, which suspend all runs: they go on at the next start. SIGHUP reloads the
+/// configuration. Each request needs a token:
 /// see `hermod tokens create`. The current folder is the workspace of runs that name none.
 #[derive(Debug, Args)]
 #[command(after_help = examples::SERVE)]
@@ -54,6 +55,9 @@ pub(crate) async fn execute(args: &ServeArgs, variables: &Variables) -> Result<E
     let on_ready = |address| print_note(format!("serving   http://{address}"));
     let served = serve(request, (&config, variables), &mut store, on_ready).await.map_err(CliError::from);
     store.release(has_failed(&served)).await;
+    if let Ok(ServiceEnd::Drained(drained)) = &served {
+        print_note(format!("drained   runs that go on at the next start: {}", drained.suspended));
+    }
     // A supervisor that stops the service gets a success.
     served.map(|_| Exit::Ok)
 }

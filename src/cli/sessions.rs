@@ -45,11 +45,17 @@ pub(crate) async fn execute(args: SessionsArgs, client: &StoreClient) -> Result<
                 return Err(unexpected_response().into());
             };
             let cells = |session: &SessionView| {
-                [session.id.to_string(), session.key.clone(), rfc3339(session.opened_at), state(session)]
+                [
+                    session.id.to_string(),
+                    session.key.clone(),
+                    session.agent.to_string(),
+                    rfc3339(session.opened_at),
+                    state(session),
+                ]
             };
             print_as(list.json, &sessions, |sessions| {
                 let rows: Vec<_> = sessions.iter().map(cells).collect();
-                table::render(["SESSION", "KEY", "OPENED", "STATE"], &rows)
+                table::render(["SESSION", "KEY", "AGENT", "OPENED", "STATE"], &rows)
             })
         }
         SessionsCommand::Show { id, max, json } => {
@@ -63,11 +69,13 @@ pub(crate) async fn execute(args: SessionsArgs, client: &StoreClient) -> Result<
 }
 
 fn format_session(SessionDetailView { session, runs, todo }: &SessionDetailView) -> String {
-    let (id, key, opened) = (session.id, &session.key, rfc3339(session.opened_at));
+    let (id, key, agent, opened) = (session.id, &session.key, &session.agent, rfc3339(session.opened_at));
     let (state, runs) = (state(session), runs::format_table(runs));
     let todo = todo.iter().map(|todo| format!("\ntodo:\n{}\n", SanitizedText::sanitize(todo)));
     let todo: String = todo.collect();
-    format!("session  {id}\nkey      {key}\nopened   {opened}\nstate    {state}\n\n{runs}{todo}")
+    format!(
+        "session  {id}\nkey      {key}\nagent    {agent}\nopened   {opened}\nstate    {state}\n\n{runs}{todo}"
+    )
 }
 
 /// `readable`, or `quarantined` with the reason: this program then cannot use the session.

@@ -12,6 +12,7 @@ use super::{
 use crate::{
     access::{NewToken, Scope, TokenFile},
     clock::{self, rfc3339},
+    config::Config,
     discovery::Variables,
     host::{Identifier, configured_state_dir, millis, parse_duration},
     view::{CreatedTokenView, TokenView},
@@ -66,7 +67,10 @@ struct CreateArgs {
 pub(crate) fn execute(args: TokensArgs, variables: &Variables) -> Result<(), CliError> {
     let file = TokenFile::new(&configured_state_dir(variables)?);
     match args.command {
-        TokensCommand::Create(args) => create(args, &file),
+        TokensCommand::Create(args) => {
+            note_unknown_agents(args.agents.as_deref().unwrap_or_default(), variables);
+            create(args, &file)
+        }
         TokensCommand::List { json } => {
             let tokens: Vec<TokenView> = file.list()?.into_iter().map(TokenView::from).collect();
             print_as(json, &tokens, |tokens| format_table(tokens))
@@ -75,6 +79,21 @@ pub(crate) fn execute(args: TokensArgs, variables: &Variables) -> Result<(), Cli
             let revoked = file.revoke(&token)?;
             print(&format!("token {} {} is revoked", revoked.id, revoked.name))
         }
+    }
+}
+
+/// Notes agents that are not configured; they may be later. A token is created also if the configuration cannot be read.
+fn note_unknown_agents(agents: &[Identifier], variables: &Variables) {
+    if agents.is_empty() {
+        return;
+    }
+    let config = match Config::read(variables) {
+        Ok(config) => config,
+        Err(error) => return print_note(format!("whether these agents exist is not known: {error}")),
+    };
+    let is_known = |name: &str| config.agents().any(|(known, _)| known.as_str() == name);
+    for agent in agents.iter().filter(|agent| !is_known(agent)) {
+        print_note(format!("there is no agent `{agent}` yet; there are: {}", config.agent_names()));
     }
 }
 

@@ -6,7 +6,10 @@ use std::sync::LazyLock;
 
 use serde_json::{Map, Value};
 
-use super::layer::{SettingLayer, first_name};
+use super::{
+    agents::{self, AGENTS},
+    layer::{SettingLayer, first_name},
+};
 
 /// A sample value, for the type of keys that take text.
 static TEXT: Value = Value::String(String::new());
@@ -72,7 +75,7 @@ pub(super) enum KeyKind<'a> {
     Setting(&'a Value),
     /// A section that always exists.
     Section,
-    /// The section of a provider or a model.
+    /// The section of a provider, a model or an agent.
     Named,
     /// An unknown key.
     Unknown,
@@ -89,6 +92,18 @@ pub(super) fn kind<'a>(defaults: &'a SettingLayer, key: &str) -> KeyKind<'a> {
         // The type is checked with the value: no variable can set such a key.
         Some((_, Some(field))) if MODEL_FIELDS.contains(&field) => return KeyKind::Setting(&TEXT),
         Some((_, Some(_))) => return KeyKind::Unknown,
+        None => {}
+    }
+    match agents::agent(key) {
+        Some((_, None)) => return KeyKind::Named,
+        Some((_, Some(field))) => {
+            let base = agents::base_key(field).and_then(|base| defaults.get(base));
+            return match base {
+                Some(default) => KeyKind::Setting(&default.value),
+                None if agents::is_subsection(field) => KeyKind::Section,
+                None => KeyKind::Unknown,
+            };
+        }
         None => {}
     }
     match provider(key) {
@@ -139,6 +154,9 @@ pub(super) fn nearest(defaults: &SettingLayer, key: &str) -> Option<String> {
         let shared = defaults.keys().filter_map(|known| below(PROVIDER_DEFAULTS, known));
         let fields = PROVIDER_FIELDS.keys().map(String::as_str).chain(shared);
         candidates.extend(fields.map(|field| format!("{PROVIDERS}.{provider}.{field}")));
+    }
+    if let Some((agent, Some(_))) = agents::agent(key) {
+        candidates.extend(agents::fields().map(|field| format!("{AGENTS}.{agent}.{field}")));
     }
     if let Some((model, Some(_))) = model(key) {
         candidates.extend(MODEL_FIELDS.into_iter().map(|field| format!("{MODELS}.{model}.{field}")));

@@ -10,7 +10,7 @@ use std::{
 use serde_path_to_error::{Path, Segment};
 
 use super::{
-    auxiliary,
+    agents, auxiliary,
     error::{ConfigErrors, SettingError},
     keys::{self, KeyKind, MODELS, PROVIDERS},
     layer::{self, Setting, SettingLayer, SettingOrigin, quoted, to_object},
@@ -62,16 +62,26 @@ impl Config {
         }
         let from_variables = read_variables(variables, &defaults, &settings, &mut errors);
         settings.extend(check_keys(from_variables, &defaults, &mut errors));
-        let config = deserialize_layer(settings, &defaults, &mut errors);
+        let shared = agents::without_agents(&settings);
+        let shown = |key: &str| Some((key.to_owned(), shared.get(key)?.clone()));
+        let config = deserialize_layer(shared.clone(), &defaults, &shown, &mut errors);
         if let (Some(config), true) = (&config, errors.is_empty()) {
             check_combinations(config, &mut errors);
             check_accounts(config, &mut errors);
             auxiliary::check(config, &mut errors);
+            let mut problems = Vec::new();
+            agents::check(config, &mut problems);
+            for (key, reason) in problems {
+                errors.extend(shown(key).map(|(key, setting)| SettingError::value(&key, &setting, reason)));
+            }
         }
+        let known_models = model_section::embedded()?;
+        let config = config.map(|config| Self { known_models, ..config });
+        let config = config.and_then(|config| agents::with_agents(config, settings, &mut errors));
         match config {
             Some(config) if errors.is_empty() => {
                 let files = files.iter().map(|file| file.path.clone()).collect();
-                Ok(Self { files, known_models: model_section::embedded()?, ..config })
+                Ok(Self { files, ..config })
             }
             Some(_) | None => {
                 errors.sort_by(|a, b| a.origin.cmp(&b.origin));
@@ -95,6 +105,11 @@ fn check_keys(layer: SettingLayer, defaults: &SettingLayer, errors: &mut Vec<Set
             KeyKind::Setting(_) | KeyKind::Named if !has_name(&key, &origin, errors) => {}
             KeyKind::Setting(_) => drop(valid.insert(key, setting)),
             KeyKind::Named if is_empty => drop(valid.insert(key, setting)),
+            // A key of agents that stands in no agent's section.
+            KeyKind::Named if agents::is_misplaced(&key) => {
+                let nearest = keys::nearest(defaults, &key);
+                errors.push(SettingError::unknown(origin, format_args!("key `{key}`"), nearest.as_deref()));
+            }
             KeyKind::Section | KeyKind::Named => {
                 let problem = format!("`{key}` is a section; write `[{key}]` and its keys below it");
                 errors.push(SettingError::new(origin, problem));
@@ -108,13 +123,19 @@ fn check_keys(layer: SettingLayer, defaults: &SettingLayer, errors: &mut Vec<Set
     valid
 }
 
-/// True unless the key names a provider or model by an invalid name. Each invalid name is reported once.
+/// True unless the key names a provider, a model or an agent by an invalid name. Each invalid name is reported once.
 fn has_name(key: &str, origin: &SettingOrigin, errors: &mut Vec<SettingError>) -> bool {
     let provider = keys::provider(key).map(|(name, _)| name).filter(|name| !keys::is_provider_name(name));
     let model = keys::model(key).map(|(name, _)| name);
     let model = model.filter(|name| !keys::is_model_name(name.trim_matches('"')));
-    let Some(name) = provider.or(model) else { return true };
+    let agent = agents::agent(key).map(|(name, _)| name).filter(|name| !agents::is_agent_name(name));
+    let Some(name) = provider.or(model).or(agent) else { return true };
     let problem = match provider {
+        None if agent.is_some() => {
+            format!(
+                "`{name}` is no name for an agent; use at most 64 lower-case letters, digits, `-` and single `_`"
+            )
+        }
         Some(_) => {
             format!("`{name}` is no name for a provider; use lower-case letters, digits, `-` and single `_`")
         }
@@ -128,10 +149,12 @@ fn has_name(key: &str, origin: &SettingOrigin, errors: &mut Vec<SettingError>) -
     false
 }
 
-/// The typed settings. The default replaces an invalid value, so that further errors are found too.
-fn deserialize_layer(
+/// The typed settings. The default replaces an invalid value, so that further errors are found too. `shown` gives the key
+/// and the value of a setting as the user wrote them.
+pub(super) fn deserialize_layer(
     mut settings: SettingLayer,
     defaults: &SettingLayer,
+    shown: &dyn Fn(&str) -> Option<(String, Setting)>,
     errors: &mut Vec<SettingError>,
 ) -> Option<Config> {
     loop {
@@ -145,7 +168,8 @@ fn deserialize_layer(
         let is_set = invalid.as_ref().is_some_and(|setting| setting.origin != SettingOrigin::Default);
         let setting =
             invalid.unwrap_or(Setting { value: serde_json::Value::Null, origin: SettingOrigin::Default });
-        errors.push(SettingError::value(&key, &setting, reason));
+        let (name, written) = shown(&key).unwrap_or_else(|| (key.clone(), setting));
+        errors.push(SettingError::value(&name, &written, reason));
         if !is_set || errors.len() >= MAX_ERRORS {
             return None;
         }

@@ -1,6 +1,8 @@
 //! The configuration: the embedded defaults, overridden by the user's file, overridden by the environment.
 //! `sections.rs` has the type, `load.rs` merges and checks. Pure except for `file.rs`.
 
+mod agent_sections;
+mod agents;
 mod auxiliary;
 mod error;
 mod file;
@@ -16,6 +18,7 @@ mod variables;
 mod vendors;
 mod wires;
 
+pub use agent_sections::{AgentDefaultsSection, AgentSection, AgentsSection, BudgetSection};
 pub use auxiliary::{AuxiliarySection, COMPRESSION, auxiliary_chain};
 pub use error::{ConfigErrors, SettingError, redacted, redacted_toml};
 pub use file::UserFile;
@@ -26,18 +29,18 @@ pub use sandbox_section::{
     NetworkSetting, SandboxLimitsSection, SandboxModeName, SandboxSection, WorkspaceScope,
 };
 pub use sections::{
-    AgentDefaultsSection, AgentSection, AgentsSection, AttemptsSection, BreakerSection, CompactionSection,
-    Config, DelegationSection, MemorySection, OauthSection, OllamaSection, PolicySection, PromptSection,
-    ProviderDefaults, ProviderSection, RetentionSection, RetrySection, SessionsSection, ShellSection,
-    SkillsSection, StoreSection, ToolsSection,
+    AttemptsSection, BreakerSection, CompactionSection, Config, DelegationSection, MemorySection,
+    OauthSection, OllamaSection, PolicySection, PromptSection, ProviderDefaults, ProviderSection,
+    RetentionSection, RetrySection, SessionsSection, ShellSection, SkillsSection, StoreSection, ToolsSection,
 };
 pub use service_section::{HostNames, ListenAddress, ServiceSection};
 pub use values::{
     AbsolutePaths, ApproverName, BaseUrl, CacheTtlName, Flag, InDoubtActionName, ModelChain, NonEmptyText,
-    OptionalAddress, OptionalByteSize, OptionalDuration, OptionalModelName, Percent, PolicyModeName,
-    PoolStrategyName, PositiveCount, PositiveDuration, PromptBytes, RetentionPeriod, RuleList, SecretRef,
-    SecretRefs, StaticSecretRef, StoreDurability, ThinkingLevelName, ThinkingLevelNames, ThinkingStyleName,
-    TokenPrice, WireName,
+    OptionalAddress, OptionalByteSize, OptionalCount, OptionalDollars, OptionalDuration, OptionalFolder,
+    OptionalModelName, OptionalText, Percent, PolicyModeName, PoolStrategyName, PositiveCount,
+    PositiveDuration, PromptBytes, RetentionPeriod, RuleList, SecretRef, SecretRefs, StaticSecretRef,
+    StoreDurability, ThinkingLevelName, ThinkingLevelNames, ThinkingStyleName, TokenPrice, ToolPattern,
+    ToolPatterns, WireName,
 };
 pub use vendors::{OLLAMA, VENDORS, Vendor, is_known, vendor_at};
 pub use wires::resolve;

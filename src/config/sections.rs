@@ -1,11 +1,13 @@
 //! The typed configuration: [`Config`], and the sections that have no file of their own. Each field is a key of
 //! `config/hermod.toml`, except those that serde skips. Also the values of a provider, merged with the defaults.
 
-use std::{collections::BTreeMap, path::PathBuf};
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
+use hermod_actors::model::AgentName;
 use serde::Deserialize;
 
 use super::{
+    agent_sections::{AgentSection, AgentsSection},
     auxiliary::AuxiliarySection,
     keys,
     layer::{SettingLayer, SettingOrigin},
@@ -14,9 +16,10 @@ use super::{
     service_section::ServiceSection,
     values::{
         AbsolutePaths, ApproverName, BaseUrl, CacheTtlName, Flag, InDoubtActionName, ModelChain,
-        NonEmptyText, OptionalAddress, OptionalByteSize, OptionalDuration, OptionalModelName, Percent,
-        PolicyModeName, PoolStrategyName, PositiveCount, PositiveDuration, PromptBytes, RetentionPeriod,
-        RuleList, SecretRef, SecretRefs, StaticSecretRef, StoreDurability, ThinkingLevelName, WireName,
+        NonEmptyText, OptionalAddress, OptionalByteSize, OptionalDuration, OptionalFolder, OptionalModelName,
+        OptionalText, Percent, PolicyModeName, PoolStrategyName, PositiveCount, PositiveDuration,
+        PromptBytes, RetentionPeriod, RuleList, SecretRef, SecretRefs, StaticSecretRef, StoreDurability,
+        ToolPatterns, WireName,
     },
 };
 use crate::{
@@ -87,12 +90,21 @@ pub struct Config {
     /// The embedded facts about models.
     #[serde(skip)]
     pub known_models: BTreeMap<String, ModelSection>,
+    /// The agent that this is the configuration of.
+    #[serde(skip)]
+    pub agent_name: AgentName,
+    /// The values of the agent's section, by the keys that they stand for.
+    #[serde(skip)]
+    pub(super) overlay: SettingLayer,
+    /// The configurations of the other agents.
+    #[serde(skip)]
+    pub(super) others: BTreeMap<AgentName, Arc<Self>>,
 }
 
 impl Config {
-    /// True if the user has set this key, in a file or a variable.
+    /// True if the user has set this key, in a file or a variable, for all agents or this one.
     pub fn is_set(&self, key: &str) -> bool {
-        self.settings.get(key).is_some_and(|setting| setting.origin != SettingOrigin::Default)
+        self.origin_of(key).is_some_and(|origin| *origin != SettingOrigin::Default)
     }
 
     /// The cache lifetime of this provider: its own, or the default.
@@ -127,36 +139,6 @@ impl Config {
         providers.sort_by_key(|(name, _)| line(name));
         providers
     }
-}
-
-/// The section `agent`.
-#[derive(Debug, Clone, Copy, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct AgentSection {
-    /// Limit of iterations of one run.
-    pub max_turns: PositiveCount,
-    /// Limit of output tokens of one call.
-    pub max_tokens: PositiveCount,
-    /// Thinking level of the run's models.
-    pub thinking: ThinkingLevelName,
-    /// Whether a run that repeats its tool calls without progress is warned, and ended.
-    pub loop_guard: Flag,
-}
-
-/// The section `agents`.
-#[derive(Debug, Clone, Copy, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct AgentsSection {
-    /// The section `agents.defaults`.
-    pub defaults: AgentDefaultsSection,
-}
-
-/// The section `agents.defaults`.
-#[derive(Debug, Clone, Copy, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct AgentDefaultsSection {
-    /// Limit of a run's active time.
-    pub timeout: OptionalDuration,
 }
 
 /// The section `providers.NAME`. An absent value is the vendor's, or that of [`ProviderDefaults`].
@@ -317,10 +299,14 @@ pub struct AttemptsSection {
     pub lost: PositiveCount,
 }
 
-/// The section `prompt`: size limits of its parts. `src/prompt` builds it.
-#[derive(Debug, Clone, Copy, Deserialize)]
+/// The section `prompt`: its identity, and size limits of its parts. `src/prompt` builds it.
+#[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PromptSection {
+    /// What the agent is, in place of `SOUL.md`.
+    pub identity: OptionalText,
+    /// The file with that text.
+    pub identity_file: OptionalFolder,
     /// Bytes of the identity.
     pub identity_bytes: PromptBytes,
     /// Bytes of the guidance on tools.
@@ -337,14 +323,20 @@ pub struct PromptSection {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SkillsSection {
+    /// Whether agents have skills.
+    pub enabled: Flag,
     /// Folders with skills, besides those of the state directory and the workspace.
     pub paths: AbsolutePaths,
 }
 
 /// The section `tools`.
-#[derive(Debug, Clone, Copy, Deserialize)]
+#[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ToolsSection {
+    /// The tools that runs have.
+    pub include: ToolPatterns,
+    /// Those of them that runs do not have.
+    pub exclude: ToolPatterns,
     /// Limit of concurrent tool calls of each class.
     pub calls: PositiveCount,
     /// Policy for calls in doubt.

@@ -136,6 +136,30 @@ pub enum StoreDurability {
     Relaxed,
 }
 
+/// A number from 1, or `none`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OptionalCount(pub Option<u64>);
+
+/// An amount in nano-dollars, configured in dollars, or `none`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OptionalDollars(pub Option<u64>);
+
+/// An absolute path; `None` if the text is empty.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OptionalFolder(pub Option<PathBuf>);
+
+/// A text; `None` if it is blank.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OptionalText(pub Option<Arc<str>>);
+
+/// The name of a tool, or its beginning and `*`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ToolPattern(String);
+
+/// Names of tools.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ToolPatterns(pub Vec<ToolPattern>);
+
 const NONE: &str = "none";
 const TEXT_RULE: &str = "must be a text in quotes";
 const COUNT_RULE: &str = "must be a whole number from 1 to 4294967295, without quotes";
@@ -149,6 +173,12 @@ const FOREVER: &str = "forever";
 const RETENTION_RULE: &str =
     "must be a duration longer than 0 in quotes, like \"12h\", \"30days\" or \"1year\", or \"forever\"";
 const MAX_DURATION_RULE: &str = "must not be longer than 365days";
+
+const AMOUNT_RULE: &str = "must be a whole number from 1, without quotes, or \"none\"";
+const DOLLARS_RULE: &str =
+    "must be dollars above 0 with at most nine decimals and without quotes, like 2.5, or \"none\"";
+/// Decimals of an amount of dollars: nano-dollars are counted.
+const DOLLAR_DECIMALS: usize = 9;
 
 const SIZE_RULE: &str = "must be a size in quotes, like \"512KiB\", \"64MiB\" or \"2GiB\", or \"none\"";
 const PRICE_RULE: &str =
@@ -165,6 +195,29 @@ macro_rules! deserialize_by {
             }
         }
     )*};
+}
+
+impl ToolPattern {
+    /// True if it names this tool.
+    pub fn matches(&self, tool: &str) -> bool {
+        match self.0.strip_suffix('*') {
+            Some(start) => tool.starts_with(start),
+            None => tool == self.0,
+        }
+    }
+}
+
+impl std::fmt::Display for ToolPattern {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl ToolPatterns {
+    /// True if one of them names this tool.
+    pub fn matches(&self, tool: &str) -> bool {
+        self.0.iter().any(|pattern| pattern.matches(tool))
+    }
 }
 
 impl RetentionPeriod {
@@ -299,6 +352,15 @@ deserialize_by! {
     Flag: |value| value.as_bool().map(Self).ok_or_else(|| FLAG_RULE.to_owned());
     OptionalByteSize: |value| size(value).map(Self).ok_or_else(|| SIZE_RULE.to_owned());
     TokenPrice: |value| dollars(value).map(Self).ok_or_else(|| PRICE_RULE.to_owned());
+    OptionalCount: |value| amount(value).map(Self);
+    OptionalDollars: |value| nano_dollars(value).map(Self);
+    OptionalFolder: |value| match text(value)? {
+        "" => Ok(Self(None)),
+        path if path.starts_with('/') => Ok(Self(Some(path.into()))),
+        _ => Err("must be an absolute path, like \"/srv/work\", or empty for none".to_owned()),
+    };
+    OptionalText: |value| text(value).map(|text| Self((!text.is_empty()).then(|| text.into())));
+    ToolPatterns: tool_patterns;
     StoreDurability: |value| match value.as_str() {
         Some("strict") => Ok(Self::Strict),
         Some("relaxed") => Ok(Self::Relaxed),
@@ -350,17 +412,53 @@ fn size(value: &Value) -> Option<u64> {
     number.parse::<u64>().ok()?.checked_mul(1 << bits)
 }
 
-/// Parses the digits as written. A fraction of a nano-dollar is an error, not rounded.
+/// A variable has a text for every form.
+fn amount(value: &Value) -> Result<Option<u64>, String> {
+    let amount = match value.as_str() {
+        Some(NONE) => return Ok(None),
+        Some(text) => text.parse().ok(),
+        None => value.as_u64(),
+    };
+    amount.filter(|amount| *amount > 0).map(Some).ok_or_else(|| AMOUNT_RULE.to_owned())
+}
+
+/// A variable has a text for every form.
+fn nano_dollars(value: &Value) -> Result<Option<u64>, String> {
+    let amount = match value.as_str() {
+        Some(NONE) => return Ok(None),
+        Some(text) => fixed_point(text, DOLLAR_DECIMALS),
+        None => value.as_number().and_then(|number| fixed_point(&number.to_string(), DOLLAR_DECIMALS)),
+    };
+    amount.filter(|amount| *amount > 0).map(Some).ok_or_else(|| DOLLARS_RULE.to_owned())
+}
+
 fn dollars(value: &Value) -> Option<u64> {
-    let text = value.as_number()?.to_string();
-    let (whole, fraction) = text.split_once('.').unwrap_or((&text, ""));
+    fixed_point(&value.as_number()?.to_string(), DECIMALS)
+}
+
+/// The digits as written, as a whole number of the smallest part. A fraction of that is an error, not rounded.
+fn fixed_point(text: &str, decimals: usize) -> Option<u64> {
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     let fraction = fraction.trim_end_matches('0');
     let digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
-    if !digits(whole) || !digits(fraction) || fraction.len() > DECIMALS {
+    if whole.is_empty() || !digits(whole) || !digits(fraction) || fraction.len() > decimals {
         return None;
     }
-    let fraction: u64 = format!("{fraction:0<DECIMALS$}").parse().ok()?;
-    whole.parse::<u64>().ok()?.checked_mul(1_000)?.checked_add(fraction)
+    let fraction: u64 = format!("{fraction:0<decimals$}").parse().ok()?;
+    let unit = 10_u64.checked_pow(u32::try_from(decimals).ok()?)?;
+    whole.parse::<u64>().ok()?.checked_mul(unit)?.checked_add(fraction)
+}
+
+fn tool_patterns(value: &Value) -> Result<ToolPatterns, String> {
+    const LIST_RULE: &str = "must be a list of names of tools, like [\"read_file\", \"search_*\"]";
+    let pattern = |value: &Value| {
+        let name = value.as_str()?.trim();
+        let start = name.strip_suffix('*').unwrap_or(name);
+        let is_name = start.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte));
+        (is_name && !name.is_empty()).then(|| ToolPattern(name.to_owned()))
+    };
+    let patterns = value.as_array().and_then(|list| list.iter().map(pattern).collect::<Option<_>>());
+    patterns.map(ToolPatterns).ok_or_else(|| LIST_RULE.to_owned())
 }
 
 /// Parses a reference from a text or from the words of a command.

@@ -7,6 +7,7 @@ use serde_json::Value;
 use toml::de::DeValue;
 
 use super::{
+    agents::{self, AGENTS},
     error::SettingError,
     keys::{self, KeyKind, LEVEL_SEPARATOR, NOT_SETTINGS, PREFIX, PROVIDERS},
     layer::{Setting, SettingLayer, SettingOrigin, to_json},
@@ -49,13 +50,21 @@ pub(super) fn read_variables(
     layer
 }
 
-/// `PROVIDERS__MY_HOST__MODEL` is `providers.my-host.model` if that provider exists, else `providers.my_host.model`.
+/// Splits a key into the name of its section and the key within that.
+type NamedKey = for<'a> fn(&'a str) -> Option<(&'a str, Option<&'a str>)>;
+
+/// `PROVIDERS__MY_HOST__MODEL` is `providers.my-host.model` if that provider exists, else `providers.my_host.model`. The
+/// same holds for agents.
 fn key_of(rest: &str, file_settings: &SettingLayer) -> String {
     let key = rest.to_lowercase().replace(LEVEL_SEPARATOR, ".");
-    let Some((name, Some(field))) = keys::provider(&key) else { return key };
-    let known = file_settings.keys().filter_map(|known| keys::provider(known)).map(|(known, _)| known);
-    let known = known.into_iter().find(|known| known.replace('-', "_") == name);
-    format!("{PROVIDERS}.{}.{field}", known.unwrap_or(name))
+    for (section, named) in [(PROVIDERS, keys::provider as NamedKey), (AGENTS, agents::agent)] {
+        if let Some((name, Some(field))) = named(&key) {
+            let mut known = file_settings.keys().filter_map(|known| named(known)).map(|(known, _)| known);
+            let known = known.find(|known| known.replace('-', "_") == name);
+            return format!("{section}.{}.{field}", known.unwrap_or(name));
+        }
+    }
+    key
 }
 
 /// Parses the text as the default's type. On failure it stays a text, which a later check rejects.

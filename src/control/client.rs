@@ -51,7 +51,7 @@ impl ControlClient {
         let path = state.join(SOCKET);
         let connect_error = |error: &io::Error| {
             let (kind, remedy) = if error.kind() == io::ErrorKind::WouldBlock {
-                (RequestErrorKind::Busy, "it has too many clients, try again in a moment")
+                (RequestErrorKind::Crowded, "it has too many clients, try again in a moment")
             } else {
                 (RequestErrorKind::Denied, "ask as the user who runs the other process")
             };

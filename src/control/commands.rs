@@ -20,6 +20,7 @@ use super::{
     error::RequestError,
     protocol::ControlResponse,
     reader::StoreReader,
+    service_control::ServiceControl,
     submission::{OwnerKind, SubmissionService},
     tree::run_view,
 };
@@ -36,6 +37,8 @@ pub struct RuntimeSlot {
     kind: OwnerKind,
     runtime: watch::Sender<Weak<Runtime>>,
     submissions: OnceLock<Weak<dyn SubmissionService>>,
+    /// Set in a service only.
+    service: watch::Sender<Option<Weak<dyn ServiceControl>>>,
     /// Each command under way has a receiver.
     under_way: watch::Sender<()>,
     closed: CancellationToken,
@@ -48,6 +51,7 @@ impl RuntimeSlot {
             kind,
             runtime: watch::Sender::default(),
             submissions: OnceLock::new(),
+            service: watch::Sender::default(),
             under_way: watch::Sender::default(),
             closed: CancellationToken::new(),
         }
@@ -58,6 +62,35 @@ impl RuntimeSlot {
     pub fn attach(&self, runtime: &Arc<Runtime>, submissions: &Arc<dyn SubmissionService>) {
         self.submissions.get_or_init(|| Arc::downgrade(submissions));
         self.runtime.send_replace(Arc::downgrade(runtime));
+    }
+
+    /// Attaches the service of this process.
+    pub fn attach_service(&self, service: &Arc<dyn ServiceControl>) {
+        self.service.send_replace(Some(Arc::downgrade(service)));
+    }
+
+    /// Executes a request to the service, once it is attached; `None` if the slot is closed before it is done.
+    pub(super) async fn operate<T, F: Future<Output = Result<T, RequestError>>>(
+        &self,
+        request: impl FnOnce(Arc<dyn ServiceControl>) -> F,
+    ) -> Result<Option<T>, RequestError> {
+        if self.kind != OwnerKind::Service {
+            return Err(RequestError::usage(format!(
+                "process {} holds the store and is no service: it ends with its own work",
+                std::process::id()
+            )));
+        }
+        let _under_way = self.under_way.subscribe();
+        let mut services = self.service.subscribe();
+        let done = async {
+            let service = services.wait_for(Option::is_some).await.ok()?.as_ref()?.upgrade()?;
+            Some(request(service).await)
+        };
+        tokio::select! {
+            biased;
+            () = self.closed.cancelled() => Ok(None),
+            done = done => done.transpose(),
+        }
     }
 
     /// How long this process takes submissions.

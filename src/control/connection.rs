@@ -1,7 +1,7 @@
 //! The owner's side of one connection to the control socket: checks the token of the greeting, then answers requests,
 //! one at a time.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use hermod_actors::ActiveDeadline;
 use tokio::{
@@ -10,7 +10,7 @@ use tokio::{
         UnixStream,
         unix::{OwnedReadHalf, OwnedWriteHalf},
     },
-    sync::mpsc,
+    sync::{Semaphore, mpsc},
 };
 use tokio_util::sync::CancellationToken;
 
@@ -50,7 +50,7 @@ pub(super) enum ConnectionEnd {
 /// Serves a client until it disconnects or breaks a rule. When `closing`, the request under way is still answered.
 pub(super) async fn serve(
     stream: UnixStream,
-    handler: RequestHandler,
+    (handler, followers): (RequestHandler, Arc<Semaphore>),
     token: ControlToken,
     closing: CancellationToken,
 ) -> Result<(), ConnectionEnd> {
@@ -74,7 +74,16 @@ pub(super) async fn serve(
             () = closing.cancelled() => return Ok(()),
         };
         let Some(line) = line else { return Ok(()) };
-        match ControlRequest::parse(&line) {
+        let request = ControlRequest::parse(&line);
+        let is_follower = request.as_ref().is_ok_and(ControlRequest::follows);
+        let place = is_follower.then(|| followers.try_acquire());
+        if let Some(Err(_)) = place {
+            let text = "too many clients follow runs; the run goes on, try again in a moment";
+            let refusal = RequestError::new(RequestErrorKind::Crowded, text);
+            write(&mut writer, &ControlResponse::Refused(refusal)).await?;
+            continue;
+        }
+        match request {
             Ok(request) => respond(&handler, request, &mut writer).await?,
             Err(error) => write(&mut writer, &ControlResponse::Refused(error)).await?,
         }

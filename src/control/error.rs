@@ -25,6 +25,8 @@ pub enum RequestErrorKind {
     Denied,
     /// The owner is overloaded or too slow; a later attempt may succeed.
     Busy,
+    /// The owner has too many clients, and has not begun with the request; a later attempt may succeed.
+    Crowded,
     /// The store cannot be read or written.
     Store,
     /// The runtime has ended, or an error came that no request should cause.
@@ -64,9 +66,9 @@ impl From<RunError> for RequestError {
             | RunError::NoPendingApproval(_)
             | RunError::NotRaised(..)
             | RunError::KeyConflict(_)
-            | RunError::NotAccepted(SubmitError::HasHistory(_) | SubmitError::Unreadable(_)) => {
-                RequestErrorKind::Usage
-            }
+            | RunError::NotAccepted(
+                SubmitError::HasHistory(_) | SubmitError::OtherAgent { .. } | SubmitError::Unreadable(_),
+            ) => RequestErrorKind::Usage,
             RunError::Read(_)
             | RunError::NotAccepted(SubmitError::Quarantined { .. } | SubmitError::LowDiskSpace(_))
             | RunError::Terminated(RuntimeEnd::Store(_)) => RequestErrorKind::Store,

@@ -15,7 +15,7 @@ use tokio::sync::mpsc;
 use super::{
     commands::RuntimeSlot,
     error::RequestError,
-    followed_event::FollowedEvent,
+    followed_event::{FollowedContent, FollowedEvent},
     follower_stream::follow,
     protocol::ControlResponse,
     submission::{OwnerKind, RunSubmission, SubmissionService, SubmittedRun},
@@ -82,7 +82,7 @@ impl Followed {
         let (to, lines) = mpsc::channel(1);
         let (slot, row) = (Arc::clone(&self.slot), self.row().await);
         tokio::spawn(async move {
-            if let Ok(Some(last)) = follow(&slot, row, from, &to).await {
+            if let Ok(Some(last)) = follow(&slot, row, (Some(from), true), &to).await {
                 to.send(last).await.unwrap();
             }
         });
@@ -94,7 +94,12 @@ impl Followed {
 async fn read(mut lines: mpsc::Receiver<ControlResponse>) -> (Vec<Seq>, Option<ControlResponse>) {
     let (mut numbers, mut last) = (Vec::new(), None);
     while let Some(line) = lines.recv().await {
-        if let ControlResponse::Followed(FollowedEvent::Record { seq, record }) = &line {
+        if let ControlResponse::Followed(FollowedEvent {
+            seq,
+            content: FollowedContent::Record { record },
+            ..
+        }) = &line
+        {
             record.decode().unwrap();
             numbers.push(*seq);
         }

@@ -1,14 +1,16 @@
-//! The answer to `runs.follow`: the events of a run, then its end.
+//! The answers to `runs.follow`, `sessions.follow` and `feed.follow`: the events of a run and its end, those of a session, or
+//! the records of all sessions.
 
 use std::{pin::pin, sync::Arc};
 
 use hermod_actors::{
     RunError, Runtime,
-    model::{RunRow, RunState, Seq},
+    model::{RunRow, RunState, Seq, SessionEvent, SessionId},
+    port::FeedCursor,
 };
 use tokio::{
     sync::mpsc,
-    time::{MissedTickBehavior, interval},
+    time::{Interval, MissedTickBehavior, interval},
 };
 
 use super::{
@@ -16,26 +18,104 @@ use super::{
     disk_full::DiskFullMonitor,
     error::RequestError,
     follow::{FollowStep, RunFollower},
-    followed_event::FollowedEvent,
+    followed_event::{FedRecord, FollowedEvent},
     handler::{HEARTBEAT_INTERVAL, send, with_heartbeats},
     protocol::ControlResponse,
     submission::SubmissionService,
 };
 
-/// Sends the events of a run to `to`, from the record `from` of its session on. Returns the last line; `None` if the client
-/// is gone or the runtime has ended.
+/// The last line of an answer; `None` if the client is gone or the runtime has ended.
+type LastLine = Result<Option<ControlResponse>, RequestError>;
+
+/// Sends the events of a run to `to`, from the record `from` of its session on; without `from`, from the run's first one.
+/// An unfinished run goes on if `revives`.
 pub(super) async fn follow(
     slot: &RuntimeSlot,
     row: RunRow,
-    from: Seq,
+    (from, revives): (Option<Seq>, bool),
     to: &mpsc::Sender<ControlResponse>,
-) -> Result<Option<ControlResponse>, RequestError> {
+) -> LastLine {
+    let from = from.unwrap_or(row.first);
+    let follow = |attached: Attached| async move {
+        let (runtime, submissions) = attached;
+        let submissions = revives.then_some(&*submissions);
+        follow_attached((&runtime, submissions), row, from, to).await
+    };
+    while_attached(slot, to, follow).await
+}
+
+/// Sends the events of a session to `to`, from the record `from` on, until the client goes.
+pub(super) async fn follow_session(
+    slot: &RuntimeSlot,
+    (session, from): (SessionId, Seq),
+    to: &mpsc::Sender<ControlResponse>,
+) -> LastLine {
+    let follow = |(runtime, _): Attached| async move {
+        let (mut watch, mut ticks) = (runtime.watch(session, from), heartbeats());
+        loop {
+            let line = tokio::select! {
+                event = watch.next() => {
+                    ticks.reset();
+                    followed(event.map_err(RunError::Read)?)?
+                }
+                _ = ticks.tick() => ControlResponse::Heartbeat {},
+                _ = runtime.wait_for_end() => return Ok(None),
+            };
+            if !send(to, line).await {
+                return Ok(None);
+            }
+        }
+    };
+    while_attached(slot, to, follow).await
+}
+
+/// Sends the records of all sessions to `to`, from the place `after` on, until the client goes. Without `after`, from now on.
+pub(super) async fn follow_feed(
+    slot: &RuntimeSlot,
+    after: Option<FeedCursor>,
+    to: &mpsc::Sender<ControlResponse>,
+) -> LastLine {
+    let follow = |(runtime, _): Attached| async move {
+        let after = match after {
+            Some(after) => after,
+            None => runtime.feed_end().await.map_err(RunError::Read)?,
+        };
+        let (mut feed, mut ticks) = (runtime.feed(after), heartbeats());
+        loop {
+            let line = tokio::select! {
+                entry = feed.next() => {
+                    ticks.reset();
+                    let record = FedRecord::new(entry.map_err(RunError::Read)?).map_err(unreadable)?;
+                    ControlResponse::Fed(record)
+                }
+                _ = ticks.tick() => ControlResponse::Heartbeat {},
+                _ = runtime.wait_for_end() => return Ok(None),
+            };
+            if !send(to, line).await {
+                return Ok(None);
+            }
+        }
+    };
+    while_attached(slot, to, follow).await
+}
+
+/// The runtime, and what takes submissions.
+type Attached = (Arc<Runtime>, Arc<dyn SubmissionService>);
+
+/// Waits for the runtime, with heartbeats, then lets `follow` send its lines until the slot is closed. A follower is no command
+/// under way: the end of the process does not wait for it.
+async fn while_attached<F: Future<Output = LastLine>>(
+    slot: &RuntimeSlot,
+    to: &mpsc::Sender<ControlResponse>,
+    follow: impl FnOnce(Attached) -> F,
+) -> LastLine {
     let followed = async {
         let attached = with_heartbeats(async { Ok(slot.attached().await) }, to).await?.flatten();
-        let Some((runtime, submissions)) = attached else { return Ok(None) };
-        follow_attached((&runtime, &*submissions), row, from, to).await
+        match attached {
+            Some(attached) => follow(attached).await,
+            None => Ok(None),
+        }
     };
-    // A follower is no command under way: the end of the process does not wait for it.
     tokio::select! {
         biased;
         () = slot.closed() => Ok(None),
@@ -43,25 +123,39 @@ pub(super) async fn follow(
     }
 }
 
+fn heartbeats() -> Interval {
+    let mut ticks = interval(HEARTBEAT_INTERVAL);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    ticks
+}
+
+fn followed(event: SessionEvent) -> Result<ControlResponse, RequestError> {
+    Ok(ControlResponse::Followed(FollowedEvent::new(event).map_err(unreadable)?))
+}
+
+fn unreadable(error: serde_json::Error) -> RequestError {
+    RequestError::internal(format!("an event cannot be shown as JSON: {error}"))
+}
+
 async fn follow_attached(
-    (runtime, submissions): (&Arc<Runtime>, &dyn SubmissionService),
+    (runtime, submissions): (&Arc<Runtime>, Option<&dyn SubmissionService>),
     row: RunRow,
     from: Seq,
     to: &mpsc::Sender<ControlResponse>,
-) -> Result<Option<ControlResponse>, RequestError> {
+) -> LastLine {
     let mut follower = RunFollower::new(runtime, row.id, runtime.watch(row.session, from));
     if let Some(end) = end_before(runtime, &follower, &row, from).await? {
         return Ok(Some(last_line(end)));
     }
     let mut revived = pin!(async {
-        match runtime.row(row.id).await?.state {
-            RunState::Ended => Ok(()),
-            RunState::Queued | RunState::Running | RunState::Parked => submissions.revive(row.session).await,
+        match (submissions, runtime.row(row.id).await?.state) {
+            (None, _) | (Some(_), RunState::Ended) => Ok(()),
+            (Some(submissions), RunState::Queued | RunState::Running | RunState::Parked) => {
+                submissions.revive(row.session).await
+            }
         }
     });
-    let (mut is_revived, mut disk) = (false, DiskFullMonitor::new(runtime));
-    let mut ticks = interval(HEARTBEAT_INTERVAL);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let (mut is_revived, mut disk, mut ticks) = (false, DiskFullMonitor::new(runtime), heartbeats());
     loop {
         let line = tokio::select! {
             revival = &mut revived, if !is_revived => {
@@ -71,12 +165,8 @@ async fn follow_attached(
             }
             step = follower.next() => match step? {
                 FollowStep::Event(event) => {
-                    let event = FollowedEvent::new(event).map_err(|error| {
-                        RequestError::internal(format!("an event cannot be shown as JSON: {error}"))
-                    })?;
-                    let Some(event) = event else { continue };
                     ticks.reset();
-                    ControlResponse::Followed(event)
+                    followed(event)?
                 }
                 end @ (FollowStep::Ended(_) | FollowStep::Parked(_)) => return Ok(Some(last_line(end))),
             },

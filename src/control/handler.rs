@@ -5,7 +5,7 @@ use std::{pin::pin, sync::Arc, time::Duration};
 
 use hermod_actors::{
     HealthProbe, Runtime,
-    model::{PersonAnswer, RunRow, RunState, Seq, SessionId, StopReason},
+    model::{AgentName, LimitIncrease, PersonAnswer, RunRow, RunState, Seq, SessionId, StopReason},
 };
 use tokio::{
     sync::mpsc,
@@ -17,11 +17,12 @@ use super::{
     backup_service::{BackupService, back_up},
     commands::{self, RuntimeSlot},
     error::{RequestError, RequestErrorKind},
-    follower_stream,
+    follower_stream::{self, follow_feed},
     maintenance::MaintenanceService,
     protocol::{ControlRequest, ControlResponse},
     reader::{PAGE_RECORDS, StoreReader, not_accepted},
     run_folds::RunDetailFold,
+    service_control,
     submission::{SubmissionService, SubmittedRun},
     tree::{RunTreeCache, run_view, run_waits},
 };
@@ -91,13 +92,10 @@ impl RequestHandler {
         to: &mpsc::Sender<ControlResponse>,
     ) -> Result<Option<ControlResponse>, RequestError> {
         let reader = &self.reader;
-        if self.runtime.is_none() && request.asks_providers() {
-            let text = "no provider is asked from this process: it only looks into the store";
-            return Err(RequestError::usage(text));
-        }
+        self.check_answerable(&request)?;
         Ok(Some(match request {
             ControlRequest::Ping {} => self.pong(),
-            ControlRequest::RunsList { max } => ControlResponse::Runs(self.summaries(max).await?),
+            ControlRequest::RunsList { max, agent } => self.list_runs(max, agent).await?,
             ControlRequest::RunsShow { run } => ControlResponse::Run(Box::new(self.run(&run).await?)),
             ControlRequest::SessionsList { max } => ControlResponse::Sessions(self.sessions(max).await?),
             ControlRequest::SessionsShow { session, max } => {
@@ -106,9 +104,7 @@ impl RequestHandler {
             ControlRequest::Tree { run } => ControlResponse::Tree(self.tree(run.as_deref()).await?),
             ControlRequest::BudgetShow { run } => ControlResponse::Budget(Box::new(self.budget(&run).await?)),
             ControlRequest::ApprovalsList {} => ControlResponse::Approvals(reader.approvals().await?),
-            ControlRequest::ModelsList {} => {
-                ControlResponse::Models(reader.read(|rows| rows.all_models()).await?)
-            }
+            ControlRequest::ModelsList {} => self.models().await?,
             ControlRequest::Journal { session, from } => return self.journal(&session, from, to).await,
             ControlRequest::BackupCreate { dir } => return back_up(self.backups.as_deref(), dir, to).await,
             ControlRequest::Gc(request) => {
@@ -117,6 +113,9 @@ impl RequestHandler {
             ControlRequest::StoreFootprint {} => {
                 return long(self.maintenance.footprint(), ControlResponse::Footprint, to).await;
             }
+            ControlRequest::ServiceStatus {}
+            | ControlRequest::ServiceDrain { .. }
+            | ControlRequest::ConfigReload {} => return self.operate(request, to).await,
             ControlRequest::Stop { run, tree, reason } => return self.stop(Some(&run), tree, reason).await,
             ControlRequest::StopAll {} => return self.stop(None, false, StopReason::Command).await,
             ControlRequest::Steer { run, text } => return self.steer(&run, text).await,
@@ -129,25 +128,41 @@ impl RequestHandler {
             ControlRequest::RunsResume { id } => {
                 return self.submit(|to| async move { to.resume(id).await }, to).await;
             }
-            ControlRequest::RunsFollow { run, from } => return self.follow(&run, from, to).await,
-            ControlRequest::BudgetAdd { run, by } => {
-                let run = reader.run(&run).await?.id;
-                return self.execute(|runtime| commands::raise(runtime, run, by)).await;
+            ControlRequest::RunsFollow { run, from, revive } => {
+                return self.follow_run(&run, (from, revive), to).await;
             }
+            ControlRequest::SessionsFollow { session, from } => {
+                return self.follow_session(&session, from, to).await;
+            }
+            ControlRequest::FeedFollow { after } => return follow_feed(self.slot()?, after, to).await,
+            ControlRequest::BudgetAdd { run, by } => return self.raise(&run, by).await,
             ControlRequest::ApprovalsDecide { call, verdict, scope } => {
-                let decided = self.decide(&call, |approval| decision(approval, verdict, scope)).await?;
-                return Ok(decided.map(|decision| ControlResponse::Decided(Box::new(decision))));
+                return decided(self.decide(&call, |approval| decision(approval, verdict, scope)).await);
             }
             ControlRequest::ApprovalsAnswer { call, text } => {
-                let decided = self.decide(&call, |approval| text_answer(approval, text)).await?;
-                return Ok(decided.map(|decision| ControlResponse::Decided(Box::new(decision))));
+                return decided(self.decide(&call, |approval| text_answer(approval, text)).await);
             }
             ControlRequest::ProvidersStatus {} => return self.execute(commands::providers).await,
             ControlRequest::SummariesStatus {} => return self.execute(commands::summaries).await,
-            ControlRequest::ProvidersReset { name } => {
-                return self.execute(|runtime| commands::reset_provider(runtime, name)).await;
-            }
+            ControlRequest::ProvidersReset { name } => return self.reset_provider(name).await,
         }))
+    }
+
+    async fn models(&self) -> Result<ControlResponse, RequestError> {
+        Ok(ControlResponse::Models(self.reader.read(|rows| rows.all_models()).await?))
+    }
+
+    async fn reset_provider(&self, name: String) -> Result<Option<ControlResponse>, RequestError> {
+        self.execute(|runtime| commands::reset_provider(runtime, name)).await
+    }
+
+    /// Refuses what only a runtime can answer, in a process without one.
+    fn check_answerable(&self, request: &ControlRequest) -> Result<(), RequestError> {
+        if self.runtime.is_none() && request.asks_providers() {
+            let text = "no provider is asked from this process: it only looks into the store";
+            return Err(RequestError::usage(text));
+        }
+        Ok(())
     }
 
     fn pong(&self) -> ControlResponse {
@@ -169,12 +184,12 @@ impl RequestHandler {
         Ok(runs)
     }
 
-    async fn summaries(&self, max: usize) -> Result<Vec<RunSummaryView>, RequestError> {
+    async fn list_runs(&self, max: usize, agent: Option<AgentName>) -> Result<ControlResponse, RequestError> {
         let mut summaries = Vec::new();
-        for row in self.reader.read(|rows| rows.runs(None, max)).await? {
+        for row in self.reader.newest_runs(max, agent.as_ref()).await? {
             summaries.push(self.summary(row).await?);
         }
-        Ok(summaries)
+        Ok(ControlResponse::Runs(summaries))
     }
 
     /// A run as lists show it.
@@ -309,21 +324,49 @@ impl RequestHandler {
         submit: impl FnOnce(Arc<dyn SubmissionService>) -> F,
         to: &mpsc::Sender<ControlResponse>,
     ) -> Result<Option<ControlResponse>, RequestError> {
-        let slot = self.runtime.as_ref().ok_or_else(no_runtime)?;
+        let slot = self.slot()?;
         let submitted = async { slot.execute_with(|_, service| submit(service)).await.transpose() };
         let submitted = with_heartbeats(submitted, to).await?.flatten();
         Ok(submitted.map(|run| ControlResponse::Submitted(Box::new(run))))
     }
 
-    async fn follow(
+    async fn follow_run(
         &self,
         run: &str,
-        from: Seq,
+        how: (Option<Seq>, bool),
         to: &mpsc::Sender<ControlResponse>,
     ) -> Result<Option<ControlResponse>, RequestError> {
         let row = self.reader.run(run).await?;
-        let slot = self.runtime.as_ref().ok_or_else(no_runtime)?;
-        follower_stream::follow(slot, row, from, to).await
+        follower_stream::follow(self.slot()?, row, how, to).await
+    }
+
+    async fn follow_session(
+        &self,
+        session: &str,
+        from: Seq,
+        to: &mpsc::Sender<ControlResponse>,
+    ) -> Result<Option<ControlResponse>, RequestError> {
+        let session = self.reader.session(session).await?.id;
+        follower_stream::follow_session(self.slot()?, (session, from), to).await
+    }
+
+    async fn raise(&self, run: &str, by: LimitIncrease) -> Result<Option<ControlResponse>, RequestError> {
+        let run = self.reader.run(run).await?.id;
+        self.execute(|runtime| commands::raise(runtime, run, by)).await
+    }
+
+    /// The runtime of this process; an error in one that only has the store open.
+    fn slot(&self) -> Result<&RuntimeSlot, RequestError> {
+        self.runtime.as_deref().ok_or_else(no_runtime)
+    }
+
+    /// Has the service of this process do something.
+    async fn operate(
+        &self,
+        request: ControlRequest,
+        to: &mpsc::Sender<ControlResponse>,
+    ) -> Result<Option<ControlResponse>, RequestError> {
+        service_control::operate(self.runtime.as_ref().ok_or_else(no_runtime)?, request, to).await
     }
 
     async fn steer(&self, run: &str, text: String) -> Result<Option<ControlResponse>, RequestError> {
@@ -370,10 +413,14 @@ impl RequestHandler {
         &self,
         command: impl FnOnce(Arc<Runtime>) -> F,
     ) -> Result<Option<T>, RequestError> {
-        let slot = self.runtime.as_ref();
-        let slot = slot.ok_or_else(no_runtime)?;
-        slot.execute(command).await.transpose()
+        self.slot()?.execute(command).await.transpose()
     }
+}
+
+fn decided(
+    decision: Result<Option<DecisionView>, RequestError>,
+) -> Result<Option<ControlResponse>, RequestError> {
+    Ok(decision?.map(|decision| ControlResponse::Decided(Box::new(decision))))
 }
 
 fn no_runtime() -> RequestError {

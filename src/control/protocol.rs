@@ -5,20 +5,24 @@ use std::path::PathBuf;
 
 use hermod_actors::{
     CompressorStatus, ProviderStatus, RunResult, StalledHandler, SteerReceipt,
-    model::{ApprovalDecision, ApprovalScope, LimitIncrease, ModelRow, RunId, Seq, StopReason, Timestamp},
+    model::{
+        AgentName, ApprovalDecision, ApprovalScope, LimitIncrease, ModelRow, RunId, Seq, StopReason,
+        Timestamp,
+    },
+    port::FeedCursor,
 };
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{
     error::RequestError,
-    followed_event::FollowedEvent,
+    followed_event::{FedRecord, FollowedEvent},
     maintenance::{Footprint, GcReport, GcRequest},
     submission::{OwnerKind, RunSubmission, SubmittedRun},
 };
 use crate::view::{
-    ApprovalView, BudgetView, DecisionView, EventView, NodeView, RunDetailView, RunSummaryView, RunView,
-    SessionDetailView, SessionView,
+    ApprovalView, BudgetView, DecisionView, DrainView, EventView, NodeView, ReloadView, RunDetailView,
+    RunSummaryView, RunView, ServiceStatusView, SessionDetailView, SessionView,
 };
 
 /// Rows of a list whose request has no `max`.
@@ -46,6 +50,9 @@ pub enum ControlRequest {
         /// Limit of rows.
         #[serde(default = "rows")]
         max: usize,
+        /// The agent of the runs; absent means all.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        agent: Option<AgentName>,
     },
     /// Shows one run.
     #[serde(rename = "runs.show")]
@@ -112,14 +119,33 @@ pub enum ControlRequest {
         /// Names the run or its conversation.
         id: String,
     },
-    /// Follows a run until it ends or waits for a person. An unfinished run goes on, if it does not yet.
+    /// Follows a run until it ends or waits for a person.
     #[serde(rename = "runs.follow")]
     RunsFollow {
         /// Id of the run, or `last`.
         run: String,
-        /// The number of the first record of its session to send.
+        /// The number of the first record of its session to send; absent means the first one of the run.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        from: Option<Seq>,
+        /// Whether an unfinished run goes on, if it does not yet.
+        #[serde(default = "yes")]
+        revive: bool,
+    },
+    /// Follows a session. Nothing goes on by it.
+    #[serde(rename = "sessions.follow")]
+    SessionsFollow {
+        /// Id or key of the session.
+        session: String,
+        /// The number of the first record to send.
         #[serde(default = "first")]
         from: Seq,
+    },
+    /// Follows the records of all sessions, in the order in which they became durable.
+    #[serde(rename = "feed.follow")]
+    FeedFollow {
+        /// The place after which records are sent; absent means the present end.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        after: Option<FeedCursor>,
     },
     /// Stops every unfinished run.
     #[serde(rename = "stop.all")]
@@ -196,6 +222,18 @@ pub enum ControlRequest {
     /// Shows the disk usage of the state directory.
     #[serde(rename = "store.footprint")]
     StoreFootprint {},
+    /// Shows the status of the service.
+    #[serde(rename = "service.status")]
+    ServiceStatus {},
+    /// Lets the service take no more work, and end with its runs.
+    #[serde(rename = "service.drain")]
+    ServiceDrain {
+        /// Time after which the runs that are left are suspended, in milliseconds.
+        timeout_ms: u64,
+    },
+    /// Lets the service read its configuration again.
+    #[serde(rename = "config.reload")]
+    ConfigReload {},
 }
 
 const fn rows() -> usize {
@@ -204,6 +242,10 @@ const fn rows() -> usize {
 
 const fn first() -> Seq {
     1
+}
+
+const fn yes() -> bool {
+    true
 }
 
 const fn by_command() -> StopReason {
@@ -248,8 +290,10 @@ pub enum ControlResponse {
     Record(EventView),
     /// Answer to `runs.submit`, `runs.submit_file` and `runs.resume`.
     Submitted(Box<SubmittedRun>),
-    /// Answer to `runs.follow`: one event. More lines follow.
+    /// Answer to `runs.follow` and `sessions.follow`: one event. More lines follow.
     Followed(FollowedEvent),
+    /// Answer to `feed.follow`: one record. More lines follow.
+    Fed(FedRecord),
     /// Answer to `runs.follow`: a line for the user. More lines follow.
     Note {
         /// The line.
@@ -304,6 +348,12 @@ pub enum ControlResponse {
     Gc(GcReport),
     /// Answer to `store.footprint`.
     Footprint(Footprint),
+    /// Answer to `service.status`.
+    ServiceStatus(Box<ServiceStatusView>),
+    /// Answer to `service.drain`: the process ends now.
+    Drained(DrainView),
+    /// Answer to `config.reload`.
+    Reloaded(ReloadView),
     /// Answer to any request that was not carried out, with the reason.
     Refused(RequestError),
 }
@@ -324,6 +374,13 @@ impl ControlRequest {
     }
 }
 
+impl ControlRequest {
+    /// True if the answer goes on until something ends, or the client goes.
+    pub(super) const fn follows(&self) -> bool {
+        matches!(self, Self::RunsFollow { .. } | Self::SessionsFollow { .. } | Self::FeedFollow { .. })
+    }
+}
+
 impl ControlResponse {
     /// True if no line follows this one.
     pub const fn is_last(&self) -> bool {
@@ -331,6 +388,7 @@ impl ControlResponse {
             self,
             Self::Record(_)
                 | Self::Followed(_)
+                | Self::Fed(_)
                 | Self::Note { .. }
                 | Self::BackingUp { .. }
                 | Self::Heartbeat {}
@@ -367,7 +425,7 @@ mod tests {
     #[test]
     fn a_request_is_read_strictly() {
         check(r#"{"verb":"ping"}"#, Ok(ControlRequest::Ping {}));
-        check(r#"{"verb":"runs.list"}"#, Ok(ControlRequest::RunsList { max: 100 }));
+        check(r#"{"verb":"runs.list"}"#, Ok(ControlRequest::RunsList { max: 100, agent: None }));
         let journal = ControlRequest::Journal { session: "k".into(), from: 7 };
         check(r#"{"verb":"journal","session":"k","from":7}"#, Ok(journal));
         check(r#"{"verb":"providers.status"}"#, Ok(ControlRequest::ProvidersStatus {}));

@@ -5,7 +5,9 @@ use std::{collections::BTreeSet, convert::Infallible, ops::ControlFlow, sync::Ar
 
 use hermod_actors::{
     RunError, WaitTracker,
-    model::{Body, Record, RunAccepted, RunCounts, RunId, RunRow, RunState, Seq, SessionId, SessionRow},
+    model::{
+        AgentName, Body, Record, RunAccepted, RunCounts, RunId, RunRow, RunState, Seq, SessionId, SessionRow,
+    },
     port::{Journal, ReadError, ReadFuture, RowReader, StoredRecord},
 };
 
@@ -14,6 +16,8 @@ use crate::view::EventView;
 
 /// Records per read.
 pub const PAGE_RECORDS: usize = 512;
+/// Rows of runs per read in search of those of an agent.
+const PAGE_RUNS: usize = 256;
 /// Alias of the last run that a person or a client started.
 const LAST: &str = "last";
 /// Rows of the first read in search of the last run.
@@ -84,6 +88,32 @@ impl StoreReader {
                 None => max = max.saturating_mul(4),
             }
         }
+    }
+
+    /// The newest runs, of all agents or of one, in the order of their acceptance.
+    pub(super) async fn newest_runs(
+        &self,
+        max: usize,
+        agent: Option<&AgentName>,
+    ) -> Result<Vec<RunRow>, RequestError> {
+        let Some(agent) = agent else { return self.read(|rows| rows.runs(None, max)).await };
+        let (mut found, mut before) = (Vec::new(), None);
+        while found.len() < max {
+            let page = self.read(|rows| match before {
+                Some(before) => rows.runs_before(before, PAGE_RUNS),
+                None => rows.runs(None, PAGE_RUNS),
+            });
+            let page = page.await?;
+            let is_last = page.len() < PAGE_RUNS;
+            before = page.first().map(|row| row.id);
+            found.extend(page.into_iter().rev().filter(|row| row.agent == *agent));
+            if is_last {
+                break;
+            }
+        }
+        found.truncate(max);
+        found.reverse();
+        Ok(found)
     }
 
     /// The run whose id ends with `suffix`, as trees of runs abbreviate it.

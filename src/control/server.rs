@@ -5,11 +5,13 @@ use std::{
     fs, io,
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
+    sync::Arc,
     time::Duration,
 };
 
 use tokio::{
     net::{UnixListener, UnixStream},
+    sync::Semaphore,
     task::{JoinHandle, JoinSet},
     time::{sleep, timeout},
 };
@@ -25,8 +27,10 @@ use super::{
 };
 use crate::files::{self, IoResult as _, PathError};
 
-/// Limit of concurrent connections. A client that follows a run holds one for as long as the run takes.
+/// Limit of concurrent connections.
 const MAX_CONNECTIONS: usize = 256;
+/// Limit of those that follow a run, each for as long as the run takes. The others are left for commands such as `stop`.
+const MAX_FOLLOWERS: usize = 192;
 /// Time that pending answers get when the server stops.
 const CLOSE_TIMEOUT: Duration = Duration::from_millis(500);
 /// Pause after a failed accept, for example without a free file descriptor.
@@ -95,7 +99,7 @@ async fn accept(
     token: ControlToken,
     closing: CancellationToken,
 ) {
-    let mut connections = JoinSet::new();
+    let (mut connections, followers) = (JoinSet::new(), Arc::new(Semaphore::new(MAX_FOLLOWERS)));
     loop {
         let stream = tokio::select! {
             biased;
@@ -117,7 +121,9 @@ async fn accept(
             reject(&stream);
             continue;
         }
-        let connection = connection::serve(stream, handler.clone(), token.clone(), closing.clone());
+        let followers = Arc::clone(&followers);
+        let connection =
+            connection::serve(stream, (handler.clone(), followers), token.clone(), closing.clone());
         connections.spawn(async {
             if let Err(ended) = connection.await {
                 tracing::debug!(%ended, "a control connection ended");
@@ -134,7 +140,7 @@ async fn accept(
 /// Refuses a connection above the limit, if the line can be written without waiting.
 fn reject(stream: &UnixStream) {
     let text = format!("{MAX_CONNECTIONS} connections are open already; try again in a moment");
-    let encoded = encode_line(&ControlResponse::Refused(RequestError::new(RequestErrorKind::Busy, text)));
+    let encoded = encode_line(&ControlResponse::Refused(RequestError::new(RequestErrorKind::Crowded, text)));
     if let Ok(line) = encoded
         && let Err(error) = stream.try_write(&line)
     {

@@ -28,6 +28,9 @@ pub struct RunSubmission {
     /// The conversation.
     #[serde(default)]
     pub conversation: SubmissionConversation,
+    /// The agent; absent takes the conversation's, for a new one `default`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
     /// The hash of a script in the state directory: the run is its rehearsal.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub script: Option<Hash>,

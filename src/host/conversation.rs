@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use hermod_actors::{
     SessionChoice,
-    model::{RunRow, RunSpec, RunState, SessionId},
+    model::{AgentName, RunRow, RunSpec, RunState, SessionId},
 };
 
 use super::{
@@ -14,7 +14,7 @@ use super::{
     session_workspace::{SessionFolder, create_session_workspace},
 };
 use crate::{
-    config::WorkspaceScope,
+    config::{Config, WorkspaceScope},
     control::{ResolvedId, StoreReader},
 };
 
@@ -31,7 +31,7 @@ pub enum ConversationChoice<'a> {
 }
 
 /// The conversation of a caller, as stored.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct ConversationTarget {
     /// The session of a new run.
     pub choice: SessionChoice,
@@ -39,6 +39,8 @@ pub struct ConversationTarget {
     pub open: Vec<(RunRow, RunSpec)>,
     /// The spec of its youngest run.
     pub last_spec: Option<RunSpec>,
+    /// The agent of its session; `None` if there is no session yet.
+    pub agent: Option<AgentName>,
     /// The run that the caller names, if it names one.
     named_run: Option<RunRow>,
     /// Number of unfinished runs in other sessions.
@@ -48,18 +50,22 @@ pub struct ConversationTarget {
 impl ConversationTarget {
     /// Finds the conversation that a caller asks for.
     pub async fn find(reader: &StoreReader, choice: ConversationChoice<'_>) -> Result<Self, HostError> {
-        let (choice, session, named_run) = match choice {
+        let (choice, session, agent, named_run) = match choice {
             ConversationChoice::Id(id) => match reader.find(id).await? {
-                ResolvedId::Session(row) => (SessionChoice::Id(row.id), Some(row.id), None),
-                ResolvedId::Run(row) => (SessionChoice::Id(row.session), Some(row.session), Some(*row)),
+                ResolvedId::Session(row) => (SessionChoice::Id(row.id), Some(row.id), Some(row.agent), None),
+                ResolvedId::Run(row) => {
+                    let agent = Some(row.agent.clone());
+                    (SessionChoice::Id(row.session), Some(row.session), agent, Some(*row))
+                }
             },
             ConversationChoice::Key(key) => {
                 let known = reader.read(|rows| rows.session_of_key(key)).await?;
-                (SessionChoice::Key(key.into()), known.map(|row| row.id), None)
+                let (session, agent) = known.map(|row| (row.id, row.agent)).unzip();
+                (SessionChoice::Key(key.into()), session, agent, None)
             }
-            ConversationChoice::New => (SessionChoice::New, None, None),
+            ConversationChoice::New => (SessionChoice::New, None, None, None),
         };
-        Self::of(reader, choice, session, named_run).await
+        Self::of(reader, (choice, agent), session, named_run).await
     }
 
     /// The conversation of a submission, without its unfinished runs: the new run is queued behind them.
@@ -69,26 +75,27 @@ impl ConversationTarget {
             Some(row) => SessionChoice::Id(row.id),
             None => SessionChoice::Key(session.into()),
         };
-        let last_spec = match row {
-            Some(row) => find_last_spec(reader, row.id).await?,
-            None => None,
+        let (last_spec, agent) = match row {
+            Some(row) => (find_last_spec(reader, row.id).await?, Some(row.agent)),
+            None => (None, None),
         };
-        Ok(Self { last_spec, ..Self::new(choice) })
+        Ok(Self { last_spec, agent, ..Self::new(choice) })
     }
 
     /// A conversation without any run.
     pub const fn new(choice: SessionChoice) -> Self {
-        Self { choice, open: Vec::new(), last_spec: None, named_run: None, waiting_elsewhere: 0 }
+        Self { choice, open: Vec::new(), last_spec: None, agent: None, named_run: None, waiting_elsewhere: 0 }
     }
 
     /// The conversation of a run.
     pub async fn of_run(reader: &StoreReader, row: RunRow) -> Result<Self, HostError> {
-        Self::of(reader, SessionChoice::Id(row.session), Some(row.session), Some(row)).await
+        let agent = Some(row.agent.clone());
+        Self::of(reader, (SessionChoice::Id(row.session), agent), Some(row.session), Some(row)).await
     }
 
     async fn of(
         reader: &StoreReader,
-        choice: SessionChoice,
+        (choice, agent): (SessionChoice, Option<AgentName>),
         session: Option<SessionId>,
         named_run: Option<RunRow>,
     ) -> Result<Self, HostError> {
@@ -106,25 +113,51 @@ impl ConversationTarget {
             Some(session) => find_last_spec(reader, session).await?,
             None => None,
         };
-        Ok(Self { choice, open, last_spec, named_run, waiting_elsewhere: elsewhere.len() })
+        Ok(Self { choice, open, last_spec, agent, named_run, waiting_elsewhere: elsewhere.len() })
+    }
+
+    /// The configuration of the conversation's agent. A caller may name the agent of a new conversation; of another one it
+    /// may only name the agent that it has.
+    pub fn config<'c>(&self, config: &'c Config, named: Option<&str>) -> Result<&'c Config, HostError> {
+        let name = match (&self.agent, named) {
+            (Some(own), Some(named)) if own.as_str() != named => {
+                return Err(HostError::usage(format!(
+                    "agent: this session belongs to the agent `{own}`; name that one or none, or take a new session"
+                )));
+            }
+            (Some(own), _) => own.as_str(),
+            (None, Some(named)) => named,
+            (None, None) => return Ok(config),
+        };
+        let found = name.parse().ok().and_then(|name: AgentName| config.for_agent(&name));
+        found.ok_or_else(|| {
+            let known = config.agent_names();
+            HostError::usage(format!("agent: there is no agent `{name}`; there are: {known}"))
+        })
     }
 
     /// The workspace of a new run; `named` is the folder that the caller names. If there is none, it is that of the
-    /// conversation's last run, because the prompt names that folder. Without a last run, the current folder. Where each
-    /// session has its own, that one is made in the named or current folder.
+    /// conversation's last run, because the prompt names that folder. Without a last run, that of the agent, else the
+    /// caller's folder `current`, else that of this process. Where each session has its own, that one is made in the
+    /// folder.
     pub fn workspace(
         &self,
-        named: Option<PathBuf>,
-        scope: WorkspaceScope,
+        (named, current): (Option<PathBuf>, Option<PathBuf>),
+        config: &Config,
         state: &Path,
     ) -> Result<PathBuf, StartError> {
         let former = self.last_spec.as_ref().map(|last_spec| Path::new(&last_spec.workspace));
         if let (None, Some(former)) = (&named, former) {
             return resolve_workspace(WorkspaceChoice::Former(former), state);
         }
-        let choice = named.as_deref().map_or(WorkspaceChoice::Current, WorkspaceChoice::Named);
+        let choice = match (&named, &config.agent.workspace.0, &current) {
+            (Some(named), _, _) => WorkspaceChoice::Named(named),
+            (None, Some(of_agent), _) => WorkspaceChoice::Created(of_agent),
+            (None, None, Some(current)) => WorkspaceChoice::Named(current),
+            (None, None, None) => WorkspaceChoice::Current,
+        };
         let root = resolve_workspace(choice, state)?;
-        match scope {
+        match config.sandbox.workspace {
             WorkspaceScope::Shared => Ok(root),
             WorkspaceScope::Session => {
                 create_session_workspace(&root, &SessionFolder::new(&self.choice, former), state)

@@ -60,6 +60,16 @@ pub(super) fn script_path(state: &Path, hash: Hash) -> PathBuf {
     state.join(SCRIPTS).join(format!("{hash}.json"))
 }
 
+/// An adapter, and the limit of its concurrent calls.
+type Endpoint = (Arc<dyn ModelProvider>, usize);
+
+/// Endpoints that are to replace others.
+#[derive(Debug)]
+pub(super) struct ReconnectedEndpoints {
+    discovered: Vec<DiscoveredProvider>,
+    providers: BTreeMap<Arc<str>, Endpoint>,
+}
+
 /// The endpoints that runs need; each is created when the first run needs it.
 #[derive(Debug)]
 pub struct Endpoints {
@@ -67,7 +77,7 @@ pub struct Endpoints {
     pub(super) state: PathBuf,
     /// Settings of the rehearsal providers.
     limits: ProviderDefaults,
-    providers: BTreeMap<Arc<str>, (Arc<dyn ModelProvider>, usize)>,
+    providers: BTreeMap<Arc<str>, Endpoint>,
     rehearsals: Vec<RehearsalHandle>,
     missing_auxiliary_models: Vec<(ModelRef, String)>,
 }
@@ -116,6 +126,35 @@ impl Endpoints {
                 self.discovered_providers.push(provider);
             }
         }
+    }
+
+    /// Connects anew to those of the providers that are in use, with their present keys. Changes nothing yet.
+    pub(super) fn reconnect(
+        &self,
+        discovered: Vec<DiscoveredProvider>,
+        variables: &Variables,
+    ) -> Result<ReconnectedEndpoints, StartError> {
+        let is_used = |provider: &&DiscoveredProvider| self.providers.contains_key(&provider.name);
+        let used = discovered.iter().filter(is_used);
+        let connect = |provider: &DiscoveredProvider| {
+            Ok((Arc::clone(&provider.name), endpoint(provider, variables, &self.state)?))
+        };
+        Ok(ReconnectedEndpoints {
+            providers: used.map(connect).collect::<Result<_, StartError>>()?,
+            discovered,
+        })
+    }
+
+    /// Uses reconnected endpoints. Those of other providers stay for runs that began with them, and new runs cannot choose
+    /// them.
+    pub(super) fn exchange(&mut self, reconnected: ReconnectedEndpoints) {
+        let ReconnectedEndpoints { discovered, providers } = reconnected;
+        for provider in &discovered {
+            provider.account.learn_stored_token(&provider.name, &self.state);
+        }
+        self.discovered_providers = discovered;
+        self.providers.extend(providers);
+        self.missing_auxiliary_models.clear();
     }
 
     /// The discovered providers.
@@ -173,18 +212,14 @@ impl Endpoints {
         Ok(())
     }
 
-    fn connect(
-        &self,
-        name: &str,
-        variables: &Variables,
-    ) -> Result<(Arc<dyn ModelProvider>, usize), StartError> {
+    fn connect(&self, name: &str, variables: &Variables) -> Result<Endpoint, StartError> {
         let provider = self.discovered_providers.iter().find(|provider| *provider.name == *name);
         let provider =
             provider.ok_or_else(|| discovery::unknown_provider(&self.discovered_providers, name))?;
         endpoint(provider, variables, &self.state)
     }
 
-    async fn start_rehearsal(&mut self, hash: Hash) -> Result<(Arc<dyn ModelProvider>, usize), StartError> {
+    async fn start_rehearsal(&mut self, hash: Hash) -> Result<Endpoint, StartError> {
         let path = script_path(&self.state, hash);
         let script_error = |reason: String| StartError::Script { path: path.clone(), reason };
         let json = read_regular(&path, MAX_SCRIPT_BYTES).map_err(|error| script_error(error.to_string()))?;
@@ -211,7 +246,7 @@ pub(crate) fn endpoint(
     provider: &DiscoveredProvider,
     variables: &Variables,
     state: &Path,
-) -> Result<(Arc<dyn ModelProvider>, usize), StartError> {
+) -> Result<Endpoint, StartError> {
     Ok((Arc::new(HttpProvider::new(provider.config(variables, state)?)?), max_calls(provider)))
 }
 

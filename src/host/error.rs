@@ -2,7 +2,7 @@
 
 use std::{io, path::PathBuf};
 
-use hermod_actors::{RunError, RuntimeEnd};
+use hermod_actors::{RunError, RuntimeEnd, model::AgentName};
 
 use crate::{
     config::ConfigErrors, control::RequestError, discovery::ModelChoiceError, files::PathError,
@@ -43,6 +43,14 @@ pub enum StartError {
     /// The models of the run cannot be chosen, or a required model is not available.
     #[error(transparent)]
     NoModel(#[from] ModelChoiceError),
+    /// The models of an agent cannot be chosen.
+    #[error("agent {name}: {error}")]
+    Agent {
+        /// The agent.
+        name: AgentName,
+        /// The reason.
+        error: ModelChoiceError,
+    },
     /// A provider's configuration is not usable.
     #[error(transparent)]
     Provider(#[from] ProviderConfigError),

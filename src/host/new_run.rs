@@ -88,7 +88,7 @@ pub async fn endpoints(
     Endpoints::new(providers, state.to_owned(), config.provider_defaults)
 }
 
-/// The spec of a new run.
+/// The spec of a new run; `config` is that of its agent.
 pub fn new_spec(
     (config, request): (&Config, &SpecRequest<'_>),
     target: &ConversationTarget,
@@ -104,18 +104,22 @@ pub fn new_spec(
     )?;
     let mut spec = run_defaults::spec(config, chain, script, workspace);
     match &target.last_spec {
-        None => run_defaults::add_skill_tool(&mut spec, &skill_folders(config, state)),
+        None => run_defaults::add_skill_tool(config, &mut spec, &skill_folders(config, state)),
         // The prompt of the session is fixed: it lists the skills only if the earlier run had the tool.
-        Some(last_spec) if last_spec.tools.iter().any(|tool| tool == SKILL_VIEW) => {
+        Some(last_spec)
+            if last_spec.tools.iter().any(|tool| tool == SKILL_VIEW)
+                && run_defaults::may_read_skills(config) =>
+        {
             run_defaults::add_tool(&mut spec, SKILL_VIEW);
         }
         Some(_) => {}
     }
     let budget = request.budget;
-    if budget.amounts.usd.is_some() {
-        check_priced(&spec)?;
-    }
     budget.apply(&mut spec.limits);
+    if spec.limits.budget.usd.is_some() {
+        let option = if budget.amounts.usd.is_some() { "--budget usd" } else { "agent.budget.usd" };
+        check_priced(&spec, option)?;
+    }
     let is_limited = request.is_unattended || config.is_set("agents.defaults.timeout");
     let configured = spec.limits.timeout_ms.filter(|_| is_limited);
     spec.limits.timeout_ms = request.timeout.map(millis).or(configured);
@@ -125,11 +129,11 @@ pub fn new_spec(
     Ok(spec)
 }
 
-fn check_priced(spec: &RunSpec) -> Result<(), HostError> {
+fn check_priced(spec: &RunSpec, option: &str) -> Result<(), HostError> {
     match spec.first_unpriced() {
         None => Ok(()),
         Some(model) => Err(HostError::usage(format!(
-            "--budget usd: the price of {model} is not known, so no limit in dollars can be kept; set \
+            "{option}: the price of {model} is not known, so no limit in dollars can be kept; set \
              [models.\"{model}\"] price.input and price.output, or limit tokens instead"
         ))),
     }

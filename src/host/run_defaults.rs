@@ -25,7 +25,8 @@ pub fn spec(config: &Config, chain: Vec<ModelRef>, script: Option<Hash>, workspa
     if profiles.iter().all(|profile| *profile == ModelProfile::default()) {
         profiles.clear();
     }
-    let delegation = config.delegation.enabled.0.then(|| delegation(&config.delegation));
+    let may_delegate = config.delegation.enabled.0 && offers(config, DELEGATE_TASK);
+    let delegation = may_delegate.then(|| delegation(&config.delegation));
     let asks_person = config.approvals.approver.0.then_some(CLARIFY);
     let runtime_tools = delegation.map(|_| DELEGATE_TASK).into_iter().chain(asks_person).chain([TODO]);
     let is_enabled = |name: &&str| match *name {
@@ -38,12 +39,15 @@ pub fn spec(config: &Config, chain: Vec<ModelRef>, script: Option<Hash>, workspa
         .map(|(name, _)| *name)
         .filter(is_enabled)
         .chain(runtime_tools)
+        .filter(|name| offers(config, name))
         .map(Into::into)
         .collect();
     tools.sort_unstable();
     let main = chain.clone();
     let children = delegation.map(|_| config.delegation.max_live.0.into());
+    let config::BudgetSection { tokens, usd, tool_calls, wall } = config.agent.budget;
     RunSpec {
+        agent: config.agent_name.clone(),
         chain,
         profiles,
         thinking: config.agent.thinking.0,
@@ -54,10 +58,12 @@ pub fn spec(config: &Config, chain: Vec<ModelRef>, script: Option<Hash>, workspa
         limits: Limits {
             budget: Amounts {
                 iterations: Some(config.agent.max_turns.0.into()),
+                tokens: tokens.0,
+                usd: usd.0,
+                tool_calls: tool_calls.0,
                 children,
-                ..Amounts::default()
             },
-            wall_ms: None,
+            wall_ms: wall.0.map(millis),
             timeout_ms: config.agents.defaults.timeout.0.map(millis),
             max_tokens: config.agent.max_tokens.0.into(),
             retry: retry(&config.retry),
@@ -128,9 +134,20 @@ pub(crate) fn breakers(breaker: &config::BreakerSection) -> BreakerPolicy {
     }
 }
 
-/// Adds the tool that reads skills to the spec of a session's first run, if its workspace or `folders` have any.
-pub fn add_skill_tool(spec: &mut RunSpec, folders: &SkillFolders) {
-    if !folders.read(&spec.workspace).skills.is_empty() {
+/// True if runs with this configuration may have the tool.
+fn offers(config: &Config, tool: &str) -> bool {
+    config.tools.include.matches(tool) && !config.tools.exclude.matches(tool)
+}
+
+/// True if runs with this configuration may read skills.
+pub(crate) fn may_read_skills(config: &Config) -> bool {
+    config.skills.enabled.0 && offers(config, SKILL_VIEW)
+}
+
+/// Adds the tool that reads skills to the spec of a session's first run, if it may have the tool, and its workspace or
+/// `folders` have skills.
+pub fn add_skill_tool(config: &Config, spec: &mut RunSpec, folders: &SkillFolders) {
+    if may_read_skills(config) && !folders.read(&spec.workspace).skills.is_empty() {
         add_tool(spec, SKILL_VIEW);
     }
 }
@@ -177,7 +194,7 @@ mod tests {
         let folders = skill_folders(&config, &dir.path().join("state"));
         let offered = || {
             let mut spec = spec(&config, Vec::new(), None, dir.path());
-            add_skill_tool(&mut spec, &folders);
+            add_skill_tool(&config, &mut spec, &folders);
             assert!(spec.tools.is_sorted());
             spec.tools.iter().any(|tool| tool == SKILL_VIEW)
         };

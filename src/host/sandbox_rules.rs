@@ -10,7 +10,7 @@ use crate::{
     process::sandbox::{SandboxLimits, SandboxMode, SandboxRules},
 };
 
-/// The rules for all commands; `None` if the sandbox is off. The state directory and the files of credentials are hidden.
+/// The rules for the commands of an agent; `None` if the sandbox is off. The state directory and the files of credentials are hidden.
 pub fn sandbox_rules(config: &Config, state: &Path) -> Option<SandboxRules> {
     let SandboxSection { mode, workspace: _, network, unix_sockets, read, write, hide, limits } =
         &config.sandbox;
@@ -24,6 +24,7 @@ pub fn sandbox_rules(config: &Config, state: &Path) -> Option<SandboxRules> {
     let hidden = hide.0.iter().cloned().chain([state.to_owned()]).chain(credential_files(config));
     // Skills have scripts that commands run.
     let skills = config.skills.paths.0.iter().cloned().chain([state.join("skills")]);
+    let skills = skills.filter(|_| config.skills.enabled.0);
     Some(SandboxRules {
         mode,
         read: read.0.iter().cloned().chain(skills).collect(),

@@ -12,17 +12,18 @@ use std::{
 use hermod_actors::{
     Defaults, Runtime, RuntimeDependencies,
     model::{RunId, RunSpec},
-    port::{Journal, ModelProvider, Tool},
+    port::{CallPolicy, Journal, ModelProvider, Tool},
 };
 use tokio::{sync::Mutex, time::timeout};
 
 use super::{
+    agents::tool_settings,
     endpoints::Endpoints,
     error::{HostError, StartError},
+    exchangeable::Exchangeable,
     notes::NoteSink,
-    policy::policy_of,
+    policy::AgentPolicies,
     run_defaults,
-    sandbox_rules::sandbox_rules,
 };
 use crate::{
     artifacts::FileArtifacts,
@@ -31,7 +32,6 @@ use crate::{
     discovery::Variables,
     disk_space::DiskSpaceMonitor,
     files::{IoResult as _, off_thread},
-    memory::MemoryFiles,
     process::{
         runner::{OWN_PROGRAM, Runner},
         sandbox::remove_temp_folders,
@@ -60,9 +60,11 @@ pub struct RuntimeHost {
     pub runtime: Arc<Runtime>,
     /// The endpoints of its runs; the rehearsals among them end with this.
     pub(super) endpoints: Mutex<Endpoints>,
-    runner: Runner,
+    pub(super) runner: Runner,
     journal: Arc<dyn Journal>,
-    state: PathBuf,
+    pub(super) state: PathBuf,
+    pub(super) policy: Arc<Exchangeable<AgentPolicies>>,
+    pub(super) notes: Option<Arc<dyn NoteSink>>,
 }
 
 /// How urgently a process closes its runtime.
@@ -75,6 +77,11 @@ pub enum ShutdownUrgency {
 }
 
 impl RuntimeHost {
+    /// The state directory.
+    pub fn state_dir(&self) -> &Path {
+        &self.state
+    }
+
     /// Adds the endpoints that a run with this spec needs; other runs continue.
     pub async fn add_endpoints(&self, spec: &RunSpec, variables: &Variables) -> Result<(), HostError> {
         let mut endpoints = self.endpoints.lock().await;
@@ -118,29 +125,39 @@ pub async fn start(
     let (providers, state) = (endpoints.providers(), endpoints.state.clone());
     let runner = Runner::new(OWN_PROGRAM, &state);
     remove_command_leftovers(&*journal, &runner, &state).await;
-    let [memory_chars, user_chars] = [config.memory.memory_chars.0, config.memory.user_chars.0]
-        .map(|chars| usize::try_from(chars).unwrap_or(usize::MAX));
-    let memory = config.memory.enabled.0.then(|| MemoryFiles::new(&state, memory_chars, user_chars));
-    let skills = skill_folders(config, &state);
-    learn_skill_variables(skills.clone()).await;
-    let tools = tool::builtin(tool::Settings {
-        state: Some(state.clone()),
-        memory,
-        shell_timeout: config.tools.shell.timeout.0,
-        runner: Some(runner.clone()).filter(|_| Path::new(OWN_PROGRAM).exists()),
-        sandbox: sandbox_rules(config, &state),
-        skills,
-    });
+    let tools = configured_tools(config, &state, &runner).await;
+    let policy = Exchangeable::new(checked_policy(config, &state, notes.clone()).await);
     let dependencies = HostDependencies {
         journal: Arc::clone(&journal),
         state: state.clone(),
         providers,
         tools,
         defaults,
-        notes,
+        policy: Arc::<Exchangeable<AgentPolicies>>::clone(&policy),
     };
     let runtime = Arc::new(runtime(config, dependencies).await?);
-    Ok(RuntimeHost { runtime, endpoints: Mutex::new(endpoints), runner, journal, state })
+    Ok(RuntimeHost { runtime, endpoints: Mutex::new(endpoints), runner, journal, state, policy, notes })
+}
+
+/// The tools of this configuration. What commands get by skills is redacted from now on.
+pub(super) async fn configured_tools(config: &Config, state: &Path, runner: &Runner) -> Vec<Arc<dyn Tool>> {
+    for (_, config) in config.agents() {
+        learn_skill_variables(skill_folders(config, state)).await;
+    }
+    tool::builtin(tool_settings(config, state, runner))
+}
+
+/// The policies of this configuration. The list of approved rules is read at each call; a damage is reported before the first
+/// one.
+pub(crate) async fn checked_policy(
+    config: &Config,
+    state: &Path,
+    notes: Option<Arc<dyn NoteSink>>,
+) -> AgentPolicies {
+    let policy = AgentPolicies::new(config, state, notes);
+    let approved = Arc::clone(policy.approved());
+    let (Ok(_) | Err(_)) = off_thread(move || Ok(approved.list())).await;
+    policy
 }
 
 /// Starts the actors for writing to a store without running anything. No run starts, so no provider is needed and the
@@ -199,17 +216,13 @@ pub(crate) struct HostDependencies {
     pub(crate) tools: Vec<Arc<dyn Tool>>,
     /// The spec and prompt of requests that set none.
     pub(crate) defaults: Defaults,
-    /// Where lines for people go, if a person reads them.
-    pub(crate) notes: Option<Arc<dyn NoteSink>>,
+    /// Judges tool calls.
+    pub(crate) policy: Arc<dyn CallPolicy>,
 }
 
 /// Starts the actors with these parts and the configured limits.
 pub(crate) async fn runtime(config: &Config, dependencies: HostDependencies) -> Result<Runtime, StartError> {
-    let HostDependencies { journal, state, providers, tools, defaults, notes } = dependencies;
-    let policy = policy_of(config, &state, notes);
-    let approved = Arc::clone(policy.approved());
-    // The list itself is read at each call. A damage is reported before the first one.
-    let (Ok(_) | Err(_)) = off_thread(move || Ok(approved.list())).await;
+    let HostDependencies { journal, state, providers, tools, defaults, policy } = dependencies;
     let space = DiskSpaceMonitor::new(&state, config.store.reserve.0);
     let artifacts = FileArtifacts::open(&state).at(&state)?;
     let dependencies = RuntimeDependencies {

@@ -7,6 +7,7 @@ use std::{
     time::Duration,
 };
 
+use hermod_actors::ActiveDeadline;
 use tokio::{sync::mpsc, time::sleep};
 
 use super::{
@@ -29,6 +30,9 @@ use crate::{
 const MAX_TRIES: usize = 100;
 /// Pause between two tries to reach the owner of the store, or to open the store.
 pub const RETRY_DELAY: Duration = Duration::from_millis(20);
+/// How long a request is repeated while the owner has too many clients, and the pause between two tries.
+const CROWD_PATIENCE: Duration = Duration::from_secs(30);
+const CROWD_DELAY: Duration = Duration::from_millis(200);
 /// Maximum number of responses queued between the request handler and the caller.
 const MAX_QUEUED_RESPONSES: usize = 16;
 
@@ -83,8 +87,13 @@ impl StoreClient {
         Err(self.unreachable_owner())
     }
 
-    /// Sends a request to the owner, once.
+    /// Sends a request to the owner, once. If it has too many clients, it has not begun with the request, and is asked
+    /// again for a while.
     pub async fn ask_owner(&self, request: &ControlRequest) -> Result<OwnerReply, HostError> {
+        while_crowded(|| self.try_owner(request)).await
+    }
+
+    async fn try_owner(&self, request: &ControlRequest) -> Result<OwnerReply, HostError> {
         let mut client = match self.access().await? {
             StoreAccess::Owner(client) => client,
             StoreAccess::Store(journal) => return Ok(OwnerReply::NoOwner(journal)),
@@ -207,6 +216,23 @@ impl StoreClient {
             self.state.display()
         );
         RequestError::new(RequestErrorKind::Busy, text).into()
+    }
+}
+
+/// Repeats `ask` for a while, as long as the owner has too many clients.
+pub(super) async fn while_crowded<T, F: Future<Output = Result<T, HostError>>>(
+    mut ask: impl FnMut() -> F,
+) -> Result<T, HostError> {
+    let mut patience = ActiveDeadline::after(CROWD_PATIENCE);
+    loop {
+        match ask().await {
+            Err(HostError::Request(error)) if error.kind == RequestErrorKind::Crowded => {
+                if patience.bound(sleep(CROWD_DELAY)).await.is_none() {
+                    return Err(error.into());
+                }
+            }
+            answered => return answered,
+        }
     }
 }
 

@@ -3,19 +3,20 @@
 
 use std::{
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, PoisonError, RwLock},
     time::Duration,
 };
 
 use hermod_actors::{
     AcceptedRun, RunRequest, SessionChoice,
-    model::{LimitIncrease, RunRow, RunSpec, SessionId, ThinkingLevel},
+    model::{AgentName, LimitIncrease, RunRow, RunSpec, SessionId, ThinkingLevel},
 };
 use tokio_util::sync::CancellationToken;
 
 use super::{
     budget_limits::BudgetLimits,
     conversation::ConversationTarget,
+    drain::Drain,
     error::{HostError, StartError},
     model_choice::{self, ModelSelection, RehearsalScript},
     new_run::{RunInput, SpecRequest, first_of_key, ignored_settings, new_spec},
@@ -34,6 +35,8 @@ pub struct Submission {
     pub input: RunInput,
     /// Id or key of the session; a key that no session has names a new one. `None` is a new session.
     pub session: Option<String>,
+    /// The agent; `None` is that of the session, for a new one `default`.
+    pub agent: Option<String>,
     /// The model, as `provider/model` or a name that one provider has.
     pub model: Option<String>,
     /// The folder in which the tools work; it must exist.
@@ -76,15 +79,24 @@ pub(super) struct ResolvedRun {
     pub notes: Vec<String>,
 }
 
+/// What the specs of new runs are resolved by. A reload exchanges it as a whole.
+#[derive(Debug)]
+pub struct RunSettings {
+    /// The configuration.
+    pub config: Config,
+    /// The variables of the process.
+    pub variables: Variables,
+}
+
 /// Submits runs of many callers to one runtime.
 #[derive(Debug)]
 pub struct RunSubmitter {
     host: Arc<RuntimeHost>,
     reader: StoreReader,
     state: PathBuf,
-    config: Config,
-    variables: Variables,
+    settings: RwLock<Arc<RunSettings>>,
     script: Option<RehearsalScript>,
+    drain: Drain,
     /// Cancelled when unfinished runs may go on.
     pub(super) revivals: CancellationToken,
 }
@@ -99,7 +111,8 @@ impl RunSubmitter {
         script: Option<RehearsalScript>,
     ) -> Self {
         let revivals = CancellationToken::new();
-        Self { host, reader, state, config, variables, script, revivals }
+        let settings = RwLock::new(Arc::new(RunSettings { config, variables }));
+        Self { host, reader, state, settings, script, drain: Drain::default(), revivals }
     }
 
     /// A submitter for a command that holds the store: it plays no script of its own.
@@ -110,6 +123,26 @@ impl RunSubmitter {
     ) -> Arc<Self> {
         let (stored, settings) = ((reader.clone(), state.to_owned()), (config.clone(), variables.clone()));
         Arc::new(Self::new(Arc::clone(host), stored, settings, None))
+    }
+
+    /// The settings of runs that are submitted now.
+    pub fn settings(&self) -> Arc<RunSettings> {
+        Arc::clone(&self.settings.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// Resolves further runs by these settings.
+    pub fn exchange_settings(&self, settings: RunSettings) {
+        *self.settings.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(settings);
+    }
+
+    /// Whether runs that name no model play a script.
+    pub(super) const fn has_script(&self) -> bool {
+        self.script.is_some()
+    }
+
+    /// Ends the process once its runs have ended. No new run is taken after its request.
+    pub const fn drain(&self) -> &Drain {
+        &self.drain
     }
 
     /// True once the owner has decided about its own unfinished runs. Before, new work would be beside the runs on trial.
@@ -123,6 +156,11 @@ impl RunSubmitter {
         self.revivals.cancelled().await;
         self.add_endpoints(&spec).await?;
         Ok(self.host.runtime.raise(row.id, by).await?)
+    }
+
+    /// The names of the agents: `default` first, then the others by name.
+    pub fn agents(&self) -> Vec<AgentName> {
+        self.settings().config.agents().map(|(name, _)| name).collect()
     }
 
     /// Lets unfinished runs go on from now on when a client asks for it: the owner has decided about its own.
@@ -159,13 +197,16 @@ impl RunSubmitter {
         submission: Submission,
         options: SubmissionOptions,
     ) -> Result<ResolvedRun, HostError> {
+        self.drain.check_not_requested()?;
+        let settings = self.settings();
+        let config = target.config(&settings.config, submission.agent.as_deref())?;
         // Unfinished runs of the conversation go on with its session, and a crash while one is on trial must be its own.
         self.revivals.cancelled().await;
         for (_, spec) in &target.open {
             self.add_endpoints(spec).await?;
         }
-        let folder = submission.workspace.or(options.folder.filter(|_| target.last_spec.is_none()));
-        let workspace = target.workspace(folder, self.config.sandbox.workspace, &self.state)?;
+        let folders = (submission.workspace, options.folder);
+        let workspace = target.workspace(folders, config, &self.state)?;
         let names_model = submission.model.is_some() || options.provider.is_some();
         let own_script = self.script.as_ref().filter(|_| !names_model);
         let request = SpecRequest {
@@ -182,7 +223,7 @@ impl RunSubmitter {
             system: submission.system.as_deref(),
             is_unattended: !options.is_attended,
         };
-        let spec = self.resolve(&request, &target, &workspace).await?;
+        let spec = self.resolve((config, &settings.variables), &request, &target, &workspace).await?;
         self.add_endpoints(&spec).await?;
         let mut notes = ignored_settings(&spec, &submission.input);
         for (model, error) in self.host.endpoints.lock().await.missing_auxiliary_models() {
@@ -207,32 +248,35 @@ impl RunSubmitter {
     /// only for those of its own runs.
     async fn resolve(
         &self,
+        (config, variables): (&Config, &Variables),
         request: &SpecRequest<'_>,
         target: &ConversationTarget,
         workspace: &Path,
     ) -> Result<RunSpec, HostError> {
         let folders = (workspace, self.state.as_path());
         let endpoints = self.host.endpoints.lock().await;
-        let resolved = new_spec((&self.config, request), target, &endpoints, folders);
+        let resolved = new_spec((config, request), target, &endpoints, folders);
         drop(endpoints);
         let Err(HostError::Start(StartError::NoModel(_))) = resolved else { return resolved };
         let known: Vec<&RunSpec> = target.last_spec.iter().collect();
-        let providers = model_choice::providers(&self.config, &self.variables, request.model, &known).await;
+        let providers = model_choice::providers(config, variables, request.model, &known).await;
         let mut endpoints = self.host.endpoints.lock().await;
         endpoints.add_discovered(providers);
-        new_spec((&self.config, request), target, &endpoints, folders)
+        new_spec((config, request), target, &endpoints, folders)
     }
 
     /// Adds the endpoints that a run with this spec needs.
     async fn add_endpoints(&self, spec: &RunSpec) -> Result<(), HostError> {
-        match self.host.add_endpoints(spec, &self.variables).await {
+        let settings = self.settings();
+        let RunSettings { config, variables } = &*settings;
+        match self.host.add_endpoints(spec, variables).await {
             Err(HostError::Start(StartError::NoModel(_))) => {}
             added => return added,
         }
         let request = ModelSelection::default();
-        let providers = model_choice::providers(&self.config, &self.variables, request, &[spec]).await;
+        let providers = model_choice::providers(config, variables, request, &[spec]).await;
         self.host.endpoints.lock().await.add_discovered(providers);
-        self.host.add_endpoints(spec, &self.variables).await
+        self.host.add_endpoints(spec, variables).await
     }
 
     /// Lets the unfinished runs of a session go on, with their endpoints. Waits until revivals are allowed.

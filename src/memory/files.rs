@@ -9,6 +9,7 @@ use std::{
     time::Duration,
 };
 
+use hermod_actors::model::AgentName;
 use rustix::fs::OFlags;
 
 use super::{MemoryEntries, Target};
@@ -16,12 +17,20 @@ use crate::files::{self, IoResult as _, PathError};
 
 /// The folder's name in the state directory.
 pub const FOLDER: &str = "memories";
+/// The folder in it with the folders of agents other than `default`.
+const AGENTS_FOLDER: &str = "agents";
 const LOCK: &str = ".lock";
 /// Maximum number of tries to take the lock, `RETRY_DELAY` apart.
 const MAX_TRIES: u32 = 500;
 const RETRY_DELAY: Duration = Duration::from_millis(10);
 /// Size limit of a file; files edited by hand stay far below.
 const MAX_FILE_BYTES: u64 = 1 << 20;
+
+/// The folder with the memory of an agent.
+pub fn folder_of(state: &Path, agent: &AgentName) -> PathBuf {
+    let folder = state.join(FOLDER);
+    if agent.is_default() { folder } else { folder.join(AGENTS_FOLDER).join(agent.as_str()) }
+}
 
 /// The memory files and their limits in characters.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -64,6 +73,11 @@ impl MemoryFiles {
     /// `state` is the state directory; `memory` and `user` are limits in characters.
     pub fn new(state: &Path, memory: usize, user: usize) -> Self {
         Self { folder: state.join(FOLDER), memory, user }
+    }
+
+    /// The files of an agent, in a folder of its own unless it is `default`.
+    pub fn of_agent(state: &Path, agent: &AgentName, memory: usize, user: usize) -> Self {
+        Self { folder: folder_of(state, agent), memory, user }
     }
 
     /// Maximum characters of the file.

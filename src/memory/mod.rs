@@ -6,4 +6,4 @@ mod files;
 
 pub use edit::{Action, EditError, EditIntent, EditResult, Order, decide};
 pub use entries::{MemoryEntries, Target};
-pub use files::{FOLDER, LockedMemory, MemoryError, MemoryFiles};
+pub use files::{FOLDER, LockedMemory, MemoryError, MemoryFiles, folder_of};

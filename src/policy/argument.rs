@@ -64,6 +64,7 @@ fn normal(path: &Path) -> PathBuf {
 
 #[cfg(test)]
 mod tests {
+    use hermod_actors::model::AgentName;
     use serde_json::json;
 
     use super::*;
@@ -71,7 +72,12 @@ mod tests {
     #[test]
     fn the_main_argument_of_a_call_is_what_rules_match() {
         let check = |arguments: Value, resolved: &[&str], all: &[&str]| {
-            let call = ProposedCall { tool: "any", arguments: &arguments, workspace: "/workspace/a" };
+            let call = ProposedCall {
+                agent: &AgentName::default(),
+                tool: "any",
+                arguments: &arguments,
+                workspace: "/workspace/a",
+            };
             let argument = main_argument(&call);
             assert_eq!(argument.resolved, resolved, "{arguments}");
             assert_eq!(argument.all, all, "{arguments}");

@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use hermod_actors::{
-    model::ApprovalNeed,
+    model::{AgentName, ApprovalNeed},
     port::{BadArguments, CallPolicy, CallVerdict, ProposedCall},
 };
 use serde::Serialize;
@@ -82,7 +82,8 @@ impl Policy {
     /// Judges a shell command.
     pub fn judge_command(&self, script: &str) -> Judgement {
         let arguments = serde_json::json!({ "command": script });
-        self.judge_call(&ProposedCall { tool: SHELL_TOOL, arguments: &arguments, workspace: "" })
+        let agent = &AgentName::default();
+        self.judge_call(&ProposedCall { agent, tool: SHELL_TOOL, arguments: &arguments, workspace: "" })
     }
 
     fn judge_script(&self, script: &str) -> Judgement {
@@ -100,7 +101,7 @@ impl Policy {
         if let Some((rule, text)) = denied {
             return Judgement::deny(Arc::clone(rule.text()), text, "the operator's policy forbids it".into());
         }
-        let approved = self.approved().list().unwrap_or_default();
+        let approved = self.approved_rules();
         let allow = [shell(&self.settings().allow), shell(&approved)].concat();
         let doubts = self.doubts(&analysis, &allow, &shell(&self.settings().ask));
         match doubts {
@@ -151,7 +152,7 @@ impl Policy {
                 "the operator's policy forbids it".into(),
             );
         }
-        let approved = self.approved().list().unwrap_or_default();
+        let approved = self.approved_rules();
         let is_allowed =
             find(&self.settings().allow, &argument.resolved).or_else(|| find(&approved, &argument.resolved));
         if is_allowed.is_some() {
@@ -276,6 +277,7 @@ fn shortened(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use hermod_actors::model::AgentName;
     use serde_json::json;
 
     use super::*;
@@ -294,7 +296,15 @@ mod tests {
     fn settings(deny: &[&str], allow: &[&str], ask: &[&str], mode: PolicyMode) -> PolicySettings {
         let read_only_tools = vec!["read_file".to_owned()];
         let (deny, allow, ask) = (rules(deny), rules(allow), rules(ask));
-        PolicySettings { mode, deny, allow, ask, has_approver: true, read_only_tools }
+        PolicySettings {
+            mode,
+            deny,
+            allow,
+            ask,
+            has_approver: true,
+            read_only_tools,
+            ignores_approved: false,
+        }
     }
 
     #[test]
@@ -334,7 +344,12 @@ mod tests {
             settings(&deny, &["write_file(src/*)", "write_file(.env)"], &["fetch(http:*)"], PolicyMode::Ask);
         let (_state, policy) = policy(settings);
         let check = |tool: &str, arguments: Value, action: JudgementAction, rule: Option<&str>| {
-            let call = ProposedCall { tool, arguments: &arguments, workspace: "/workspace" };
+            let call = ProposedCall {
+                agent: &AgentName::default(),
+                tool,
+                arguments: &arguments,
+                workspace: "/workspace",
+            };
             let found = policy.judge_call(&call);
             assert_eq!((found.action, found.rule.as_deref()), (action, rule), "{tool} {arguments}");
         };
@@ -370,7 +385,12 @@ mod tests {
     #[test]
     fn a_call_that_asks_has_a_question_and_is_denied_without_a_person() {
         let arguments = json!({"command": "sudo make install; rm -f /a"});
-        let call = ProposedCall { tool: SHELL_TOOL, arguments: &arguments, workspace: "/workspace" };
+        let call = ProposedCall {
+            agent: &AgentName::default(),
+            tool: SHELL_TOOL,
+            arguments: &arguments,
+            workspace: "/workspace",
+        };
         let (_state, with_person) = policy(settings(&[], &[], &[], PolicyMode::Allow));
         let CallVerdict::Ask(need) = with_person.judge(&call) else { panic!("it asks") };
         let names: Vec<&str> = need.rules.iter().map(|rule| &**rule).collect();
@@ -402,7 +422,12 @@ mod tests {
             (SHELL_TOOL, json!({})),
             ("", Value::Null),
         ] {
-            let call = ProposedCall { tool, arguments: &arguments, workspace: "/workspace" };
+            let call = ProposedCall {
+                agent: &AgentName::default(),
+                tool,
+                arguments: &arguments,
+                workspace: "/workspace",
+            };
             policy.judge(&call);
         }
     }

@@ -46,9 +46,11 @@ pub struct PolicySettings {
     pub has_approver: bool,
     /// Tools without effects, which the mode does not concern.
     pub read_only_tools: Vec<String>,
+    /// True if the rules that a person has approved do not count.
+    pub ignores_approved: bool,
 }
 
-/// The policy of a process.
+/// The policy of a process for one agent.
 #[derive(Debug)]
 pub struct Policy {
     settings: PolicySettings,
@@ -62,8 +64,13 @@ impl Policy {
     }
 
     /// A policy with these settings and these approved rules.
-    pub fn with_approved(settings: PolicySettings, approved: ApprovedRules) -> Self {
-        Self { settings, approved: Arc::new(approved) }
+    pub fn with_approved(settings: PolicySettings, approved: impl Into<Arc<ApprovedRules>>) -> Self {
+        Self { settings, approved: approved.into() }
+    }
+
+    /// The approved rules that count; none if they cannot be read.
+    fn approved_rules(&self) -> Arc<[Rule]> {
+        if self.settings.ignores_approved { Arc::default() } else { self.approved.list().unwrap_or_default() }
     }
 
     /// The rules that a person has approved.

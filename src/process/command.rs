@@ -19,7 +19,7 @@ use super::{
     Capture, Tee,
     group::ProcessGroup,
     pipes::OutputPipes,
-    sandbox::{PreparedSandbox, SandboxSpec, SandboxThread},
+    sandbox::{CommandSandbox, SandboxSpec},
 };
 
 /// The names of variables that a command inherits, beside those that begin with `LC_`.
@@ -133,21 +133,21 @@ pub async fn run(
     tee: Option<Tee>,
     cancel: &CancellationToken,
 ) -> io::Result<CommandResult> {
-    run_prepared(command, None, tee, cancel).await.map_err(|error| match error {
+    run_in(command, &mut CommandSandbox::new(None), tee, cancel).await.map_err(|error| match error {
         CommandError::NotStarted(error) => error,
         CommandError::Unwatched(_) => io::Error::other(error),
     })
 }
 
-/// As [`run`], with the command's sandbox if that was prepared.
-pub(super) async fn run_prepared(
+/// As [`run`], in a sandbox that may be there already, if the command has one. The sandbox is empty afterwards.
+pub(super) async fn run_in(
     command: Command,
-    prepared: Option<PreparedSandbox>,
+    sandbox: &mut CommandSandbox,
     tee: Option<Tee>,
     cancel: &CancellationToken,
 ) -> Result<CommandResult, CommandError> {
     let timeout = command.timeout;
-    let (mut child, sandbox) = spawn(command, prepared).await.map_err(CommandError::NotStarted)?;
+    let mut child = spawn(command, sandbox).await.map_err(CommandError::NotStarted)?;
     let mut pipes = OutputPipes::of(&mut child, tee);
     let group = ProcessGroup::led_by(child)?;
     let cause = watch(&group, &mut pipes, timeout, cancel).await?;
@@ -156,18 +156,13 @@ pub(super) async fn run_prepared(
         ExitCause::Timeout | ExitCause::Cancel => stop(&group, &mut pipes).await?,
     }
     let status = group.finish(DRAIN_TIMEOUT_AFTER_KILL).await?;
-    if let Some(sandbox) = sandbox {
-        pipes.append_to_stderr(&sandbox.end().await);
-    }
+    pipes.append_to_stderr(&sandbox.end_processes().await);
     let (stdout, stderr) = pipes.into_captures();
     let (exit_code, signal) = (status.and_then(|s| s.code()), status.and_then(|s: ExitStatus| s.signal()));
     Ok(CommandResult { cause, exit_code, signal, stdout, stderr })
 }
 
-async fn spawn(
-    command: Command,
-    prepared: Option<PreparedSandbox>,
-) -> io::Result<(Child, Option<SandboxThread>)> {
+async fn spawn(command: Command, entered: &mut CommandSandbox) -> io::Result<Child> {
     let mut builder = tokio::process::Command::new(command.program);
     if command.environment == Environment::Clean {
         builder.env_clear().envs(inherited());
@@ -180,10 +175,9 @@ async fn spawn(
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .process_group(0);
-    let Some(sandbox) = command.sandbox else { return Ok((builder.spawn()?, None)) };
+    let Some(sandbox) = command.sandbox else { return builder.spawn() };
     builder.envs(sandbox.variables());
-    let (child, thread) = SandboxThread::spawn(builder, sandbox, prepared).await.map_err(io::Error::other)?;
-    Ok((child, Some(thread)))
+    entered.spawn(builder, sandbox).await.map_err(io::Error::other)
 }
 
 async fn watch(

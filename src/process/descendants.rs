@@ -22,17 +22,18 @@ pub(super) fn adopt() -> io::Result<()> {
     Ok(set_child_subreaper(Some(getpid()))?)
 }
 
-/// Kills and reaps all children of this process, and theirs. No other part of this process may wait for a child.
-pub(super) async fn end() -> io::Result<()> {
+/// Kills and reaps all children of this process, and theirs. False if some are left. No other part of this process may
+/// wait for a child.
+pub(super) async fn end() -> io::Result<bool> {
     for _ in 0..MAX_SCANS {
         if !reap()? {
-            return Ok(());
+            return Ok(true);
         }
         // In place: a command may have used up the threads of its user, and nothing else runs here.
         kill_children()?;
         sleep(RESCAN_DELAY).await;
     }
-    Ok(())
+    Ok(false)
 }
 
 /// Reaps all children that have exited. False if no child is left.

@@ -20,6 +20,6 @@ mod tee;
 
 pub use capture::{Capture, HEAD_BYTES, TAIL_BYTES, TruncatedOutput, without_cut_end, without_cut_start};
 pub use command::{Command, CommandResult, Environment, ExitCause, TERM_GRACE, inherited, run};
-use command::{CommandError, run_prepared};
+use command::{CommandError, run_in};
 pub use helper::helper_main;
 pub use tee::{OutputChunk, Tee};

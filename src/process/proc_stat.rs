@@ -5,8 +5,10 @@ use std::fs;
 use rustix::process::Pid;
 
 /// A part of that file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct ProcessStat {
+    /// The name of the main thread, at most 15 bytes.
+    pub(super) name: Vec<u8>,
     /// The parent; `None` for a process whose parent is outside of this pid namespace.
     pub(super) parent: Option<Pid>,
     /// The POSIX session; `None` if its leader is outside of this pid namespace.
@@ -29,12 +31,15 @@ impl ProcessStat {
 
     fn parse(stat: &[u8]) -> Option<Self> {
         // The program's name, in parentheses, may contain any byte.
-        let after = stat.get(memchr::memrchr(b')', stat)? + 2..)?;
+        let end = memchr::memrchr(b')', stat)?;
+        let name = stat.get(memchr::memchr(b'(', stat)? + 1..end)?.to_owned();
+        let after = stat.get(end + 2..)?;
         let mut words = std::str::from_utf8(after).ok()?.split_ascii_whitespace();
         let is_zombie = words.next()? == "Z";
-        let mut pid = |skipped| Some(Pid::from_raw(words.nth(skipped)?.parse().ok()?));
+        // The session of a process that is about to vanish is -1.
+        let mut pid = |skipped| Some(Pid::from_raw(words.nth(skipped)?.parse::<i32>().ok()?.max(0)));
         let (parent, session) = (pid(0)?, pid(1)?);
-        Some(Self { parent, session, started: words.nth(15)?.parse().ok()?, is_zombie })
+        Some(Self { name, parent, session, started: words.nth(15)?.parse().ok()?, is_zombie })
     }
 }
 
@@ -56,6 +61,9 @@ mod tests {
         check(format!("12 (sh) S 7 12 13 {rest}").as_bytes(), Some((false, 7, 13, 4711)));
         check(&[b"12 (a) R 1 7 (\xff) Z 3 12 9 ", rest.as_bytes()].concat(), Some((true, 3, 9, 4711)));
         check(format!("12 (sh) S 0 12 0 {rest}").as_bytes(), Some((false, 0, 0, 4711)));
+        check(format!("12 (sh) X 0 -1 -1 {rest}").as_bytes(), Some((false, 0, 0, 4711)));
+        let name = ProcessStat::parse(format!("12 (a) (b) S 0 12 0 {rest}").as_bytes()).unwrap().name;
+        assert_eq!(name, b"a) (b");
         check(b"12 (sh) S 0 12", None);
         check(b"12 (sh", None);
         let own = ProcessStat::of_living(getpid()).unwrap();

@@ -10,7 +10,7 @@ use super::{
     project_files::{omission_note, read_own_file},
 };
 use crate::{
-    memory::{FOLDER, Target},
+    memory::Target,
     tool::{
         SHELL, SKILL_VIEW, one_line,
         skills::{Catalogue, FileExcerpt},
@@ -21,19 +21,29 @@ use crate::{
 const IDENTITY_FILE: &str = "SOUL.md";
 const EMBEDDED_IDENTITY: &str = include_str!("../../config/prompts/identity.md");
 
-/// The layer `identity`: what the agent is, from the user's file or the program's. An unreadable file is an error,
-/// since the session would have a wrong identity for good.
+/// The layer `identity`: what the agent is, from its configuration, the user's file or the program's. An unreadable file
+/// is an error, since the session would have a wrong identity for good.
 pub(super) fn identity(inputs: &PromptInputs<'_>) -> Result<BoundedText, SystemPromptError> {
-    let max_bytes = inputs.sources.limits.identity_bytes.0 as usize;
-    let unreadable = |error: String| {
-        let path = inputs.sources.state.join(IDENTITY_FILE);
-        SystemPromptError(format!(
-            "{}: {error}; mend it, or remove it for the one of the program",
-            path.display()
-        ))
+    let limits = &inputs.sources.limits;
+    let max_bytes = limits.identity_bytes.0 as usize;
+    let bounded = |text: &FileExcerpt| head(text, SizeLimit::Bytes(max_bytes));
+    if let Some(text) = &limits.identity.0 {
+        return Ok(bounded(&FileExcerpt::of(text)));
+    }
+    let own = limits.identity_file.0.clone();
+    let path = own.clone().unwrap_or_else(|| inputs.sources.state.join(IDENTITY_FILE));
+    let unreadable = |error: &str| {
+        let remedy = match own {
+            Some(_) => "mend it, or change `prompt.identity_file`",
+            None => "mend it, or remove it for the one of the program",
+        };
+        SystemPromptError(format!("{}: {error}; {remedy}", path.display()))
     };
-    let read = read_own_file(&inputs.sources.state.join(IDENTITY_FILE), max_bytes).map_err(unreadable)?;
-    Ok(head(&read.unwrap_or_else(|| FileExcerpt::of(EMBEDDED_IDENTITY)), SizeLimit::Bytes(max_bytes)))
+    match read_own_file(&path, max_bytes).map_err(|error| unreadable(&error))? {
+        Some(read) => Ok(bounded(&read)),
+        None if own.is_some() => Err(unreadable("there is no such file")),
+        None => Ok(bounded(&FileExcerpt::of(EMBEDDED_IDENTITY))),
+    }
 }
 
 /// Guidance on tools, in the order of the prompt.
@@ -103,7 +113,7 @@ pub(super) fn user(inputs: &PromptInputs<'_>) -> BoundedText {
 /// A file of notes below a heading.
 fn build_from_file(inputs: &PromptInputs<'_>, target: Target, max: usize, heading: &str) -> BoundedText {
     let file = target.file();
-    match read_own_file(&inputs.sources.state.join(FOLDER).join(file), max.saturating_mul(MAX_CHAR_BYTES)) {
+    match read_own_file(&inputs.sources.memory_folder.join(file), max.saturating_mul(MAX_CHAR_BYTES)) {
         Ok(None) => BoundedText::default(),
         Ok(Some(source)) => {
             let BoundedText { text, total_bytes } = head(&source, SizeLimit::Characters(max));

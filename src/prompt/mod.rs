@@ -9,16 +9,21 @@ mod project_files;
 mod tests;
 
 use std::{
+    collections::BTreeMap,
     path::{Path, PathBuf},
     sync::Arc,
 };
 
 use futures::future::BoxFuture;
-use hermod_actors::port::{PromptLayer, PromptRequest, SystemPrompt, SystemPromptBuilder, SystemPromptError};
+use hermod_actors::{
+    model::AgentName,
+    port::{PromptLayer, PromptRequest, SystemPrompt, SystemPromptBuilder, SystemPromptError},
+};
 use tokio::task::spawn_blocking;
 
 use crate::{
     config::{Config, MemorySection, PromptSection, VENDORS},
+    memory::folder_of,
     secret::Reference,
     tool::skills::SkillFolders,
 };
@@ -64,31 +69,47 @@ pub fn skill_folders(config: &Config, state: &Path) -> SkillFolders {
         further: config.skills.paths.0.clone(),
         writable: config.sandbox.write.0.clone(),
         withheld: credentials.chain(of_vendors).collect(),
+        is_off: !config.skills.enabled.0,
     }
 }
 
 /// Builds the system prompts of the sessions of one state directory.
 #[derive(Debug, Clone)]
-pub struct LayeredPrompt(Arc<PromptSources>);
+pub struct LayeredPrompt(Arc<BTreeMap<AgentName, PromptSources>>);
 
 #[derive(Debug)]
 struct PromptSources {
     state: PathBuf,
+    memory_folder: PathBuf,
     limits: PromptSection,
     memory: MemorySection,
     skills: SkillFolders,
 }
 
 impl LayeredPrompt {
-    /// Uses this configuration and the files of this state directory.
+    /// Uses the configurations of all agents and the files of this state directory.
     pub fn new(config: &Config, state: &Path) -> Self {
-        let (state, skills) = (state.to_owned(), skill_folders(config, state));
-        Self(Arc::new(PromptSources { state, limits: config.prompt, memory: config.memory, skills }))
+        let sources = |(name, config): (AgentName, &Config)| {
+            let sources = PromptSources {
+                memory_folder: folder_of(state, &name),
+                state: state.to_owned(),
+                limits: config.prompt.clone(),
+                memory: config.memory,
+                skills: skill_folders(config, state),
+            };
+            (name, sources)
+        };
+        Self(Arc::new(config.agents().map(sources).collect()))
     }
 
-    /// Builds the prompt and reads its files. It fails only if the user's identity file cannot be read.
+    /// Builds the prompt and reads its files. It fails only if the user's identity file cannot be read,
+    /// or the agent is not configured.
     pub fn build_now(&self, request: &PromptRequest) -> Result<SystemPrompt, SystemPromptError> {
-        let inputs = PromptInputs { sources: &self.0, request };
+        let agent = &request.agent;
+        let sources = self.0.get(agent).ok_or_else(|| {
+            SystemPromptError(format!("there is no agent `{agent}`; add the section [agents.{agent}]"))
+        })?;
+        let inputs = PromptInputs { sources, request };
         let layer = |(name, build): &(&str, LayerBuilder)| {
             let BoundedText { text, total_bytes: original_bytes } = match build {
                 LayerBuilder::Always(build) => build(&inputs),

@@ -7,7 +7,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use hermod_actors::port::{PromptRequest, SystemPrompt, SystemPromptBuilder};
+use hermod_actors::{
+    model::AgentName,
+    port::{PromptRequest, SystemPrompt, SystemPromptBuilder},
+};
 use rustix::fs::{CWD, Mode, mkfifoat};
 use tempfile::TempDir;
 
@@ -64,6 +67,7 @@ impl World {
 
     fn request(&self) -> PromptRequest {
         PromptRequest {
+            agent: AgentName::default(),
             workspace: self.at("work").to_str().unwrap().to_owned(),
             tools: self.tools.clone(),
             model: Some("acme/large".parse().unwrap()),

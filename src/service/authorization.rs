@@ -9,7 +9,7 @@ use axum::{
     response::{IntoResponse as _, Response},
 };
 
-use super::{Service, events::StreamReader, problem::Problem};
+use super::{Service, problem::Problem, reach::Reach};
 use crate::access::{Scope, TokenEntry};
 
 /// Paths that need no token in a header: probes of a supervisor, which tell nothing of any run, and the WebSocket whose
@@ -101,6 +101,19 @@ fn without_port(host: &str) -> &str {
     }
 }
 
+/// The token of a request, as `authorize` has found it.
+fn token_of(parts: &Parts) -> Result<Arc<TokenEntry>, Problem> {
+    let token = parts.extensions.get::<Arc<TokenEntry>>().cloned();
+    token.ok_or_else(|| Problem::new(StatusCode::UNAUTHORIZED, "this operation needs a token"))
+}
+
+impl Reach {
+    /// What the token of a request reaches.
+    pub(super) fn of_request(parts: &Parts, service: &Arc<Service>) -> Result<Self, Problem> {
+        Ok(Self::new(Arc::clone(service), token_of(parts)?))
+    }
+}
+
 /// A scope as a type, for the signature of an operation.
 pub(super) trait RequiredScope: Send {
     const SCOPE: Scope;
@@ -124,10 +137,10 @@ pub(super) struct Granted<S> {
     scope: PhantomData<S>,
 }
 
-impl Granted<Read> {
-    /// The reader of a stream.
-    pub(super) fn reader(self, service: Arc<Service>) -> StreamReader {
-        StreamReader { service, token: self.token }
+impl<S> Granted<S> {
+    /// What the token reaches.
+    pub(super) fn reach(&self, service: Arc<Service>) -> Reach {
+        Reach::new(service, Arc::clone(&self.token))
     }
 }
 
@@ -135,24 +148,22 @@ impl<S: RequiredScope, T: Sync> FromRequestParts<T> for Granted<S> {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, _: &T) -> Result<Self, Problem> {
-        let Presented(token) = Presented::from_request_parts(parts, &()).await?;
+        let token = token_of(parts)?;
         require(&token, S::SCOPE)?;
         Ok(Self { token, scope: PhantomData })
     }
 }
 
-/// The token of a request, whatever its scopes: an operation that learns from the body what is asked checks them by
-/// [`require`].
+/// What the token of a request reaches, whatever its scopes: an operation that learns from the body what is asked checks
+/// them by [`require`].
 #[derive(Debug)]
-pub(super) struct Presented(pub(super) Arc<TokenEntry>);
+pub(super) struct Presented(pub(super) Reach);
 
-impl<T: Sync> FromRequestParts<T> for Presented {
+impl FromRequestParts<Arc<Service>> for Presented {
     type Rejection = Problem;
 
-    async fn from_request_parts(parts: &mut Parts, _: &T) -> Result<Self, Problem> {
-        let token = parts.extensions.get::<Arc<TokenEntry>>().cloned();
-        let missing = || Problem::new(StatusCode::UNAUTHORIZED, "this operation needs a token");
-        token.map(Self).ok_or_else(missing)
+    async fn from_request_parts(parts: &mut Parts, service: &Arc<Service>) -> Result<Self, Problem> {
+        Reach::of_request(parts, service).map(Self)
     }
 }
 

@@ -15,6 +15,8 @@ use tokio::{
     time::{Sleep, sleep},
 };
 
+use super::metrics::Counted;
+
 /// A stream whose write fails when the client takes no byte for a while.
 #[derive(Debug)]
 pub(super) struct ClientStream {
@@ -22,12 +24,13 @@ pub(super) struct ClientStream {
     patience: Duration,
     /// Set while a write waits.
     deadline: Option<Pin<Box<Sleep>>>,
-    _permit: OwnedSemaphorePermit,
+    /// Its place among the open connections, and its count in the metrics.
+    _held: (OwnedSemaphorePermit, Counted),
 }
 
 impl ClientStream {
-    pub(super) fn new(stream: TcpStream, patience: Duration, permit: OwnedSemaphorePermit) -> Self {
-        Self { stream, patience, deadline: None, _permit: permit }
+    pub(super) fn new(stream: TcpStream, patience: Duration, held: (OwnedSemaphorePermit, Counted)) -> Self {
+        Self { stream, patience, deadline: None, _held: held }
     }
 
     /// Passes the result of a write on, and fails if the client has taken nothing for too long.

@@ -1,7 +1,8 @@
 //! Streams of events, and their form as server-sent events. Only records have an `id`, the number of the record in its
-//! session: a client that reconnects with `Last-Event-ID` gets each record once, in order. Deltas are in between.
+//! session: a client that reconnects with `Last-Event-ID` gets each record once, in order. Deltas are in between. The feed
+//! has the sessions that the client reaches.
 
-use std::{convert::Infallible, str::FromStr, sync::Arc, time::Duration};
+use std::{convert::Infallible, str::FromStr, time::Duration};
 
 use axum::{
     http::{HeaderMap, StatusCode},
@@ -18,11 +19,8 @@ use hermod_actors::{
 };
 use serde_json::Value;
 
-use super::{Service, problem::Problem};
-use crate::{
-    access::TokenEntry,
-    view::{feed_entry, stream_event},
-};
+use super::{metrics::Counted, problem::Problem, reach::Reach};
+use crate::view::{feed_entry, stream_event};
 
 /// Interval of comments that tell a client that the stream lives.
 const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(15);
@@ -54,41 +52,44 @@ pub(super) struct WatchedEvents {
 }
 
 /// The client that reads a stream.
-pub(super) struct StreamReader {
-    pub(super) service: Arc<Service>,
-    pub(super) token: Arc<TokenEntry>,
+struct StreamReader {
+    reach: Reach,
+    /// Counts the stream.
+    _open: Counted,
 }
 
 impl StreamReader {
+    fn new(reach: Reach) -> Self {
+        let open = reach.service().metrics.streams.enter();
+        Self { reach, _open: open }
+    }
+
     /// What an event becomes, if the client may still read when it comes; `None` also when the service stops.
     async fn wait<T>(&self, event: impl Future<Output = T>) -> Option<T> {
+        let service = self.reach.service();
         let event = tokio::select! {
             biased;
-            () = self.service.closing.cancelled() => return None,
+            () = service.closing.cancelled() => return None,
             event = event => event,
         };
         // A token that is revoked meanwhile reads nothing more.
-        self.service.tokens.is_valid(&self.token).then_some(event)
+        service.tokens.is_valid(self.reach.token()).then_some(event)
     }
 }
 
 /// The events of a run, until its end. A client that has seen the end gets status 204, with which browsers stop
 /// reconnecting.
-pub(super) fn of_run(reader: StreamReader, row: &RunRow, headers: &HeaderMap) -> Result<Response, Problem> {
+pub(super) fn of_run(reach: Reach, row: &RunRow, headers: &HeaderMap) -> Result<Response, Problem> {
     let seen: Option<Seq> = last_event_id(headers)?;
     if row.state == RunState::Ended && seen.is_some_and(|seen| seen >= row.last) {
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
-    Ok(respond(EventSource::of_run(reader, row, seen)))
+    Ok(respond(EventSource::of_run(reach, row, seen)))
 }
 
 /// The events of a session, from the record after the last seen one on; all of them if none was seen.
-pub(super) fn of_session(
-    reader: StreamReader,
-    session: SessionId,
-    headers: &HeaderMap,
-) -> Result<Response, Problem> {
-    Ok(respond(EventSource::of_session(reader, session, last_event_id(headers)?)))
+pub(super) fn of_session(reach: Reach, session: SessionId, headers: &HeaderMap) -> Result<Response, Problem> {
+    Ok(respond(EventSource::of_session(reach, session, last_event_id(headers)?)))
 }
 
 fn last_event_id<T: FromStr>(headers: &HeaderMap) -> Result<Option<T>, Problem> {
@@ -101,28 +102,31 @@ fn last_event_id<T: FromStr>(headers: &HeaderMap) -> Result<Option<T>, Problem> 
 
 impl EventSource {
     /// The events of a run until its end, after the record that was seen last.
-    pub(super) fn of_run(reader: StreamReader, row: &RunRow, seen: Option<Seq>) -> Self {
+    pub(super) fn of_run(reach: Reach, row: &RunRow, seen: Option<Seq>) -> Self {
         let from = seen.map_or(row.first, |seen| seen.saturating_add(1));
-        Self::watch(reader, (row.session, Some(row.id)), from)
+        Self::watch(reach, (row.session, Some(row.id)), from)
     }
 
     /// The events of a session, after the record that was seen last; all of them if none was.
-    pub(super) fn of_session(reader: StreamReader, session: SessionId, seen: Option<Seq>) -> Self {
-        Self::watch(reader, (session, None), seen.map_or(1, |seen| seen.saturating_add(1)))
+    pub(super) fn of_session(reach: Reach, session: SessionId, seen: Option<Seq>) -> Self {
+        Self::watch(reach, (session, None), seen.map_or(1, |seen| seen.saturating_add(1)))
     }
 
-    /// The records of all sessions, after this place; without one, from now on.
-    pub(super) async fn of_all(reader: StreamReader, after: Option<FeedCursor>) -> Result<Self, Problem> {
+    /// The records of all sessions that the client reaches, after this place; without one, from now on.
+    pub(super) async fn of_all(reach: Reach, after: Option<FeedCursor>) -> Result<Self, Problem> {
+        let runtime = &reach.service().runtime;
         let cursor = match after {
             Some(cursor) => cursor,
-            None => reader.service.runtime.feed_end().await.map_err(RunError::Read)?,
+            None => runtime.feed_end().await.map_err(RunError::Read)?,
         };
-        let feed = reader.service.runtime.feed(cursor);
+        let feed = runtime.feed(cursor);
+        let reader = StreamReader::new(reach);
         Ok(Self::Feed(Box::new(FeedEvents { feed, reader, is_over: false })))
     }
 
-    fn watch(reader: StreamReader, (session, run): (SessionId, Option<RunId>), from: Seq) -> Self {
-        let watch = reader.service.runtime.watch(session, from);
+    fn watch(reach: Reach, (session, run): (SessionId, Option<RunId>), from: Seq) -> Self {
+        let watch = reach.service().runtime.watch(session, from);
+        let reader = StreamReader::new(reach);
         Self::Watched(Box::new(WatchedEvents { watch, run, reader, is_over: false }))
     }
 
@@ -173,7 +177,7 @@ impl WatchedEvents {
         if !matches!(&record.body, Body::RunEnded(ended) if ended.run == run) {
             return false;
         }
-        let row = self.reader.service.runtime.row(run).await;
+        let row = self.reader.reach.service().runtime.row(run).await;
         row.is_ok_and(|row| row.state == RunState::Ended && row.last <= event.seq)
     }
 }
@@ -181,12 +185,12 @@ impl WatchedEvents {
 /// The records of all sessions in one durable order, after the place that the client has seen last or names; without
 /// one, from now on.
 pub(super) async fn of_all(
-    reader: StreamReader,
+    reach: Reach,
     after: Option<FeedCursor>,
     headers: &HeaderMap,
 ) -> Result<Response, Problem> {
     let seen = last_event_id(headers)?.or(after);
-    Ok(respond(EventSource::of_all(reader, seen).await?))
+    Ok(respond(EventSource::of_all(reach, seen).await?))
 }
 
 /// The events of all sessions.
@@ -197,12 +201,22 @@ pub(super) struct FeedEvents {
 }
 
 impl FeedEvents {
+    /// The next event that the client reaches.
     async fn next(&mut self) -> Option<StreamEvent> {
         if self.is_over {
             return None;
         }
-        let entry = self.reader.wait(self.feed.next()).await?;
-        let event = entry.map_err(StreamEvent::error).and_then(|entry| {
+        let entry = loop {
+            match self.reader.wait(self.feed.next()).await? {
+                Ok(entry) => match self.reader.reach.sees_session(entry.session).await {
+                    Ok(true) => break Ok(entry),
+                    Ok(false) => {}
+                    Err(problem) => break Err(StreamEvent::error(problem.detail())),
+                },
+                Err(error) => break Err(StreamEvent::error(error)),
+            }
+        };
+        let event = entry.and_then(|entry| {
             let data = feed_entry(&entry).map_err(StreamEvent::error)?;
             let name = if entry.record.is_ok() { "record" } else { "unreadable" };
             Ok(StreamEvent { name, id: Some(entry.cursor.to_string()), data })

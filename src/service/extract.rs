@@ -16,7 +16,7 @@ use tokio::{
     time::timeout,
 };
 
-use super::{Service, problem::Problem};
+use super::{Service, problem::Problem, reach::Reach};
 
 /// Most bytes of a body. A task may bring a conversation with it.
 pub(super) const MAX_BODY_BYTES: usize = 8 << 20;
@@ -134,7 +134,7 @@ impl<T: DeserializeOwned, S: Sync> FromRequestParts<S> for Query<T> {
     }
 }
 
-/// The row of the run in the path.
+/// The row of the run in the path, which the token of the request reaches.
 #[derive(Debug)]
 pub(super) struct PathRun(pub(super) RunRow);
 
@@ -145,7 +145,7 @@ impl FromRequestParts<Arc<Service>> for PathRun {
         let id = path_parameter(parts, service).await?;
         let unknown = || Problem::not_found(format!("there is no run `{id}`"));
         let run: RunId = id.parse().map_err(|_| unknown())?;
-        let row = service.handler.reader().read(|rows| rows.run(run)).await?;
+        let row = Reach::of_request(parts, service)?.run(run).await?;
         row.map(Self).ok_or_else(unknown)
     }
 }

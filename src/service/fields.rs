@@ -1,12 +1,35 @@
-//! Fields of requests whose JSON has several forms.
+//! Fields of requests whose JSON has several forms, and those that several doors have.
 
-use std::{fmt, str::FromStr, time::Duration};
+use std::{fmt, str::FromStr, sync::Arc, time::Duration};
 
-use hermod_actors::model::Dimension;
+use hermod_actors::model::{Dimension, ThinkingLevel};
 use serde::{Deserialize, Deserializer, de::Error as _};
 use serde_json::{Map, Value};
 
-use crate::host::{BudgetLimits, parse_duration};
+use crate::{
+    access::TokenEntry,
+    host::{BudgetLimits, parse_duration},
+};
+
+/// Most characters of an idempotency key.
+const MAX_KEY_CHARS: usize = 256;
+
+/// An idempotency key as the token's own: two clients may choose the same key. The error is the rule that it breaks.
+pub(super) fn own_key(token: &TokenEntry, key: &str) -> Result<Arc<str>, String> {
+    let is_key = !key.trim().is_empty()
+        && key.len() <= MAX_KEY_CHARS
+        && key.bytes().all(|byte| (b' '..=b'~').contains(&byte));
+    let rule = || format!("must have 1 to {MAX_KEY_CHARS} visible ASCII characters");
+    is_key.then(|| format!("{}:{key}", token.id).into()).ok_or_else(rule)
+}
+
+/// The thinking level of this name. Clients name levels above the highest one too.
+pub(super) fn thinking_level(name: &str) -> Option<ThinkingLevel> {
+    match name {
+        "xhigh" | "max" => Some(ThinkingLevel::High),
+        name => name.parse().ok(),
+    }
+}
 
 /// A value that is written as a text.
 pub(super) fn from_text<'de, T, D>(from: D) -> Result<Option<T>, D::Error>

@@ -1,7 +1,7 @@
 //! The HTTP service: a front door on a runtime. It serves clients on threads of its own, so that no client slows a run.
 //!
 //! `server.rs` accepts connections within limits, `authorization.rs` checks tokens and hosts, and each file of `routes/`
-//! has the operations of one resource. Every error is a problem document (`problem.rs`). What is shown are the views of
+//! has the operations of one resource. `reach.rs` decides which runs and sessions a token reaches. Every error is a problem document (`problem.rs`). What is shown are the views of
 //! `crate::view`. `openai/` has the operations that clients of OpenAI's API use, with the errors that those read.
 
 mod authorization;
@@ -9,9 +9,12 @@ mod connection;
 mod events;
 mod extract;
 mod fields;
+mod lifecycle;
+mod metrics;
 mod openai;
 mod page;
 mod problem;
+mod reach;
 mod routes;
 mod rpc;
 mod serve;
@@ -30,11 +33,13 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     access::TokenVerifier,
     control::{RequestError, RequestHandler},
-    host::{HostError, RunSubmitter, Submission},
+    host::{HostError, RunSubmitter},
 };
 
+use metrics::Metrics;
 use problem::Problem;
-pub use serve::{ServeRequest, serve};
+use reach::AdmittedSubmission;
+pub use serve::{ServeRequest, ServiceEnd, serve};
 pub use server::{HttpServer, ServerLimits};
 
 /// What the operations of the service use.
@@ -52,13 +57,22 @@ pub struct Service {
     pub tokens: TokenVerifier,
     /// Names of this service in the header `Host`, each with or without its port; lower case.
     pub hosts: Vec<String>,
+    /// What is measured.
+    pub(crate) metrics: Metrics,
     /// Fires when the service stops.
     pub closing: CancellationToken,
 }
 
 impl Service {
-    /// Refuses work that would begin beside unfinished runs on trial.
+    /// Refuses new work that would begin beside unfinished runs on trial, or during a drain.
     fn check_ready(&self) -> Result<(), Problem> {
+        let drain = self.submitter.drain().check_not_requested();
+        drain.map_err(|refusal| Problem::new(StatusCode::SERVICE_UNAVAILABLE, refusal.text))?;
+        self.check_revived()
+    }
+
+    /// Refuses what would go on beside unfinished runs on trial.
+    fn check_revived(&self) -> Result<(), Problem> {
         if self.submitter.may_submit() {
             return Ok(());
         }
@@ -75,8 +89,8 @@ impl Service {
     }
 
     /// Submits a run to its end, even if the client is gone meanwhile.
-    async fn submit(&self, submission: Submission) -> Result<AcceptedRun, HostError> {
-        let submitter = Arc::clone(&self.submitter);
+    async fn submit(&self, submission: AdmittedSubmission) -> Result<AcceptedRun, HostError> {
+        let (submitter, submission) = (Arc::clone(&self.submitter), submission.into_inner());
         let submitted = self.engine.spawn(async move { submitter.submit(submission).await });
         submitted.await.unwrap_or_else(|_| {
             let text =

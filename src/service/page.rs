@@ -1,11 +1,9 @@
 //! Pages of lists: the newest rows first, and where the next page begins.
 
-use std::sync::Arc;
-
-use hermod_actors::model::{Outcome, RunId, RunRow, SessionId, SessionRow, Timestamp};
+use hermod_actors::model::{AgentName, Outcome, RunId, RunRow, SessionId, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use super::{Service, problem::Problem};
+use super::{problem::Problem, reach::Reach};
 use crate::view::{RunStateView, RunSummaryView, SessionSummaryView};
 
 /// Rows of a page whose query names no limit, and the largest limit.
@@ -41,6 +39,8 @@ pub(super) struct RunsQuery {
     before: Option<RunId>,
     /// The session.
     session: Option<SessionId>,
+    /// The agent.
+    agent: Option<AgentName>,
     /// The state.
     state: Option<RunStateView>,
     /// The outcome.
@@ -61,54 +61,53 @@ const fn rows(max: Option<usize>) -> usize {
 }
 
 impl SessionsQuery {
-    pub(super) async fn page(
-        &self,
-        service: &Service,
-    ) -> Result<Page<SessionSummaryView, SessionId>, Problem> {
-        let max = rows(self.max);
-        let mut rows: Vec<SessionRow> = service
-            .handler
-            .reader()
-            .read(|rows| match self.before {
-                Some(before) => rows.sessions_before(before, max),
-                None => rows.sessions(max),
-            })
-            .await?;
-        rows.reverse();
-        let next = if rows.len() == max { rows.last().map(|row| row.id) } else { None };
-        Ok(Page { items: rows.iter().map(SessionSummaryView::from).collect(), next })
+    /// The newest sessions. A page may have fewer than `max` although there are more.
+    pub(super) async fn page(&self, reach: &Reach) -> Result<Page<SessionSummaryView, SessionId>, Problem> {
+        let (max, mut searched) = (rows(self.max), 0);
+        let mut page = Page { items: Vec::new(), next: self.before };
+        while searched < MAX_SEARCHED && page.items.len() < max {
+            let count = (max - page.items.len()).max(ROWS_PER_READ);
+            let (rows, is_all) = reach.sessions_before(page.next, count).await?;
+            let mut is_full = false;
+            searched += rows.len();
+            for (id, row) in rows.into_iter().rev() {
+                if page.items.len() == max {
+                    is_full = true;
+                    break;
+                }
+                page.next = Some(id);
+                page.items.extend(row.as_ref().map(SessionSummaryView::from));
+            }
+            if is_all && !is_full {
+                page.next = None;
+                break;
+            }
+        }
+        Ok(page)
     }
 }
 
 impl RunsQuery {
     /// The newest runs that fit. A page may have fewer than `max` although there are more.
-    pub(super) async fn page(&self, service: &Arc<Service>) -> Result<Page<RunSummaryView, RunId>, Problem> {
+    pub(super) async fn page(&self, reach: &Reach) -> Result<Page<RunSummaryView, RunId>, Problem> {
         let (max, mut searched) = (rows(self.max), 0);
         let mut page = Page { items: Vec::new(), next: self.before };
         while searched < MAX_SEARCHED && page.items.len() < max {
-            let before = page.next;
-            let rows: Vec<RunRow> = service
-                .handler
-                .reader()
-                .read(|rows| match before {
-                    Some(before) => rows.runs_before(before, ROWS_PER_READ),
-                    None => rows.runs(None, ROWS_PER_READ),
-                })
-                .await?;
-            let (count, mut is_full) = (rows.len(), false);
-            searched += count;
-            for row in rows.into_iter().rev() {
+            let (rows, is_all) = reach.runs_before(page.next, ROWS_PER_READ).await?;
+            let mut is_full = false;
+            searched += rows.len();
+            for (id, row) in rows.into_iter().rev() {
                 if page.items.len() == max {
                     is_full = true;
                     break;
                 }
-                page.next = Some(row.id);
-                if self.fits(&row) {
-                    let summary = service.handler.summary(row).await?;
+                page.next = Some(id);
+                if let Some(row) = row.filter(|row| self.fits(row)) {
+                    let summary = reach.service().handler.summary(row).await?;
                     page.items.extend(Some(summary).filter(|summary| self.fits_text(summary)));
                 }
             }
-            if count < ROWS_PER_READ && !is_full {
+            if is_all && !is_full {
                 page.next = None;
                 break;
             }
@@ -119,6 +118,7 @@ impl RunsQuery {
     fn fits(&self, row: &RunRow) -> bool {
         let outcome = row.ended.as_ref().map(|ended| ended.outcome);
         self.session.is_none_or(|session| session == row.session)
+            && self.agent.as_ref().is_none_or(|agent| *agent == row.agent)
             && self.state.is_none_or(|state| state == row.state.into())
             && self.outcome.is_none_or(|named| Some(named) == outcome)
             && self.since.is_none_or(|since| row.accepted_at >= since)

@@ -105,7 +105,7 @@ impl From<RequestError> for Problem {
         let status = match error.kind {
             RequestErrorKind::Usage => StatusCode::UNPROCESSABLE_ENTITY,
             RequestErrorKind::Denied => StatusCode::FORBIDDEN,
-            RequestErrorKind::Busy => StatusCode::TOO_MANY_REQUESTS,
+            RequestErrorKind::Busy | RequestErrorKind::Crowded => StatusCode::TOO_MANY_REQUESTS,
             RequestErrorKind::Store => StatusCode::SERVICE_UNAVAILABLE,
             RequestErrorKind::Config | RequestErrorKind::Internal => StatusCode::INTERNAL_SERVER_ERROR,
         };
@@ -152,9 +152,10 @@ impl From<HostError> for Problem {
 impl From<StartError> for Problem {
     fn from(error: StartError) -> Self {
         let status = match &error {
-            StartError::Workspace { .. } | StartError::NoModel(_) | StartError::Provider(_) => {
-                StatusCode::UNPROCESSABLE_ENTITY
-            }
+            StartError::Workspace { .. }
+            | StartError::NoModel(_)
+            | StartError::Agent { .. }
+            | StartError::Provider(_) => StatusCode::UNPROCESSABLE_ENTITY,
             StartError::NoHome
             | StartError::Config(_)
             | StartError::Store(_)

@@ -8,20 +8,25 @@ use std::{
     sync::Arc,
 };
 
-use hermod_actors::Defaults;
+use hermod_actors::{Defaults, port::Journal};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use tokio::runtime::Handle;
+use tokio::{runtime::Handle, signal::unix::Signal};
 use tokio_util::sync::CancellationToken;
 
-use super::{HttpServer, ServerLimits, Service};
+use super::{
+    HttpServer, ServerLimits, Service,
+    lifecycle::{ServiceLifecycle, hangups},
+    metrics::{CommitDurations, MeasuredJournal, Metrics},
+};
 use crate::{
     access::TokenVerifier,
     config::Config,
-    control::RequestError,
+    control::{RequestError, ServiceControl},
     discovery::Variables,
     host::{
-        HostError, NoteSink, OwnedStore, RehearsalScript, Revival, RunSubmitter, RuntimeHost, ShutdownSignal,
-        ShutdownUrgency, run_defaults, serve_commands, start,
+        DrainOutcome, Exchangeable, HostError, NoteSink, OwnedStore, RehearsalScript, Revival, RunSubmitter,
+        RuntimeHost, ServiceManager, ShutdownSignal, ShutdownUrgency, Signals, run_defaults, serve_commands,
+        start,
     },
     prompt::LayeredPrompt,
 };
@@ -35,48 +40,73 @@ pub struct ServeRequest {
     pub script: Option<RehearsalScript>,
 }
 
-/// Serves until a signal, which is returned. `on_ready` gets the address once clients are served.
+/// Why a service has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ServiceEnd {
+    /// A signal, at which all runs were suspended.
+    Signal(ShutdownSignal),
+    /// It was drained.
+    Drained(DrainOutcome),
+}
+
+/// Serves until a signal, or until it is drained. `on_ready` gets the address once clients are served.
 pub async fn serve(
     request: ServeRequest,
     (config, variables): (&Config, &Variables),
     store: &mut OwnedStore,
     on_ready: impl FnOnce(SocketAddr),
-) -> Result<ShutdownSignal, HostError> {
+) -> Result<ServiceEnd, HostError> {
     if let Some(script) = &request.script {
         script.check()?;
     }
+    let hangups = hangups()?;
+    let manager = ServiceManager::of(variables);
     // A client that connects from here on waits until it is served.
     let listener = listen(request.listen)?;
     let reader = store.reader();
     let OwnedStore { journal, state, signals, notes, .. } = &mut *store;
+    let prompt = Exchangeable::new(LayeredPrompt::new(config, state));
+    let commits = CommitDurations::default();
     let started = async {
         let (revival, endpoints) = Revival::find((config, variables), &reader, state, &**notes).await?;
         let spec = run_defaults::spec(config, Vec::new(), None, state);
-        let defaults = Defaults { spec, prompt: Arc::new(LayeredPrompt::new(config, state)) };
-        let host = start(Arc::clone(journal), endpoints, config, defaults, Some(Arc::clone(notes))).await?;
-        Ok::<_, HostError>((revival, Arc::new(host)))
+        let defaults = Defaults { spec, prompt: Arc::<Exchangeable<LayeredPrompt>>::clone(&prompt) };
+        let measured = Arc::new(MeasuredJournal::new(Arc::clone(journal), commits.clone()));
+        let host = start(measured, endpoints, config, defaults, Some(Arc::clone(notes))).await?;
+        let metrics = Metrics::start(&host.runtime, commits.clone(), revival.count()).await?;
+        Ok::<_, HostError>(((revival, metrics), Arc::new(host)))
     };
     let (revival, host) = match signals.run_until_signal(Box::pin(started)).await? {
         ControlFlow::Continue(started) => started,
-        ControlFlow::Break(signal) => return Ok(signal),
+        ControlFlow::Break(signal) => return Ok(ServiceEnd::Signal(signal)),
     };
     let settings = (config.clone(), variables.clone());
     let submitter = RunSubmitter::new(Arc::clone(&host), (reader, state.clone()), settings, request.script);
-    let ended = serve_host(&host, revival, Arc::new(submitter), (config, store), (listener, on_ready)).await;
+    let door = FrontDoor { listener, on_ready, prompt, manager, hangups };
+    let ended = serve_host(&host, revival, Arc::new(submitter), (config, store), door).await;
     host.suspend(ShutdownUrgency::Urgent).await;
     ended
 }
 
-/// Lets the unfinished runs go on, and serves clients until a signal.
+/// What a service has beside its runtime.
+struct FrontDoor<F> {
+    listener: TcpListener,
+    on_ready: F,
+    prompt: Arc<Exchangeable<LayeredPrompt>>,
+    manager: ServiceManager,
+    hangups: Signal,
+}
+
+/// Lets the unfinished runs go on, and serves clients until the end.
 async fn serve_host(
-    host: &RuntimeHost,
-    revival: Revival,
+    host: &Arc<RuntimeHost>,
+    (revival, metrics): (Revival, Metrics),
     submitter: Arc<RunSubmitter>,
     (config, store): (&Config, &mut OwnedStore),
-    (listener, on_ready): (TcpListener, impl FnOnce(SocketAddr)),
-) -> Result<ShutdownSignal, HostError> {
+    door: FrontDoor<impl FnOnce(SocketAddr)>,
+) -> Result<ServiceEnd, HostError> {
     let (runtime, reader) = (&host.runtime, store.reader());
-    let OwnedStore { state, runtime: slot, signals, crash_history, notes, handler, .. } = store;
+    let OwnedStore { journal, state, runtime: slot, signals, crash_history, notes, handler, .. } = store;
     // Without trials, all go on before the first client comes.
     let on_probation = if crash_history.probation().is_some() {
         Some(revival)
@@ -85,7 +115,7 @@ async fn serve_host(
         submitter.allow_revivals();
         None
     };
-    let address = listener.local_addr().map_err(|error| server_error(&error))?;
+    let address = door.listener.local_addr().map_err(|error| server_error(&error))?;
     let service = Service {
         runtime: Arc::clone(runtime),
         engine: Handle::current(),
@@ -93,11 +123,16 @@ async fn serve_host(
         handler: handler.clone(),
         tokens: TokenVerifier::new(state),
         hosts: own_hosts(address).into_iter().chain(config.service.hosts.0.iter().cloned()).collect(),
+        metrics,
         closing: CancellationToken::new(),
     };
+    let lifecycle = ServiceLifecycle::new(&service, Arc::clone(host), (door.prompt, door.manager), address);
+    let lifecycle = Arc::new(lifecycle);
     let limits = ServerLimits { connections: connections(config, &**notes) };
-    let server = HttpServer::start(listener, service, limits).map_err(|error| server_error(&error))?;
-    on_ready(address);
+    let server = HttpServer::start(door.listener, service, limits).map_err(|error| server_error(&error))?;
+    slot.attach_service(&(Arc::<ServiceLifecycle>::clone(&lifecycle) as Arc<dyn ServiceControl>));
+    (door.on_ready)(address);
+    lifecycle.on_ready();
     let revived = async {
         if let Some(revival) = on_probation {
             revival.execute(runtime, &reader, crash_history, notes).await?;
@@ -105,16 +140,34 @@ async fn serve_host(
         }
         Err::<Infallible, HostError>(runtime.wait_for_end().await.into())
     };
-    let work = async {
-        match signals.run_until_signal(Box::pin(revived)).await? {
-            ControlFlow::Break(signal) => Ok(signal),
-            ControlFlow::Continue(never) => match never {},
-        }
-    };
+    let work = run_until_end((&lifecycle, &submitter), signals, revived, (journal, door.hangups, notes));
     let submissions = Arc::<RunSubmitter>::clone(&submitter);
     let ended = serve_commands((slot, runtime), submissions, notes, work).await;
+    lifecycle.manager.stopping();
     server.stop().await;
     ended
+}
+
+/// Works until a signal, the end of a drain, or the failure of `revived`, which goes on as long as the runtime.
+async fn run_until_end(
+    (lifecycle, submitter): (&ServiceLifecycle, &RunSubmitter),
+    signals: &mut Signals,
+    revived: impl Future<Output = Result<Infallible, HostError>>,
+    (journal, hangups, notes): (&Arc<dyn Journal>, Signal, &Arc<dyn NoteSink>),
+) -> Result<ServiceEnd, HostError> {
+    let runtime = &lifecycle.host.runtime;
+    let work = async {
+        tokio::select! {
+            ended = revived => match ended? {},
+            drained = submitter.drain().carry_out(runtime) => Ok::<_, HostError>(ServiceEnd::Drained(drained?)),
+            never = lifecycle.manager.keep_alive(runtime, journal) => match never {},
+            never = lifecycle.reload_at_hangups(hangups, |line| notes.note(line)) => match never {},
+        }
+    };
+    match signals.run_until_signal(Box::pin(work)).await? {
+        ControlFlow::Break(signal) => Ok(ServiceEnd::Signal(signal)),
+        ControlFlow::Continue(ended) => Ok(ended),
+    }
 }
 
 fn server_error(error: &io::Error) -> RequestError {

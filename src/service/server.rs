@@ -16,7 +16,12 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use super::{Service, connection::ClientStream, routes};
+use super::{
+    Service,
+    connection::ClientStream,
+    metrics::{Counted, LiveCount},
+    routes,
+};
 
 /// Threads of the server.
 const THREADS: usize = 2;
@@ -57,12 +62,13 @@ impl HttpServer {
             .enable_all()
             .build()?;
         let closing = service.closing.clone();
+        let open = service.metrics.connections.clone();
         let router = routes::router(Arc::new(service));
         let listener = {
             let _runtime = runtime.enter();
             TcpListener::from_std(listener)?
         };
-        let accepting = accept(listener, router, limits, closing.clone());
+        let accepting = accept(listener, (router, open), limits, closing.clone());
         let thread = thread::Builder::new().name("hermod-http".into()).spawn(move || {
             runtime.block_on(accepting);
             // What is left waits for clients.
@@ -89,7 +95,12 @@ impl Drop for HttpServer {
     }
 }
 
-async fn accept(listener: TcpListener, router: Router, limits: ServerLimits, closing: CancellationToken) {
+async fn accept(
+    listener: TcpListener,
+    (router, open): (Router, LiveCount),
+    limits: ServerLimits,
+    closing: CancellationToken,
+) {
     let permits = Arc::new(Semaphore::new(limits.connections));
     loop {
         let next = async {
@@ -102,7 +113,9 @@ async fn accept(listener: TcpListener, router: Router, limits: ServerLimits, clo
             next = next => next,
         };
         match (permit, accepted) {
-            (Ok(permit), Ok((stream, _))) => serve(stream, router.clone(), permit, closing.clone()),
+            (Ok(permit), Ok((stream, _))) => {
+                serve(stream, router.clone(), (permit, open.enter()), closing.clone());
+            }
             (Ok(_), Err(error)) => {
                 tracing::warn!(%error, "no HTTP connection could be accepted");
                 sleep(ACCEPT_RETRY_DELAY).await;
@@ -118,10 +131,15 @@ async fn accept(listener: TcpListener, router: Router, limits: ServerLimits, clo
     }
 }
 
-fn serve(stream: TcpStream, router: Router, permit: OwnedSemaphorePermit, closing: CancellationToken) {
+fn serve(
+    stream: TcpStream,
+    router: Router,
+    held: (OwnedSemaphorePermit, Counted),
+    closing: CancellationToken,
+) {
     // Nagle's algorithm would delay each event until the acknowledgement of the previous one.
     let _only_slower_without = stream.set_nodelay(true);
-    let stream = TokioIo::new(ClientStream::new(stream, WRITE_PATIENCE, permit));
+    let stream = TokioIo::new(ClientStream::new(stream, WRITE_PATIENCE, held));
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIMEOUT)

@@ -24,9 +24,9 @@ mod spool;
 mod typed_tool;
 mod write_file;
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc, time::Duration};
 
-use hermod_actors::port::Tool;
+use hermod_actors::{model::AgentName, port::Tool};
 
 use crate::{
     memory::MemoryFiles,
@@ -59,6 +59,36 @@ pub struct Settings {
     pub state: Option<PathBuf>,
     /// The files that `memory` changes; `None` removes the tool.
     pub memory: Option<MemoryFiles>,
+    /// The settings for runs of other agents than `default`; `None` if agents do not differ.
+    pub agents: Option<Arc<AgentSettings>>,
+}
+
+/// The settings of agents other than `default`.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct AgentSettings {
+    /// Those of the configured agents.
+    pub by_name: BTreeMap<AgentName, Settings>,
+    /// Those of all others.
+    pub unknown: Settings,
+}
+
+impl Settings {
+    /// The settings for runs of this agent.
+    #[must_use]
+    pub fn for_agent(&self, agent: &AgentName) -> Self {
+        match &self.agents {
+            Some(agents) if !agent.is_default() => {
+                agents.by_name.get(agent).unwrap_or(&agents.unknown).clone()
+            }
+            Some(_) | None => self.clone(),
+        }
+    }
+
+    /// True if an agent has memory files.
+    fn has_memory(&self) -> bool {
+        let mut others = self.agents.iter().flat_map(|agents| agents.by_name.values());
+        self.memory.is_some() || others.any(|settings| settings.memory.is_some())
+    }
 }
 
 impl Default for Settings {
@@ -70,6 +100,7 @@ impl Default for Settings {
             skills: SkillFolders::default(),
             state: None,
             memory: None,
+            agents: None,
         }
     }
 }
@@ -98,6 +129,6 @@ pub const TOOLS: &[(&str, ToolFactory)] = &[
 
 /// The built-in tools that these settings allow, sorted by name.
 pub fn builtin(settings: Settings) -> Vec<Arc<dyn Tool>> {
-    let is_available = |name: &str| name != MEMORY || settings.memory.is_some();
+    let is_available = |name: &str| name != MEMORY || settings.has_memory();
     TOOLS.iter().filter(|(name, _)| is_available(name)).map(|(_, make)| make(settings.clone())).collect()
 }

@@ -78,7 +78,7 @@ pub trait TypedTool: Debug + Send + Sync + 'static {
 pub struct ToolContext {
     /// The attempt of the call.
     pub invocation: Invocation,
-    /// The operator's settings.
+    /// The operator's settings for the agent of the run.
     pub settings: Settings,
 }
 
@@ -145,11 +145,13 @@ impl<T: TypedTool> Tool for TypedToolAdapter<T> {
 
 impl<T: TypedTool> CallWork for TypedCall<T> {
     fn run(self: Box<Self>, invocation: Invocation) -> BoxFuture<'static, CallEnd> {
-        Box::pin(T::run(self.arguments, ToolContext { invocation, settings: self.settings }))
+        let settings = self.settings.for_agent(&invocation.spec.agent);
+        Box::pin(T::run(self.arguments, ToolContext { invocation, settings }))
     }
 
     fn attach(self: Box<Self>, invocation: Invocation, boot: Boot) -> BoxFuture<'static, AttachOutcome> {
-        let context = ToolContext { invocation, settings: self.settings };
+        let settings = self.settings.for_agent(&invocation.spec.agent);
+        let context = ToolContext { invocation, settings };
         Box::pin(T::attach(self.arguments, context, boot))
     }
 }

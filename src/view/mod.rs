@@ -10,10 +10,12 @@
 //! terminal or a socket.
 
 mod account;
+mod agent;
 mod approval;
 mod encoding;
 mod event;
 mod message;
+mod operations;
 mod policy;
 mod prompt;
 mod provider;
@@ -26,9 +28,13 @@ mod token;
 
 pub use crate::store::redb::StoreFootprint;
 pub use account::{AccountView, ActiveTimeView, BudgetView, DimensionUsage};
+pub use agent::{AgentDetailView, AgentSettingView, AgentView};
 pub use approval::{ApprovalView, DecisionView};
 pub use event::EventView;
 pub use message::{FunctionView, MessageView, ToolCallView};
+pub use operations::{
+    BreakerView, DrainView, ReloadView, ServicePhase, ServiceStatusView, UnfinishedRunsView,
+};
 pub use policy::{PolicyRuleView, PolicyVerdictView};
 pub use prompt::{PromptLayerView, PromptView};
 pub use provider::{ConfiguredProviderView, CredentialView, ModelView, ProviderProbeView};
@@ -39,5 +45,5 @@ pub use run::{
 };
 pub use service::{RunAcceptedView, RunWaitView};
 pub use store::{RowsFileView, SetAsideView, StoreRepairView};
-pub use stream::{feed_entry, stream_event};
+pub use stream::{EventIds, derived_event, feed_entry, record_event, stream_event};
 pub use token::{CreatedTokenView, TokenView};

@@ -2,8 +2,8 @@
 //! builds the trees.
 
 use hermod_actors::model::{
-    Amounts, BudgetAccount, ModelRef, OutcomeDetail, ParentRef, RunAccepted, RunId, RunRow, RunSpec,
-    RunState, RunWait, SessionId, SessionRow, Timestamp, Usage, WaitKind,
+    AgentName, Amounts, BudgetAccount, ModelRef, OutcomeDetail, ParentRef, RunAccepted, RunId, RunRow,
+    RunSpec, RunState, RunWait, SessionId, SessionRow, Timestamp, Usage, WaitKind,
 };
 use serde::{Deserialize, Serialize};
 
@@ -52,7 +52,7 @@ impl From<RunState> for RunStateView {
     }
 }
 
-/// A run: `{id, session, state, outcome, cause, …of the cause, accepted_at, started_at, ended_at, legs, iterations,
+/// A run: `{id, session, agent, state, outcome, cause, …of the cause, accepted_at, started_at, ended_at, legs, iterations,
 /// usage}`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunView {
@@ -60,6 +60,9 @@ pub struct RunView {
     pub id: RunId,
     /// The run's session.
     pub session: SessionId,
+    /// The run's agent; owners of earlier versions do not tell it.
+    #[serde(default)]
+    pub agent: AgentName,
     /// The run's state.
     pub state: RunStateView,
     /// The outcome and its cause; `None` (`null`) if the run has not ended.
@@ -98,6 +101,7 @@ impl From<RunRow> for RunView {
         Self {
             id: row.id,
             session: row.session,
+            agent: row.agent,
             state: row.state.into(),
             ended: row.ended,
             accepted_at: row.accepted_at,
@@ -247,13 +251,16 @@ impl NodeView {
     }
 }
 
-/// A session: `{id, key, opened_at, quarantined}`.
+/// A session: `{id, key, agent, opened_at, quarantined}`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionView {
     /// The session's id.
     pub id: SessionId,
     /// The caller's session key.
     pub key: String,
+    /// The agent of all its runs.
+    #[serde(default)]
+    pub agent: AgentName,
     /// When the session was first opened.
     #[serde(with = "encoding::time")]
     pub opened_at: Timestamp,
@@ -264,17 +271,21 @@ pub struct SessionView {
 impl SessionView {
     /// A session from its row.
     pub fn new(row: &SessionRow, quarantined: Option<String>) -> Self {
-        Self { id: row.id, key: row.key.to_string(), opened_at: row.opened_at, quarantined }
+        let (key, agent) = (row.key.to_string(), row.agent.clone());
+        Self { id: row.id, key, agent, opened_at: row.opened_at, quarantined }
     }
 }
 
-/// A session in a list, whose journal is not read: `{id, key, opened_at}`.
+/// A session in a list, whose journal is not read: `{id, key, agent, opened_at}`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SessionSummaryView {
     /// The session's id.
     pub id: SessionId,
     /// The caller's session key.
     pub key: String,
+    /// The agent of all its runs.
+    #[serde(default)]
+    pub agent: AgentName,
     /// When the session was first opened.
     #[serde(with = "encoding::time")]
     pub opened_at: Timestamp,
@@ -282,7 +293,8 @@ pub struct SessionSummaryView {
 
 impl From<&SessionRow> for SessionSummaryView {
     fn from(row: &SessionRow) -> Self {
-        Self { id: row.id, key: row.key.to_string(), opened_at: row.opened_at }
+        let (key, agent) = (row.key.to_string(), row.agent.clone());
+        Self { id: row.id, key, agent, opened_at: row.opened_at }
     }
 }
 
@@ -343,7 +355,8 @@ mod tests {
         assert_eq!(
             json!(RunView::without_process(row(None))).to_string(),
             json!({
-                "id": "00000000000000000000000001", "session": "00000000000000000000000002", "state": "suspended",
+                "id": "00000000000000000000000001", "session": "00000000000000000000000002", "agent": "default",
+                "state": "suspended",
                 "outcome": null, "cause": null, "accepted_at": "1970-01-01T00:00:00.000Z",
                 "started_at": "1970-01-01T00:00:00.001Z", "ended_at": null, "legs": 2, "iterations": 3,
                 "usage": { "input_tokens": 5, "output_tokens": 6 },

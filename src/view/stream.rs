@@ -1,52 +1,72 @@
 //! View of what watchers of a session get: its records, what follows from them, and deltas.
 
 use hermod_actors::{
-    model::{EventBody, EventStream, RunStatus, SessionEvent},
+    model::{EventBody, EventStream, Record, RunId, RunStatus, Seq, SessionEvent, SessionId},
     port::FeedEntry,
 };
 use serde_json::{Map, Value, json};
 
 use super::event::EventView;
 
+/// The ids of an event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EventIds {
+    /// The session.
+    pub session: SessionId,
+    /// The run; `None` if the event concerns the session.
+    pub run: Option<RunId>,
+    /// The last record that a watcher has seen completely after the event.
+    pub seq: Seq,
+}
+
 /// An event as JSON: `{event, stream, session, run, seq, …of the event}`. Records have the fields of [`EventView`].
 pub fn stream_event(event: &SessionEvent) -> serde_json::Result<Value> {
+    let ids = EventIds { session: event.session, run: event.run, seq: event.seq };
+    if let EventBody::Recorded { record } = &event.body {
+        return record_event(ids, Ok(record));
+    }
+    Ok(derived_event(ids, &event.body))
+}
+
+/// An entry of the feed as JSON, as of [`record_event`].
+pub fn feed_entry(entry: &FeedEntry) -> serde_json::Result<Value> {
+    let run = entry.record.as_ref().ok().and_then(|record| record.body.run());
+    let ids = EventIds { session: entry.session, run, seq: entry.seq };
+    record_event(ids, entry.record.as_deref().map_err(String::as_str))
+}
+
+/// A record as JSON, as of [`stream_event`]; one that cannot be read is an event `unreadable` with its `reason`.
+pub fn record_event(ids: EventIds, record: Result<&Record, &str>) -> serde_json::Result<Value> {
+    let own = match record {
+        Ok(record) => serde_json::to_value(EventView::new(ids.seq, record)?)?,
+        Err(reason) => json!({ "reason": reason }),
+    };
+    let name = if record.is_ok() { "record" } else { "unreadable" };
+    Ok(event_of((name, EventStream::Journal), ids, own))
+}
+
+/// An event that is no record as JSON, as of [`stream_event`].
+pub fn derived_event(ids: EventIds, body: &EventBody) -> Value {
+    event_of((body.name(), body.stream()), ids, own_fields(body))
+}
+
+fn event_of((name, stream): (&str, EventStream), ids: EventIds, own: Value) -> Value {
     let mut fields = Map::new();
-    fields.insert("event".into(), json!(event.body.name()));
-    fields.insert("stream".into(), json!(stream_name(event.body.stream())));
-    fields.insert("session".into(), json!(event.session));
-    fields.insert("run".into(), json!(event.run));
-    fields.insert("seq".into(), json!(event.seq));
-    if let Value::Object(own) = own_fields(event)? {
+    fields.insert("event".into(), json!(name));
+    fields.insert("stream".into(), json!(stream_name(stream)));
+    fields.insert("session".into(), json!(ids.session));
+    fields.insert("run".into(), json!(ids.run));
+    fields.insert("seq".into(), json!(ids.seq));
+    if let Value::Object(own) = own {
         fields.extend(own.into_iter().filter(|(name, _)| name != "seq"));
     }
-    Ok(Value::Object(fields))
+    Value::Object(fields)
 }
 
-/// An entry of the feed as JSON, like a `record` of [`stream_event`]; one that cannot be read has `unreadable`.
-pub fn feed_entry(entry: &FeedEntry) -> serde_json::Result<Value> {
-    let mut fields = Map::new();
-    let run = entry.record.as_ref().ok().and_then(|record| record.body.run());
-    fields.insert("event".into(), json!(if entry.record.is_ok() { "record" } else { "unreadable" }));
-    fields.insert("stream".into(), json!(stream_name(EventStream::Journal)));
-    fields.insert("session".into(), json!(entry.session));
-    fields.insert("run".into(), json!(run));
-    fields.insert("seq".into(), json!(entry.seq));
-    match &entry.record {
-        Ok(record) => {
-            if let Value::Object(own) = serde_json::to_value(EventView::new(entry.seq, record)?)? {
-                fields.extend(own);
-            }
-        }
-        Err(reason) => {
-            fields.insert("reason".into(), json!(reason));
-        }
-    }
-    Ok(Value::Object(fields))
-}
-
-fn own_fields(event: &SessionEvent) -> serde_json::Result<Value> {
-    Ok(match &event.body {
-        EventBody::Recorded { record } => serde_json::to_value(EventView::new(event.seq, record)?)?,
+fn own_fields(body: &EventBody) -> Value {
+    match body {
+        // Its fields are those of the record, of `record_event`.
+        EventBody::Recorded { .. } => Value::Null,
         EventBody::Status(status) => {
             let mut fields = json!({ "status": status.name() });
             let own = match status {
@@ -91,7 +111,7 @@ fn own_fields(event: &SessionEvent) -> serde_json::Result<Value> {
             json!({ "call": call, "attempt": attempt, "tool": tool, "status": status })
         }
         EventBody::IterationEnd { iteration } => json!({ "iteration": iteration }),
-    })
+    }
 }
 
 fn rfc3339(at: hermod_actors::model::Timestamp) -> String {

@@ -29,11 +29,24 @@ impl World {
         self.0.path().join("state")
     }
 
+    fn config(&self) -> PathBuf {
+        self.0.path().join("hermod.toml")
+    }
+
+    /// Writes the configuration of the processes that are started from now on.
+    #[allow(dead_code)] // other binaries use it
+    pub(crate) fn configure(&self, text: &str) {
+        fs::write(self.config(), text).expect("written");
+    }
+
     /// `hermod` in the workspace, with nothing in its environment that is not here.
     pub(crate) fn hermod(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_hermod"));
         let path = std::env::var_os("PATH").unwrap_or_default();
         command.args(args).env_clear().env("PATH", path).env("HERMOD_HOME", self.state());
+        if self.config().exists() {
+            command.env("HERMOD_CONFIG", self.config());
+        }
         command.current_dir(self.work()).stdin(Stdio::null());
         command
     }

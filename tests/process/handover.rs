@@ -7,6 +7,7 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::{
+    resume::{killed_at, left},
     running::{Lines, Running, kinds, texts, until},
     world::{World, object},
 };
@@ -16,7 +17,7 @@ const SERVE: [&str; 4] = ["serve", "--rehearse", "--listen", "127.0.0.1:0"];
 const RUNS: usize = 10;
 
 /// Starts a service, and returns when it serves.
-fn serve(world: &World) -> Running {
+pub(crate) fn serve(world: &World) -> Running {
     serve_with(world, &[])
 }
 
@@ -33,7 +34,7 @@ fn serve_with(world: &World, settings: &[(&str, &str)]) -> Running {
 
 /// A script of its own for the run `n`, and the option that plays it. Its command notes its number, and waits for
 /// `release` if it has to.
-fn script(world: &World, n: usize, waits: bool) -> String {
+pub(crate) fn script(world: &World, n: usize, waits: bool) -> String {
     let wait = if waits { "; while [ -e effects ] && [ ! -e release ]; do sleep 0.02; done" } else { "" };
     let command = format!("echo {n} >> effects{wait}");
     let steps = json!([
@@ -45,7 +46,7 @@ fn script(world: &World, n: usize, waits: bool) -> String {
     format!("--rehearse={}", path.display())
 }
 
-fn start(world: &World, n: usize, more: &[&str]) -> Running {
+pub(crate) fn start(world: &World, n: usize, more: &[&str]) -> Running {
     let (script, task) = (script(world, n, true), format!("do {n}"));
     world.running(&[&["run", &script, &task], more].concat())
 }
@@ -59,7 +60,7 @@ fn effects(world: &World) -> Vec<usize> {
 }
 
 /// Waits until as many commands have begun.
-fn until_begun(world: &World, count: usize) {
+pub(crate) fn until_begun(world: &World, count: usize) {
     until("the commands run", || effects(world).len() == count);
 }
 
@@ -115,7 +116,7 @@ fn a_run_that_has_ended_leaves_the_others_to_the_next_holder() {
 
 /// The id of the run with this input.
 #[track_caller]
-fn run_of(world: &World, input: &str) -> String {
+pub(crate) fn run_of(world: &World, input: &str) -> String {
     let runs = object(&world.ok(&["runs", "list", "--json"]));
     let run = runs.as_array().unwrap().iter().find(|run| run["input"] == input);
     run.expect("the run is there")["id"].as_str().unwrap().to_owned()
@@ -242,6 +243,26 @@ fn a_client_prints_what_an_owner_prints() {
     served.fails(&["run", "--resume", "k"], 2, "--resume: this session has no unfinished run");
     served.fails(&["run", "--rehearse", "--durability", "strict", "hi"], 2, "--durability: process ");
     served.fails(&["run", "--model", "no/model", "hi"], 78, "no");
+    service.signal(Signal::TERM);
+    service.end();
+}
+
+#[test]
+fn a_task_that_waits_for_its_acceptance_is_not_lost_by_an_interrupt() {
+    let world = World::new();
+    // After repeated crashes, an owner accepts nothing until the unfinished runs have been tried.
+    let suspect = left(&world, &json!([{ "say": "late", "delay": "5m" }]), Signal::KILL);
+    (0..2).for_each(|_| killed_at(&world, "asks "));
+    let service = serve(&world);
+    let mut client = world.running(&["run", &script(&world, 0, true), "do 0"]);
+    let mut lines = Lines::of(&mut client);
+    lines.until("has not accepted the task yet");
+    client.signal(Signal::INT);
+    lines.until("interrupt the run is stopped once it is accepted");
+    world.ok(&["stop", &suspect]);
+    let progress = lines.rest();
+    assert_eq!(client.end().status.code(), Some(130), "{progress}");
+    assert!(progress.contains("ended     stopped"), "{progress}");
     service.signal(Signal::TERM);
     service.end();
 }

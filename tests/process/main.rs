@@ -21,5 +21,6 @@ mod signals;
 mod skill_variables;
 mod stopped_process;
 mod tools;
+mod watch;
 #[path = "../common/world.rs"]
 mod world;

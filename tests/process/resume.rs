@@ -21,7 +21,7 @@ use crate::{
 const ALL: [&str; 4] = ["runs", "resume", "--all", "--wait"];
 
 /// Leaves an unfinished run behind, killed when its model is asked, and says its id.
-fn left(world: &World, steps: &Value, signal: Signal) -> String {
+pub(crate) fn left(world: &World, steps: &Value, signal: Signal) -> String {
     let script = world.script(steps);
     let mut running = world.running(&["run", &script, "do it"]);
     let mut lines = Lines::of(&mut running);
@@ -203,7 +203,7 @@ fn a_key_stands_for_one_run_whatever_happens() {
 }
 
 /// Starts to let all go on, and kills the process when it tells this line.
-fn killed_at(world: &World, part: &str) {
+pub(crate) fn killed_at(world: &World, part: &str) {
     let mut running = world.running(&ALL);
     Lines::of(&mut running).until(part);
     running.signal(Signal::KILL);

@@ -1,12 +1,16 @@
 //! `hermod serve`, as its clients use it over HTTP.
 #![allow(clippy::unwrap_used)] // a test ends where it fails
 
+mod agents;
 #[path = "../common/http.rs"]
 mod http;
+mod metrics;
 mod openai_chat;
 mod openai_responses;
+mod operations;
 mod rest;
 mod rpc;
+mod rpc_agents;
 mod rpc_socket;
 #[allow(dead_code)] // other binaries use more of it
 #[path = "../common/running.rs"]

@@ -30,13 +30,13 @@ impl Served {
 
     /// Calls a method that is refused.
     #[track_caller]
-    fn error(&self, method: &str, params: &Value, (code, status): (i32, u16), part: &str) {
+    pub(crate) fn error(&self, method: &str, params: &Value, (code, status): (i32, u16), part: &str) {
         check_error(&self.call(method, params), (code, status), part);
     }
 
     /// Waits for the outcome of a run.
     #[track_caller]
-    fn outcome(&self, run: &Value) -> Value {
+    pub(crate) fn outcome(&self, run: &Value) -> Value {
         self.result("agent.wait", &json!({ "runId": run, "timeoutMs": 60_000 }))
     }
 }
@@ -262,7 +262,7 @@ fn wrong_parameters_name_the_field_and_the_remedy() {
     refused(
         "agent",
         json!({ "message": "x", "agentId": "main" }),
-        "there is no agent `main`; there is: default",
+        "agentId: there is no agent `main`; there are: default",
     );
     refused("agent", json!({ "message": "x", "thinking": "much" }), "thinking: `much` is no level; use off");
     refused("agent", json!({ "message": "x", "sessionKey": "" }), "sessionKey: is empty");

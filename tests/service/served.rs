@@ -1,6 +1,6 @@
 //! A service of the real binary that plays a script, until the end of a test.
 
-use std::fs;
+use std::{ffi::OsString, fs, process::Stdio};
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -17,6 +17,7 @@ pub(crate) struct Served {
     service: Option<(Running, Lines)>,
     pub(crate) world: World,
     script: String,
+    settings: Vec<(&'static str, OsString)>,
     address: String,
     /// The token of the requests, which may do everything.
     pub(crate) token: String,
@@ -26,11 +27,27 @@ impl Served {
     /// Starts a service that plays these scripts; see `docs/rehearsal.md`.
     #[track_caller]
     pub(crate) fn start(scripts: &Value) -> Self {
-        let world = World::new();
+        Self::start_in(World::new(), scripts)
+    }
+
+    /// Starts a service in this world.
+    #[track_caller]
+    pub(crate) fn start_in(world: World, scripts: &Value) -> Self {
+        Self::start_with((world, scripts), |_| Vec::new())
+    }
+
+    /// Starts it with these variables.
+    #[track_caller]
+    pub(crate) fn start_with(
+        (world, scripts): (World, &Value),
+        settings: impl FnOnce(&World) -> Vec<(&'static str, OsString)>,
+    ) -> Self {
+        let settings = settings(&world);
         let path = world.state().with_file_name("script.json");
         fs::write(&path, json!({ "name": "t", "scripts": scripts }).to_string()).expect("written");
         let script = format!("--rehearse={}", path.display());
-        let mut served = Self { world, script, service: None, address: String::new(), token: String::new() };
+        let mut served =
+            Self { world, script, settings, service: None, address: String::new(), token: String::new() };
         served.token = served.new_token("test", "admin");
         served.start_again();
         served
@@ -54,8 +71,18 @@ impl Served {
     /// Starts it on the same state.
     #[track_caller]
     pub(crate) fn start_again(&mut self) {
-        let mut running = self.world.running(&["serve", &self.script, "--listen", "127.0.0.1:0"]);
+        self.start_noting(None);
+    }
+
+    /// Starts it on the same state. Before it serves, it says a line with `note`.
+    #[track_caller]
+    pub(crate) fn start_noting(&mut self, note: Option<&str>) {
+        let mut command = self.world.hermod(&["serve", &self.script, "--listen", "127.0.0.1:0"]);
+        command.envs(self.settings.iter().map(|(name, value)| (name, value)));
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut running = Running::new(command.spawn().expect("hermod starts"));
         let mut lines = Lines::of(&mut running);
+        note.into_iter().for_each(|note| drop(lines.until(note)));
         let line = lines.until("serving");
         line.split("http://").nth(1).expect("an address").trim().clone_into(&mut self.address);
         // The lines are kept, so that the pipe has a reader.
@@ -76,6 +103,23 @@ impl Served {
         &self.address
     }
 
+    /// Waits until it has ended by itself, with success.
+    #[track_caller]
+    pub(crate) fn has_ended(&mut self) {
+        let (running, lines) = self.service.take().expect("it runs");
+        let status = running.end().status;
+        assert_eq!(status.code(), Some(0), "{}", lines.rest());
+    }
+
+    #[track_caller]
+    pub(crate) fn signal(&self, signal: Signal) {
+        self.service.as_ref().expect("it runs").0.signal(signal);
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.service.as_ref().expect("it runs").0.pid()
+    }
+
     #[track_caller]
     pub(crate) fn get(&self, path: &str) -> Answer {
         self.send(("GET", path), &[], "")
@@ -92,6 +136,15 @@ impl Served {
         let bearer = format!("Bearer {}", self.token);
         let headers = [&[("authorization", bearer.as_str())], headers].concat();
         self.send_plain(operation, &headers, body)
+    }
+
+    /// Sends a request with another token.
+    #[track_caller]
+    pub(crate) fn send_as(&self, token: &str, operation: (&str, &str), body: &Value) -> Answer {
+        let bearer = format!("Bearer {token}");
+        let headers = [("authorization", bearer.as_str()), ("content-type", "application/json")];
+        let body = if body.is_null() { String::new() } else { body.to_string() };
+        self.send_plain(operation, &headers, &body)
     }
 
     /// Sends a request without a token.

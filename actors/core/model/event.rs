@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
 use strum::IntoStaticStr;
 
 use super::{Attempt, CallId, CallStatus, Durable, OutcomeDetail, Record, RunId, Seq, SessionId, Timestamp};
@@ -21,10 +22,12 @@ pub struct SessionEvent {
 }
 
 /// The content of a [`SessionEvent`]. Events derived from a record precede the record. Only live watchers get deltas,
-/// streamed tool calls, progress, and waits that are no record.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// streamed tool calls, progress, and waits that are no record. The serialized form has no records: those have their own.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
 pub enum EventBody {
     /// A record became durable; the events derived from it have been sent.
+    #[serde(skip)]
     Recorded {
         /// The record.
         record: Durable<Arc<Record>>,
@@ -134,7 +137,8 @@ pub enum EventBody {
 }
 
 /// The present status of a run.
-#[derive(Debug, Clone, PartialEq, Eq, IntoStaticStr)]
+#[derive(Debug, Clone, PartialEq, Eq, IntoStaticStr, Serialize, Deserialize)]
+#[serde(tag = "status", rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
 pub enum RunStatus {
     /// The run is durably accepted.
@@ -144,6 +148,7 @@ pub enum RunStatus {
     /// A model call is under way.
     Thinking,
     /// The conversation is too long and is being summarised.
+    #[serde(rename = "compressing")]
     #[strum(serialize = "compressing")]
     Compacting,
     /// Tool calls are under way.
@@ -167,7 +172,8 @@ pub enum RunStatus {
 }
 
 /// A stage in the lifecycle of a run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, IntoStaticStr)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, IntoStaticStr, Serialize, Deserialize)]
+#[serde(tag = "stage", rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
 pub enum Lifecycle {
     /// The run has started.

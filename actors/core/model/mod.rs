@@ -2,6 +2,7 @@
 //! `turn`.
 
 mod access;
+mod agent_name;
 mod approval;
 mod artifact_name;
 mod breaker;
@@ -37,6 +38,7 @@ mod usage_anomaly;
 mod wait;
 
 pub use access::{Access, ToolClass};
+pub use agent_name::{AgentName, AgentNameError};
 pub use approval::{
     ApprovalAnswered, ApprovalDecision, ApprovalNeed, ApprovalRequested, ApprovalScope, DecisionSource,
     InDoubtAction, InDoubtPolicy, PendingApproval, PersonAnswer, RetryReason,

@@ -6,10 +6,11 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    ApprovalAnswered, ApprovalRequested, Artifact, BootId, BudgetRefusal, CallAdmitted, CallEnded, CallLost,
-    CallStarted, ChildEnded, ContextCompacted, Hash, Image, ImportedHistory, Incarnation, LimitIncrease,
-    MessageContent, ModelAnswered, ModelFailed, ModelLate, ModelStarted, ModelWaiting, OutcomeDetail,
-    ParentRef, RunId, RunSpec, StopReason, SummaryAnswered, SummaryStarted, Timestamp, TodoChanged, Usage,
+    AgentName, ApprovalAnswered, ApprovalRequested, Artifact, BootId, BudgetRefusal, CallAdmitted, CallEnded,
+    CallLost, CallStarted, ChildEnded, ContextCompacted, Hash, Image, ImportedHistory, Incarnation,
+    LimitIncrease, MessageContent, ModelAnswered, ModelFailed, ModelLate, ModelStarted, ModelWaiting,
+    OutcomeDetail, ParentRef, RunId, RunSpec, StopReason, SummaryAnswered, SummaryStarted, Timestamp,
+    TodoChanged, Usage,
 };
 
 /// A journal record: append-only, versioned, numbered per session.
@@ -136,6 +137,9 @@ bodies! {
 pub struct SessionOpened {
     /// The caller's session key.
     pub key: Arc<str>,
+    /// The agent of all its runs.
+    #[serde(default, skip_serializing_if = "super::is_default")]
+    pub agent: AgentName,
     /// The system prompt, built once. Every request for an answer begins with it unchanged.
     pub prompt: Arc<str>,
     /// The first incarnation.

@@ -6,8 +6,8 @@ use std::{fmt, str::FromStr, sync::Arc};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    AccountId, Amounts, Body, CompactionPolicy, Delegation, Hash, InDoubtPolicy, ModelProfile, ModelRow,
-    OutcomeDetail, ParentRef, PendingApproval, RetryPolicy, RunId, Seq, SessionId, ThinkingLevel,
+    AccountId, AgentName, Amounts, Body, CompactionPolicy, Delegation, Hash, InDoubtPolicy, ModelProfile,
+    ModelRow, OutcomeDetail, ParentRef, PendingApproval, RetryPolicy, RunId, Seq, SessionId, ThinkingLevel,
     ThinkingRequest, ThinkingStyle, Timestamp, Usage,
 };
 
@@ -100,6 +100,9 @@ pub struct Limits {
 /// contain them. The spec contains no secret.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunSpec {
+    /// The agent whose configuration it was made of; it decides the policy, sandbox and memory of the run too.
+    #[serde(default, skip_serializing_if = "super::is_default")]
+    pub agent: AgentName,
     /// The models of the run, in order of preference; not empty.
     pub chain: Vec<ModelRef>,
     /// Profiles of the models, in the same order; a model without an entry has no known properties.
@@ -144,6 +147,7 @@ impl RunSpec {
     /// A spec of this chain and working directory, with neither tools nor limits. Its loop guard is on.
     pub fn new(chain: Vec<ModelRef>, workspace: impl Into<String>) -> Self {
         Self {
+            agent: AgentName::default(),
             chain,
             profiles: Vec::new(),
             thinking: None,
@@ -280,6 +284,9 @@ pub struct RunRow {
     pub id: RunId,
     /// Its session.
     pub session: SessionId,
+    /// The agent of its spec.
+    #[serde(default, skip_serializing_if = "super::is_default")]
+    pub agent: AgentName,
     /// Its account.
     pub account: AccountId,
     /// Its state.
@@ -323,6 +330,7 @@ impl RunRow {
         Self {
             id,
             session,
+            agent: AgentName::default(),
             account: id.into(),
             state: RunState::Queued,
             accepted_at,
@@ -376,6 +384,9 @@ pub struct SessionRow {
     pub id: SessionId,
     /// The caller's session key, unique in the store.
     pub key: Arc<str>,
+    /// The agent of all its runs.
+    #[serde(default, skip_serializing_if = "super::is_default")]
+    pub agent: AgentName,
     /// Time of its first opening.
     pub opened_at: Timestamp,
 }

@@ -7,8 +7,8 @@ use std::sync::Arc;
 use crate::{
     journal::{Append, IndexRow},
     model::{
-        AttemptId, Body, BudgetRefusal, CallId, CallLost, CallStarted, Dimension, Record, RetryReason,
-        RunRow, Seq, SessionTime, SubagentRef,
+        AgentName, AttemptId, Body, BudgetRefusal, CallId, CallLost, CallStarted, Dimension, Record,
+        RetryReason, RunRow, Seq, SessionTime, SubagentRef,
     },
     mutants::{Mutant, mutant_enabled},
     policy::Candidate,
@@ -103,6 +103,13 @@ impl DecisionBuilder {
         let Input::Submitted { accepted, .. } = input else { return false };
         let known = &self.turn.accepted;
         !accepted.history.is_empty() && !known.is_empty() && !known.contains(&accepted.run)
+    }
+
+    /// The agent of the session, if the input submits a run of another one.
+    pub fn agent_conflict(&self, input: &Input) -> Option<&AgentName> {
+        let Input::Submitted { accepted, .. } = input else { return None };
+        let is_known = self.turn.accepted.contains(&accepted.run);
+        Some(&self.turn.agent).filter(|agent| !is_known && **agent != accepted.spec.agent)
     }
 
     /// The leases and permits with which the draft could continue at once.

@@ -148,8 +148,10 @@ impl DecisionBuilder {
             owns_iterations: !shared,
         });
         let key: Arc<str> = format!("task:{run}").into();
+        let agent = accepted.spec.agent.clone();
         let opened = SessionOpened {
             key: Arc::clone(&key),
+            agent: agent.clone(),
             prompt: Arc::clone(&self.turn.prompt),
             incarnation: Incarnation::default(),
             boot: self.turn.boot.to_string(),
@@ -157,8 +159,10 @@ impl DecisionBuilder {
         let bodies = [Body::SessionOpened(opened), Body::RunAccepted(Box::new(accepted))];
         let records = bodies.into_iter().map(|body| Arc::new(Record { at, active_ms: 0, body })).collect();
         self.append.spawned.push(SpawnedSession { session, records });
-        self.append.index.push(IndexRow::Session(SessionRow { id: session, key, opened_at: at }));
+        let row = SessionRow { id: session, key, agent: agent.clone(), opened_at: at };
+        self.append.index.push(IndexRow::Session(row));
         self.append.index.push(IndexRow::Run(Box::new(RunRow {
+            agent,
             state: RunState::Running,
             started_at: Some(at),
             parent,

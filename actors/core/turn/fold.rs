@@ -34,6 +34,7 @@ impl Turn {
         self.apply_to_run(&record.body, now);
         match &record.body {
             Body::SessionOpened(opened) => {
+                self.agent = opened.agent.clone();
                 self.prompt = Arc::clone(&opened.prompt);
                 self.incarnation = opened.incarnation;
                 self.boot = opened.boot.as_str().into();

@@ -92,6 +92,7 @@ impl DecisionBuilder {
             Body::SessionOpened(opened) => self.append.index.push(IndexRow::Session(SessionRow {
                 id: self.turn.session,
                 key: opened.key.clone(),
+                agent: opened.agent.clone(),
                 opened_at: self.now.at,
             })),
             Body::RunAccepted(accepted) => {
@@ -152,7 +153,8 @@ impl DecisionBuilder {
     }
 
     fn new_row(&self, id: RunId, at: Timestamp, first: Seq) -> RunRow {
-        RunRow { last: self.turn.last, ..RunRow::new(id, self.turn.session, at, first) }
+        let agent = self.turn.agent.clone();
+        RunRow { agent, last: self.turn.last, ..RunRow::new(id, self.turn.session, at, first) }
     }
 }
 

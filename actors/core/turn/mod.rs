@@ -62,8 +62,8 @@ pub use wait_report::{TaskDeadlines, WaitTracker};
 use crate::{
     journal::Append,
     model::{
-        ArtifactHashes, CallId, Durable, Incarnation, Kind, Message, ModelRef, ModelStarted, PendingApproval,
-        Record, RunId, RunSpec, Seq, SessionId, SessionTime, TodoList,
+        AgentName, ArtifactHashes, CallId, Durable, Incarnation, Kind, Message, ModelRef, ModelStarted,
+        PendingApproval, Record, RunId, RunSpec, Seq, SessionId, SessionTime, TodoList,
     },
     policy::{self, Candidate},
     turn::history::History,
@@ -73,6 +73,8 @@ use crate::{
 #[derive(Debug, Clone)]
 pub struct Turn {
     session: SessionId,
+    /// The agent of all its runs.
+    agent: AgentName,
     /// The system prompt, without the run's own system message.
     prompt: Arc<str>,
     incarnation: Incarnation,
@@ -114,6 +116,7 @@ impl Turn {
         let nothing: Arc<str> = "".into();
         Self {
             session,
+            agent: AgentName::default(),
             prompt: Arc::clone(&nothing),
             incarnation: Incarnation::default(),
             boot: nothing,

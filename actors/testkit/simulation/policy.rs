@@ -10,7 +10,7 @@ use super::{
     plan::{SimulationPlan, ToolKind},
 };
 use hermod_actors::{
-    model::{ApprovalDecision, ApprovalNeed, ApprovalScope, Body, CallId, RunId},
+    model::{AgentName, ApprovalDecision, ApprovalNeed, ApprovalScope, Body, CallId, RunId},
     port::{BadArguments, CallPolicy, CallVerdict, ProposedCall},
 };
 
@@ -78,7 +78,12 @@ fn unapproved_starts(past: &FinalState<'_>, records: &[Arc<hermod_actors::model:
             Body::ModelAnswered(answered) if answered.flaw.is_none() => {
                 for (call, n) in answered.message.calls.iter().zip(1..) {
                     let Ok(arguments) = serde_json::from_str(&call.arguments) else { continue };
-                    let proposed = ProposedCall { tool: &call.name, arguments: &arguments, workspace: "" };
+                    let proposed = ProposedCall {
+                        agent: &AgentName::default(),
+                        tool: &call.name,
+                        arguments: &arguments,
+                        workspace: "",
+                    };
                     known.verdicts.insert(CallId { n, ..answered.call }, policy.judge(&proposed));
                 }
             }

@@ -6,8 +6,8 @@ use bytes::Bytes;
 use hermod_actors::{
     AnswerSource, RunError, RunRequest, Runtime, RuntimeDependencies, SessionChoice, SubmitError, TaskPart,
     model::{
-        AssistantMessage, Body, EffectClass, Failure, FailureClass, FinishReason, Hash, Message, ModelAnswer,
-        Outcome, ThinkingLevel,
+        AgentName, AssistantMessage, Body, EffectClass, Failure, FailureClass, FinishReason, Hash, Limits,
+        Message, ModelAnswer, Outcome, RunSpec, ThinkingLevel,
     },
     port::{Journal, Tool},
 };
@@ -72,6 +72,30 @@ async fn a_history_is_mended_recorded_and_told() {
     let refused = runtime.run(request).await.unwrap_err();
     assert_eq!(refused, RunError::NotAccepted(SubmitError::HasHistory(result.session)));
     assert!(refused.to_string().starts_with("history: session "), "{refused}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_takes_runs_of_its_agent_alone() {
+    let journal = MemoryJournal::new();
+    let runtime = start(&journal, mirror(Duration::ZERO)).await;
+    let agent = |name: &str| name.parse::<AgentName>().unwrap();
+    let request = |name: &str, input: &str| {
+        let limits = Limits { max_tokens: 1_000, ..Limits::default() };
+        let chain = vec!["test/model".parse().unwrap()];
+        let spec = Some(RunSpec { agent: agent(name), limits, ..RunSpec::new(chain, "/w") });
+        RunRequest { session: SessionChoice::Key("k".into()), spec, ..RunRequest::new(input) }
+    };
+    // Both find that there is no session yet, and one of them opens it.
+    let (one, other) = tokio::join!(runtime.run(request("a", "x")), runtime.run(request("b", "y")));
+    let (opened, refused) = match (one, other) {
+        (Ok(opened), Err(refused)) | (Err(refused), Ok(opened)) => (opened, refused),
+        both => panic!("one of them is refused: {both:?}"),
+    };
+    let row = runtime.row(opened.run).await.unwrap();
+    let expect = SubmitError::OtherAgent { session: opened.session, agent: row.agent.clone() };
+    assert_eq!(refused, RunError::NotAccepted(expect));
+    let again = runtime.run(request(row.agent.as_str(), "z")).await.unwrap();
+    assert_eq!((again.session, runtime.row(again.run).await.unwrap().agent), (opened.session, row.agent));
 }
 
 #[tokio::test(start_paused = true)]

@@ -11,7 +11,11 @@ use hermod_actors::model::ThinkingLevel;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    cli::{CliError, display::DisplayArgs, examples},
+    cli::{
+        CliError,
+        display::{DisplayArgs, OutputForm},
+        examples, print_json,
+    },
     config,
     discovery::RequestedModel,
     host::{
@@ -19,6 +23,7 @@ use crate::{
         WorkspaceChoice, parse_duration,
     },
     store::redb,
+    view::ResultView,
 };
 
 /// Give the agent a task and wait for its answer
@@ -44,6 +49,9 @@ pub(crate) struct RunArgs {
     /// The model to ask: MODEL or PROVIDER/MODEL
     #[arg(long)]
     pub(crate) model: Option<Identifier>,
+    /// The agent that runs it, one of `hermod agents list` [default: that of the conversation, for a new one `default`]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) agent: Option<Identifier>,
     /// Run in the session with this key; it is opened if there is none
     #[arg(long, value_name = "KEY", conflicts_with = "resume")]
     pub(crate) session: Option<Identifier>,
@@ -85,12 +93,56 @@ pub(crate) struct RunArgs {
     pub(crate) image: Vec<PathBuf>,
     #[command(flatten)]
     pub(crate) display: DisplayArgs,
-    /// Print one JSON object at the end, also on failure
-    #[arg(long)]
-    pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) output: OutputArgs,
     /// What an acknowledged write survives [default: store.durability]
     #[arg(long, value_enum, hide = true)]
     pub(crate) durability: Option<DurabilityArg>,
+}
+
+/// What is printed to standard output in place of the answer.
+#[derive(Debug, Clone, Copy, Args)]
+pub(crate) struct OutputArgs {
+    /// Print one JSON object at the end, also on failure
+    #[arg(long)]
+    json: bool,
+    /// Print each event as a JSON line, as the service streams them; the last line is the object of `--json`
+    #[arg(long, conflicts_with = "json")]
+    json_events: bool,
+}
+
+impl OutputArgs {
+    /// Events as JSON lines, or the text of the answer.
+    pub(crate) const fn of_events(json_events: bool) -> Self {
+        Self { json: false, json_events }
+    }
+
+    /// What is printed.
+    pub(crate) const fn form(self) -> OutputForm {
+        if self.json_events {
+            OutputForm::JsonEvents
+        } else if self.json {
+            OutputForm::Json
+        } else {
+            OutputForm::Text
+        }
+    }
+
+    /// Prints the object of the end; with events it is one of them.
+    pub(crate) fn print_end(self, end: &ResultView) -> Result<(), CliError> {
+        if self.form() == OutputForm::JsonEvents {
+            return print_json(&ResultEvent { event: "result", result: end });
+        }
+        print_json(end)
+    }
+}
+
+/// The last event.
+#[derive(Serialize)]
+struct ResultEvent<'a> {
+    event: &'static str,
+    #[serde(flatten)]
+    result: &'a ResultView,
 }
 
 impl From<String> for RehearsalScript {
@@ -164,6 +216,7 @@ impl RunArgs {
             ("--rehearse", self.rehearse.is_some()),
             ("--provider", self.provider.is_some()),
             ("--model", self.model.is_some()),
+            ("--agent", self.agent.is_some()),
             ("--workspace", self.workspace.is_some()),
             ("--history", self.history.is_some()),
             ("--task-id", self.task_id.is_some()),

@@ -6,7 +6,7 @@ use std::{ops::ControlFlow, path::PathBuf, sync::Arc};
 use hermod_actors::model::{RunId, SessionId};
 
 use super::{
-    args::RunArgs,
+    args::{OutputArgs, RunArgs},
     follow::FollowOutcome,
     handover::Handover,
     own_run::run_as_owner,
@@ -16,11 +16,11 @@ use crate::{
     cli::{
         CliError, Exit,
         continuation::{BudgetUsage, continuation},
-        display::ProgressDisplay,
+        display::{OutputForm, ProgressDisplay},
         exit::has_failed,
         format::{dollars, seconds},
         output::{StderrNotes, print_last_text},
-        print_error, print_json, print_note, print_progress,
+        print_error, print_note, print_progress,
     },
     config::Config,
     control::OwnerKind,
@@ -47,9 +47,20 @@ pub(super) struct RunCommand<'a> {
 /// Executes the command, and prints the result.
 pub(crate) async fn execute(args: RunArgs, variables: &Variables) -> Result<Exit, CliError> {
     let mut ids = None;
-    let mut display = ProgressDisplay::new(&args.display, !args.json, variables);
+    let mut display = ProgressDisplay::new(&args.display, args.output.form(), variables);
     let outcome = run(&args, variables, (&mut ids, &mut display)).await;
+    report(outcome, (ids, args.text.is_some()), args.output, display)
+}
+
+/// Prints how following a run has ended: of a task that was given to the command, or of an earlier one.
+pub(super) fn report(
+    outcome: Result<FollowOutcome, CliError>,
+    (ids, has_task): (Option<RunAndSession>, bool),
+    output: OutputArgs,
+    mut display: ProgressDisplay,
+) -> Result<Exit, CliError> {
     display.close();
+    let is_text = output.form() == OutputForm::Text;
     let (object, exit) = match outcome {
         Ok(FollowOutcome::Ended(result)) => {
             let exit = Exit::from(&result.ended);
@@ -60,7 +71,7 @@ pub(crate) async fn execute(args: RunArgs, variables: &Variables) -> Result<Exit
             }
             let used = BudgetUsage { tokens: result.usage.total(), nano_usd: result.cost.unwrap_or(0) };
             continuation(result.run, &result.ended, used).into_iter().for_each(print_progress);
-            if !args.json {
+            if is_text {
                 // A text that the terminal already shows is not repeated.
                 let text = result.text().filter(|text| !display.has_shown(text));
                 return print_last_text(text, exit == Exit::Ok).map(|()| exit);
@@ -72,7 +83,7 @@ pub(crate) async fn execute(args: RunArgs, variables: &Variables) -> Result<Exit
             (ResultView::without_outcome(ids, "parked"), Exit::Parked)
         }
         Ok(FollowOutcome::Interrupted(exit)) => {
-            let (suspension, error) = format_suspended(ids, args.text.is_some());
+            let (suspension, error) = format_suspended(ids, has_task);
             print_note(suspension);
             (ResultView::without_outcome(ids, error), exit)
         }
@@ -81,15 +92,15 @@ pub(crate) async fn execute(args: RunArgs, variables: &Variables) -> Result<Exit
             (ResultView::without_outcome(ids, "left"), exit)
         }
         Err(failure) => {
-            if !args.json {
+            if is_text {
                 return Err(failure);
             }
             print_error(format!("hermod: {failure}"));
             (ResultView::without_outcome(ids, &failure.text), failure.exit)
         }
     };
-    if args.json {
-        print_json(&object)?;
+    if !is_text {
+        output.print_end(&object)?;
     }
     Ok(exit)
 }
@@ -125,13 +136,17 @@ fn format_suspended(ids: Option<RunAndSession>, has_task: bool) -> (String, &'st
     }
 }
 
-/// The line about a run that goes on in process `pid`.
+/// The line about a run that goes on in process `pid`; without a run, about a task that it was given.
 fn format_left(run: Option<RunId>, pid: u32) -> String {
-    let run = run.map_or_else(String::new, |run| format!(" {run}"));
-    format!(
-        "left      run{run}: it goes on in process {pid}; `hermod run --resume{run}` shows it again, `hermod stop{run}` \
-         stops it"
-    )
+    match run {
+        Some(run) => format!(
+            "left      run {run}: it goes on in process {pid}; `hermod run --resume {run}` shows it again, `hermod stop \
+             {run}` stops it"
+        ),
+        None => format!(
+            "left      the task was given to process {pid}, which may still accept it; `hermod runs list` shows whether it did"
+        ),
+    }
 }
 
 fn format_end(result: &hermod_actors::RunResult) -> String {

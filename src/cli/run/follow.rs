@@ -11,6 +11,7 @@ use crate::{
     cli::{CliError, Exit, display::ProgressDisplay, progress::ProgressLines, terminal::Tone},
     control::{DiskFullMonitor, FollowStep, RunFollower, StoreReader},
     host::Signals,
+    view::stream_event,
 };
 
 /// How following a run ended.
@@ -121,6 +122,7 @@ pub(super) async fn follow(
             }
             step = follower.next() => match step? {
                 FollowStep::Event(event) => {
+                    display.print_event(event.run, || stream_event(&event));
                     if let EventBody::Recorded { record } = &event.body {
                         state.show((event.seq, record), display, &mut subagents);
                     } else {

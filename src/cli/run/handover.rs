@@ -1,22 +1,22 @@
 //! Gives the run of `hermod run` to the process that holds the store, and shows it as if this process carried it out. If
 //! the owner goes away, the caller tries again: the next owner gets the run, or this process becomes the owner.
 
-use std::{future, ops::ControlFlow, path::Path, sync::Arc, time::Duration};
+use std::{future, ops::ControlFlow, sync::Arc, time::Duration};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use futures::future::BoxFuture;
-use hermod_actors::model::RunId;
+use hermod_actors::model::SessionId;
 use tokio::time::{Instant, sleep};
 
 use super::{
     args::RunArgs,
     execute::{RunAndSession, RunCommand},
     follow::{FollowOutcome, FollowState},
+    followed_view::{FollowedView, stop_at_owner, stopped},
     own_run::{format_known, print_accepted},
     subagents::SubagentMonitor,
 };
 use crate::{
-    cli::{CliError, Exit, display::ProgressDisplay, print_note, print_progress, terminal::Tone},
+    cli::{CliError, display::ProgressDisplay, print_note, print_progress, terminal::Tone},
     clock,
     control::{
         OwnerKind, RequestError, RequestErrorKind, RunSubmission, SubmissionConversation, SubmittedRun,
@@ -30,6 +30,10 @@ use crate::{
 
 /// How long a service that has gone is expected back before this process takes the store itself.
 const SERVICE_RESTART_TIME: Duration = Duration::from_secs(5);
+/// The name of the newest run that is no subagent's.
+const LAST: &str = "last";
+/// Time without an acceptance after which the user is told.
+const ACCEPTANCE_NOTICE: Duration = Duration::from_secs(1);
 /// Bounds of the growing pause between two tries.
 const MIN_BACKOFF: Duration = Duration::from_millis(20);
 const MAX_BACKOFF: Duration = Duration::from_millis(500);
@@ -44,6 +48,8 @@ const MAX_SILENT_TRIES_AFTER_HANDOVER: u32 = 30;
 pub(super) struct TakenRun {
     /// The idempotency key: the user's, or that with which the task may have been submitted already.
     pub(super) key: Option<Arc<str>>,
+    /// The conversation that `last` named when the task was submitted first.
+    pub(super) last: Option<SessionId>,
     /// The run, if an earlier owner has accepted it.
     pub(super) followed: Option<FollowState>,
 }
@@ -54,6 +60,8 @@ pub(super) struct Handover<'a> {
     signals: Option<Signals>,
     /// The key of a task that was sent once.
     own_key: Option<Arc<str>>,
+    /// The conversation that `last` named at the first try: another run may be the last one at the next.
+    last: Option<SessionId>,
     followed: Option<FollowState>,
     /// Until when a service is expected back.
     service_until: Option<Instant>,
@@ -72,6 +80,7 @@ impl<'a> Handover<'a> {
             command,
             signals: None,
             own_key: None,
+            last: None,
             followed: None,
             service_until: None,
             tries: 0,
@@ -83,7 +92,7 @@ impl<'a> Handover<'a> {
     /// What the owner has to know of the run.
     pub(super) fn into_taken(self) -> TakenRun {
         let key = self.command.args.key.as_deref().map(Into::into).or(self.own_key);
-        TakenRun { key, followed: self.followed }
+        TakenRun { key, last: self.last, followed: self.followed }
     }
 
     /// True while a service that has gone may come back: the store is left to it.
@@ -141,6 +150,19 @@ impl<'a> Handover<'a> {
                 }
                 Err(of_option(error, self.command.args))
             }
+            // The run goes on there, and only the view of it has to wait.
+            Err(HandoverError::Crowded(_)) if self.followed.is_some() => {
+                if self.tries == 0 {
+                    let text = format!(
+                        "waiting   process {pid} has too many clients that follow runs; the run goes on"
+                    );
+                    display.line(Tone::Quiet, &text);
+                }
+                let paused = self.pause().await;
+                self.tries = 1;
+                paused
+            }
+            Err(HandoverError::Crowded(error)) => Err(HostError::from(error).into()),
             Err(HandoverError::Gone) => {
                 if kind == OwnerKind::Service {
                     self.service_until = Some(Instant::now() + SERVICE_RESTART_TIME);
@@ -200,29 +222,68 @@ impl<'a> Handover<'a> {
                     format!("--durability: process {pid} holds the store and decides that; leave it out");
                 return Err(HostError::usage(text).into());
             }
-            let submission = self.submission()?;
-            let submitted = async {
-                match (&submission, self.command.args.resume.as_deref()) {
-                    (Some(submission), _) => owner.submit(submission).await,
-                    (None, Some(id)) => owner.resume(id).await,
-                    (None, None) => {
-                        Err(HostError::usage("there is neither a TEXT nor a run to resume").into())
-                    }
-                }
-            };
-            let submitted = tokio::select! {
-                biased;
-                signal = next_signal(&mut self.signals) => {
-                    return Ok(FollowOutcome::Interrupted(signal.into()));
-                }
-                submitted = Box::pin(submitted) => submitted?,
+            let (submitted, is_interrupted) = match self.give(&mut owner, display).await? {
+                ControlFlow::Continue(submitted) => submitted,
+                ControlFlow::Break(outcome) => return Ok(outcome),
             };
             *ids = Some((submitted.run, submitted.session));
             self.print(&submitted, pid);
             let followed = self.followed.insert(FollowState::new(submitted.run, submitted.first));
             followed.shown_from = submitted.next;
+            followed.is_stopping = is_interrupted;
         }
         self.follow(owner, display).await
+    }
+
+    /// Gives the task to the owner, or the run to resume. Continues when the run is durable, with whether it is to be stopped.
+    async fn give(
+        &mut self,
+        owner: &mut OwnerConnection,
+        display: &mut ProgressDisplay,
+    ) -> Result<ControlFlow<FollowOutcome, (SubmittedRun, bool)>, HandoverError> {
+        let pid = owner.pid;
+        if self.command.args.resume.as_deref() == Some(LAST) && self.last.is_none() {
+            self.last = Some(owner.session_of(LAST).await?);
+        }
+        let submission = self.submission()?;
+        let resumed = self.resumed();
+        let submitted = async {
+            match (&submission, &resumed) {
+                (Some(submission), _) => owner.submit(submission).await,
+                (None, Some(id)) => owner.resume(id).await,
+                (None, None) => Err(HostError::usage("there is neither a TEXT nor a run to resume").into()),
+            }
+        };
+        let (mut submitted, mut is_interrupted) = (Box::pin(submitted), false);
+        let mut notice = Box::pin(sleep(ACCEPTANCE_NOTICE));
+        let mut is_noticed = false;
+        // The owner may accept the task after a signal too. So the first SIGINT stops the run once it is known.
+        let submitted = loop {
+            tokio::select! {
+                biased;
+                signal = next_signal(&mut self.signals) => {
+                    if is_interrupted || signal == ShutdownSignal::Terminate {
+                        return Ok(ControlFlow::Break(FollowOutcome::Left { exit: signal.into(), pid }));
+                    }
+                    is_interrupted = true;
+                    let line = "interrupt the run is stopped once it is accepted; again leaves it";
+                    display.line(Tone::Action, line);
+                }
+                submitted = &mut submitted => break submitted?,
+                () = &mut notice, if !is_noticed => {
+                    is_noticed = true;
+                    let line = format!("waiting   process {pid} has not accepted the task yet");
+                    display.line(Tone::Quiet, &line);
+                }
+            }
+        };
+        Ok(ControlFlow::Continue((submitted, is_interrupted)))
+    }
+
+    /// What `--resume` names, with `last` replaced by the conversation that it named first.
+    fn resumed(&self) -> Option<String> {
+        let resumed = self.command.args.resume.as_deref().map(str::to_owned);
+        self.last.map(|session| session.to_string()).or(resumed)
     }
 
     /// The task for the owner; `None` resumes an unfinished run.
@@ -244,8 +305,11 @@ impl<'a> Handover<'a> {
             conversation: match args.conversation() {
                 ConversationChoice::New => SubmissionConversation::New,
                 ConversationChoice::Key(key) => SubmissionConversation::Key(key.to_owned()),
-                ConversationChoice::Id(id) => SubmissionConversation::Id(id.to_owned()),
+                ConversationChoice::Id(id) => {
+                    SubmissionConversation::Id(self.resumed().unwrap_or_else(|| id.to_owned()))
+                }
             },
+            agent: args.agent.as_deref().map(str::to_owned),
             script: script.flatten(),
             provider: args.provider.as_deref().map(str::to_owned),
             model: args.model.as_deref().map(str::to_owned),
@@ -308,7 +372,7 @@ impl<'a> Handover<'a> {
                     match stopped {
                         // The followed run tells of the end of the owner too.
                         Ok(()) | Err(HandoverError::Gone) => None,
-                        Err(error @ HandoverError::Failed(_)) => return Err(error),
+                        Err(error @ (HandoverError::Failed(_) | HandoverError::Crowded(_))) => return Err(error),
                     }
                 }
                 () = view.subagents.wait_for_poll() => {
@@ -327,86 +391,10 @@ impl<'a> Handover<'a> {
     }
 }
 
-/// What is shown of a run at its owner.
-struct FollowedView<'v> {
-    /// The process of the owner.
-    pid: u32,
-    /// The state directory.
-    folder: &'v Path,
-    state: &'v mut FollowState,
-    display: &'v mut ProgressDisplay,
-    subagents: SubagentMonitor,
-    /// The stop under way.
-    stop: Option<Stop>,
-}
-
-impl FollowedView<'_> {
-    /// Shows the next step; returns how following has ended with it.
-    fn on_step(&mut self, step: FollowedStep) -> Option<FollowOutcome> {
-        let is_shown = self.state.next >= self.state.shown_from;
-        match step {
-            FollowedStep::Record(seq, record) => {
-                self.state.is_resumed = true;
-                match record {
-                    Some(record) if is_shown => {
-                        self.state.show((seq, &record), self.display, &mut self.subagents);
-                    }
-                    Some(record) => self.state.skip(seq, &record),
-                    None => self.state.next = seq + 1,
-                }
-            }
-            FollowedStep::Event(body) if is_shown => self.display.take(&body),
-            FollowedStep::Event(_) => {}
-            FollowedStep::Note(line) => self.display.line(Tone::Action, &line),
-            FollowedStep::Ended(result) => return Some(FollowOutcome::Ended(result)),
-            FollowedStep::Parked(run) => return Some(FollowOutcome::Parked(run)),
-        }
-        None
-    }
-
-    /// Stops the run, or leaves it; returns how following has ended with that.
-    fn on_signal(&mut self, signal: ShutdownSignal) -> Option<FollowOutcome> {
-        let pid = self.pid;
-        match signal {
-            ShutdownSignal::Terminate => return Some(FollowOutcome::Left { exit: Exit::Suspended, pid }),
-            ShutdownSignal::Interrupt if self.state.is_stopping => {
-                return Some(FollowOutcome::Left { exit: Exit::Interrupted, pid });
-            }
-            ShutdownSignal::Interrupt => {}
-        }
-        self.state.is_stopping = true;
-        self.stop = Some(stop_at_owner(self.folder, self.state.run));
-        let line = format!("interrupt the run is being stopped; again leaves it to process {pid}");
-        self.display.line(Tone::Action, &line);
-        None
-    }
-}
-
 /// The next signal; none comes before they are listened to.
 async fn next_signal(signals: &mut Option<Signals>) -> ShutdownSignal {
     match signals {
         Some(signals) => signals.next().await,
-        None => future::pending().await,
-    }
-}
-
-type Stop = BoxFuture<'static, Result<(), HandoverError>>;
-
-/// Stops a run at the owner, by a connection of its own.
-fn stop_at_owner(state: &Path, run: RunId) -> Stop {
-    let state = state.to_owned();
-    Box::pin(async move {
-        match OwnerConnection::connect(&state).await? {
-            Some(owner) => owner.stop(run).await,
-            None => Err(HandoverError::Gone),
-        }
-    })
-}
-
-/// The result of a stop under way; never resolves without one.
-async fn stopped(stop: &mut Option<Stop>) -> Result<(), HandoverError> {
-    match stop {
-        Some(stop) => stop.await,
         None => future::pending().await,
     }
 }

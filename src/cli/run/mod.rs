@@ -3,10 +3,13 @@
 mod args;
 mod execute;
 mod follow;
+mod followed_view;
 mod handover;
 mod own_run;
 mod subagents;
 mod task_input;
+mod watch;
 
-pub(crate) use args::{DurabilityArg, RunArgs};
+pub(crate) use args::{DurabilityArg, OutputArgs, RunArgs};
 pub(crate) use execute::execute;
+pub(crate) use watch::watch_run;

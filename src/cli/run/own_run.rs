@@ -22,8 +22,8 @@ use crate::{
     control::{DiskFullMonitor, RunFollower, StoreReader},
     crash_loop::Trial,
     host::{
-        self, ConversationTarget, HostError, OwnedStore, RunInput, RunSubmitter, RuntimeHost,
-        ShutdownUrgency, Signals, first_of_key, ignored_settings, new_spec,
+        self, ConversationChoice, ConversationTarget, HostError, OwnedStore, RunInput, RunSubmitter,
+        RuntimeHost, ShutdownUrgency, Signals, first_of_key, ignored_settings, new_spec,
     },
     prompt::LayeredPrompt,
     rehearsal,
@@ -53,9 +53,8 @@ pub(super) async fn run_as_owner(
     taken: TakenRun,
     (ids, display): RunDisplay<'_>,
 ) -> Result<FollowOutcome, CliError> {
-    let TakenRun { key, followed } = taken;
     let OwnedStore { journal, signals, .. } = &mut *store;
-    let preparation = prepare(command, journal, (key, followed.as_ref()), ids);
+    let preparation = prepare(command, journal, &taken, ids);
     let (host, prepared) = match signals.run_until_signal(Box::pin(preparation)).await? {
         ControlFlow::Continue(ready) => ready,
         ControlFlow::Break(signal) => return Ok(FollowOutcome::Interrupted(signal.into())),
@@ -64,7 +63,8 @@ pub(super) async fn run_as_owner(
     let stored = (&store.reader(), command.state.as_path());
     let submitter = RunSubmitter::of_command(&host, stored, (command.config, command.variables));
     submitter.allow_revivals();
-    let followed = run_action((&host, submitter), store, (prepared, followed), (ids, &mut *display)).await;
+    let work = (prepared, taken.followed);
+    let followed = run_action((&host, submitter), store, work, (ids, &mut *display)).await;
     display.close();
     let printed = match &followed {
         Ok(FollowOutcome::Ended(result)) => print_open_runs(&host.runtime, result.session).await,
@@ -84,12 +84,12 @@ pub(super) async fn run_as_owner(
 async fn prepare(
     command: &RunCommand<'_>,
     journal: &Arc<dyn Journal>,
-    (key, followed): (Option<Arc<str>>, Option<&FollowState>),
+    taken: &TakenRun,
     ids: &mut Option<RunAndSession>,
 ) -> Result<(RuntimeHost, PreparedRun), CliError> {
     let RunCommand { args, config, variables, state, new } = command;
     let reader = StoreReader::new(Arc::clone(journal));
-    let (target, first) = find_conversation(command, &reader, (key.as_ref(), followed)).await?;
+    let (target, first) = find_conversation(command, &reader, taken).await?;
     let new = new.clone();
     let current = match (&first, &new) {
         (Some(row), _) => Some(row).filter(|row| row.state != RunState::Ended),
@@ -98,17 +98,21 @@ async fn prepare(
     };
     *ids = current.map(|row| (row.id, row.session));
     let request = args.spec();
-    let mut endpoints = host::run_endpoints(request.model, (config, variables), &target, state).await;
+    let of_agent = match (&first, &new) {
+        (None, Some(_)) => target.config(config, args.agent.as_deref())?,
+        (Some(_), _) | (None, None) => config,
+    };
+    let mut endpoints = host::run_endpoints(request.model, (of_agent, variables), &target, state).await;
     let (action, spec) = match (first, new) {
         (Some(row), _) if row.state == RunState::Ended => {
             let spec = RunSpec::clone(&reader.acceptance(&row).await?.spec);
             (RunAction::Report((row.id, row.session)), spec)
         }
         (None, Some((task, folder))) => {
-            let folder = target.workspace(folder, config.sandbox.workspace, state);
+            let folder = target.workspace((folder, None), of_agent, state);
             let folder = folder.map_err(CliError::of_workspace)?;
-            let spec = new_spec((config, &request), &target, &endpoints, (&folder, state))?;
-            (RunAction::Submit(task, key), spec)
+            let spec = new_spec((of_agent, &request), &target, &endpoints, (&folder, state))?;
+            (RunAction::Submit(task, taken.key.clone()), spec)
         }
         (Some(_), _) | (None, None) => {
             let (row, spec) = target.unfinished().map_err(resume_error)?;
@@ -121,11 +125,14 @@ async fn prepare(
             endpoints.add_for_run(spec, variables).await?;
         }
     }
+    for (row, spec) in &target.open {
+        host::missing_agent_note(config, row.id, spec).iter().for_each(print_note);
+    }
     for (model, error) in endpoints.missing_auxiliary_models() {
         print_progress(format!("beside    {model} is not asked for summaries: {error}"));
     }
     // The runs of an earlier owner have commands that follow them.
-    if target.waiting_elsewhere > 0 && followed.is_none() {
+    if target.waiting_elsewhere > 0 && taken.followed.is_none() {
         let n = target.waiting_elsewhere;
         print_progress(format!(
             "waiting   {n} unfinished in other sessions: they go on with `hermod runs resume --all`"
@@ -143,14 +150,16 @@ async fn prepare(
 async fn find_conversation(
     RunCommand { args, state, new, .. }: &RunCommand<'_>,
     reader: &StoreReader,
-    (key, followed): (Option<&Arc<str>>, Option<&FollowState>),
+    taken: &TakenRun,
 ) -> Result<(ConversationTarget, Option<RunRow>), CliError> {
-    if let Some(followed) = followed {
+    if let Some(followed) = &taken.followed {
         let row = reader.run(&followed.run.to_string()).await?;
         return Ok((ConversationTarget::of_run(reader, row.clone()).await?, Some(row)));
     }
-    let target = ConversationTarget::find(reader, args.conversation()).await.map_err(resume_error)?;
-    let (Some((task, _)), Some(key)) = (new, key) else { return Ok((target, None)) };
+    let last = taken.last.map(|session| session.to_string());
+    let choice = last.as_deref().map_or_else(|| args.conversation(), ConversationChoice::Id);
+    let target = ConversationTarget::find(reader, choice).await.map_err(resume_error)?;
+    let (Some((task, _)), Some(key)) = (new, &taken.key) else { return Ok((target, None)) };
     match find_known_run(reader, (key, args), task, &target, state).await? {
         Some(row) => Ok((ConversationTarget::of_run(reader, row.clone()).await?, Some(row))),
         None => Ok((target, None)),

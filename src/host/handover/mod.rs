@@ -3,8 +3,13 @@
 //! of the control socket.
 
 mod owner_connection;
+mod record_follower;
 mod submission_file;
 mod taken_submissions;
 
-pub use owner_connection::{FollowedRun, FollowedStep, HandoverError, OwnerConnection};
+pub use owner_connection::{
+    DecodedRecord, FollowedEvents, FollowedStep, HandoverError, OwnerConnection, as_text,
+};
+pub use record_follower::{FollowedPlace, FollowedRecord, RecordFollower};
 pub(super) use submission_file::remove_old_submissions;
+pub(crate) use taken_submissions::request_error;

@@ -34,6 +34,8 @@ impl SubmissionService for RunSubmitter {
 
     fn submit_file(&self, name: String) -> BoxFuture<'_, Result<SubmittedRun, RequestError>> {
         Box::pin(async move {
+            // No file is read before its task may go on: many may wait for the end of a probation.
+            self.revivals.cancelled().await;
             let submission = submission_file::take(self.state(), name).await?;
             self.take(submission).await.map_err(request_error)
         })
@@ -133,6 +135,7 @@ fn decode(submission: RunSubmission) -> Result<Submission, HostError> {
     Ok(Submission {
         input,
         session: None,
+        agent: submission.agent,
         model: submission.model,
         workspace: submission.workspace,
         budget: BudgetLimits { amounts: submission.budget, wall },
@@ -144,7 +147,7 @@ fn decode(submission: RunSubmission) -> Result<Submission, HostError> {
 }
 
 /// The error for the client, of a kind that gives it the exit code of an owner.
-fn request_error(error: HostError) -> RequestError {
+pub(crate) fn request_error(error: HostError) -> RequestError {
     let kind = match &error {
         HostError::Request(error) => return error.clone(),
         HostError::Run(error) => return error.clone().into(),
@@ -157,6 +160,7 @@ fn request_error(error: HostError) -> RequestError {
             | StartError::DuplicateName { .. }
             | StartError::Config(_)
             | StartError::NoModel(_)
+            | StartError::Agent { .. }
             | StartError::Provider(_) => RequestErrorKind::Config,
             StartError::Store(_) | StartError::State(_) | StartError::Script { .. } => {
                 RequestErrorKind::Store

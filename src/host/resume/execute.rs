@@ -16,6 +16,7 @@ use crate::{
     crash_loop::CrashHistoryFile,
     discovery::Variables,
     host::{
+        agents::missing_agent_note,
         crash_trials::fail_crash_looping,
         endpoints::Endpoints,
         error::HostError,
@@ -213,7 +214,12 @@ pub(super) async fn endpoints(
     let mut specs = Vec::new();
     for row in rows {
         match reader.acceptance(row).await {
-            Ok(accepted) => specs.push(accepted.spec),
+            Ok(accepted) => {
+                if let Some(note) = missing_agent_note(config, row.id, &accepted.spec) {
+                    notes.note(&note);
+                }
+                specs.push(accepted.spec);
+            }
             // The session will be quarantined, and the run ended.
             Err(error) => notes.note(&format!("missing   run {} cannot be read: {error}", row.id)),
         }

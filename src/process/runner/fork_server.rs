@@ -31,7 +31,8 @@ use rustix::{
 use super::{
     channel::{self, MAX_MESSAGE_BYTES, ReceivedMessage},
     files::SpoolFolder,
-    runner_process::{self, OwnerLink, SandboxPreparation},
+    owner_link::OwnerLink,
+    runner_process::{self, SandboxPreparation},
 };
 use crate::process::{Command, descendants::reap, sandbox::SandboxCache};
 
@@ -70,7 +71,7 @@ pub fn main(mut arguments: impl Iterator<Item = OsString>) -> Option<ExitCode> {
     }
     Some(match serve() {
         Ok(Some(RunnerTask { folder, task, owner, sandbox })) => {
-            runner_process::main(&folder, task, owner, sandbox)
+            runner_process::main(folder, task, &owner, sandbox)
         }
         Ok(None) => ExitCode::SUCCESS,
         Err(_) => ExitCode::FAILURE,
@@ -151,7 +152,7 @@ impl ForkRequest {
         bytes
     }
 
-    fn decode(bytes: &[u8]) -> Self {
+    pub(super) fn decode(bytes: &[u8]) -> Self {
         let mut parts = bytes.split(|byte| *byte == 0).map(OsStr::from_bytes);
         let folder = parts.next().unwrap_or_default().into();
         let variable = |part: &OsStr| {

@@ -19,8 +19,11 @@ use tokio::{
 
 use super::{
     channel::{self, ReceivedMessage, is_closed},
+    ended::EndedAttempts,
+    files::SpoolName,
     fork_server::{ARGUMENT, ForkRequest},
-    runner_process::ANNOUNCEMENT,
+    idle::{IdleRunners, RunnerKind, RunnerLink},
+    owner_link::{ANNOUNCEMENT, READY},
 };
 use crate::process::{inherited, pidfd};
 
@@ -31,7 +34,7 @@ const MAX_RETRIES: u32 = 3;
 /// Limit of what a runner reports.
 const MAX_REPORT_BYTES: usize = 64;
 
-/// Requests runners from a fork server, which it starts when there is none.
+/// Requests runners: one that waits, or a new one from a fork server, which it starts when there is none.
 #[derive(Debug)]
 pub(super) struct ForkClient {
     /// A `hermod` binary.
@@ -39,6 +42,8 @@ pub(super) struct ForkClient {
     /// Names the server in a list of processes.
     spool: Arc<Path>,
     server: Mutex<Option<ForkServer>>,
+    idle: IdleRunners,
+    ended: EndedAttempts,
 }
 
 /// A fork server that was alive a moment ago. It ends with the socket.
@@ -51,24 +56,37 @@ struct ForkServer {
 #[derive(Debug)]
 pub(super) struct ForkedRunner {
     client: Arc<ForkClient>,
+    kind: RunnerKind,
     request: ForkRequest,
-    /// Requests that may still be made, should the fork server end or not answer before it has forked.
+    /// Requests that may still be made, should the fork server or a runner that waited end or not answer.
     retries_left: u32,
-    /// When the fork server has to have forked.
+    /// When the runner has to have announced itself.
     deadline: ActiveDeadline,
-    /// Closed by the other side at the end of the runner, or if none will be forked.
-    socket: AsyncFd<OwnedFd>,
-    /// True once the runner has reported that it exists.
+    link: RunnerLink,
+    /// True for a runner that had run a command before.
+    is_reused: bool,
+    /// True once the runner has reported that it begins with this request.
     is_announced: bool,
-    /// Readable once the runner has exited; present once it has sent its pidfd.
-    process: Option<AsyncFd<OwnedFd>>,
+    /// True once the runner waits for another request: it has ended this command.
+    is_ready: bool,
     /// Why nothing was run.
     error: Option<io::Error>,
 }
 
 impl ForkClient {
     pub(super) fn new(program: Arc<Path>, spool: Arc<Path>) -> Self {
-        Self { program, spool, server: Mutex::new(None) }
+        Self {
+            program,
+            spool,
+            server: Mutex::new(None),
+            idle: IdleRunners::default(),
+            ended: EndedAttempts::default(),
+        }
+    }
+
+    /// True if an attempt is known to have ended. It is forgotten.
+    pub(super) fn take_ended(&self, name: SpoolName) -> bool {
+        self.ended.take(name)
     }
 
     /// Gives up a server that does not answer. It ends once it reads from its socket.
@@ -81,29 +99,40 @@ impl ForkClient {
         (&self.program, &self.spool) == (&other.program, &other.spool)
     }
 
-    /// Requests a runner. An error means that none is forked.
-    pub(super) async fn request(self: &Arc<Self>, request: ForkRequest) -> io::Result<ForkedRunner> {
-        let socket = self.send(&request).await?;
+    /// Requests a runner. An error means that none has the request.
+    pub(super) async fn request(
+        self: &Arc<Self>,
+        kind: RunnerKind,
+        request: ForkRequest,
+    ) -> io::Result<ForkedRunner> {
+        let bytes = request.encode();
+        let waiting = self.idle.request(&kind, &bytes)?;
+        let is_reused = waiting.is_some();
+        let link = match waiting {
+            Some(link) => link,
+            None => self.send(&bytes).await?,
+        };
         Ok(ForkedRunner {
             client: Arc::clone(self),
+            kind,
             request,
             retries_left: MAX_RETRIES,
             deadline: ActiveDeadline::after(FORK_TIMEOUT),
-            socket,
+            link,
+            is_reused,
             is_announced: false,
-            process: None,
+            is_ready: false,
             error: None,
         })
     }
 
-    /// Sends a request, and returns the socket for its runner.
-    async fn send(&self, request: &ForkRequest) -> io::Result<AsyncFd<OwnedFd>> {
+    /// Sends a request to the fork server, and returns the link to its runner.
+    async fn send(&self, bytes: &[u8]) -> io::Result<RunnerLink> {
         let (own, runners) = channel::pair()?;
-        let bytes = request.encode();
         let mut server = self.server.lock().await;
         // A server that was killed is noticed here, and replaced once.
         let sent = match &*server {
-            Some(running) => running.send(&bytes, &runners).await,
+            Some(running) => running.send(bytes, &runners).await,
             None => Err(io::ErrorKind::BrokenPipe.into()),
         };
         match sent {
@@ -111,13 +140,13 @@ impl ForkClient {
                 // The socket of the old one is closed first.
                 *server = None;
                 let started = ForkServer::start(&self.program, &self.spool)?;
-                let sent = started.send(&bytes, &runners).await;
+                let sent = started.send(bytes, &runners).await;
                 *server = Some(started);
                 sent?;
             }
             sent => sent?,
         }
-        pidfd::register(own, Interest::READABLE)
+        Ok(RunnerLink { socket: pidfd::register(own, Interest::READABLE)?, process: None })
     }
 }
 
@@ -147,35 +176,51 @@ impl ForkServer {
 }
 
 impl ForkedRunner {
-    /// Resolves when the runner has ended, or when it is certain that there will be none. Cancel-safe.
+    /// Resolves when the runner has ended this command or itself, or when it is certain that there will be none.
+    /// Cancel-safe.
     pub(super) async fn ended(&mut self) -> io::Result<()> {
         while self.receive().await? {}
-        // Its files are closed a moment before it has exited.
-        match &self.process {
-            Some(process) => process.readable().await.map(drop),
-            None => Ok(()),
+        match &self.link.process {
+            // Its files are closed a moment before it has exited.
+            Some(process) if !self.is_ready => process.readable().await.map(drop),
+            Some(_) | None => Ok(()),
         }
     }
 
-    /// Resolves when the runner exists, or its requested socket is closed. It makes no further request. Cancel-safe.
+    /// Resolves when the runner begins with the request, or its socket is closed. It makes no further request. Cancel-safe.
     pub(super) async fn announced(&mut self) -> io::Result<()> {
         self.retries_left = 0;
         while !self.is_announced
-            && let Some(report) = receive_report(&self.socket).await?
+            && let Some(report) = receive_report(&self.link.socket).await?
         {
             self.on_report(report)?;
         }
         Ok(())
     }
 
-    /// True if this can signal the runner.
-    pub(super) fn has_process(&self) -> bool {
-        self.process.is_some()
+    /// True if the runner has ended this command and is alive.
+    pub(super) fn is_ready(&self) -> bool {
+        self.is_ready
     }
 
-    /// Signals the runner, if it has announced itself.
+    /// Remembers that the attempt has ended as its spool says. A runner that waits is kept for a further command; one that
+    /// was signalled must not.
+    pub(super) fn release(self, name: SpoolName) {
+        self.client.ended.add(name);
+        if self.is_ready {
+            self.client.idle.add(self.kind, self.link);
+        }
+    }
+
+    /// True if this can signal the runner.
+    pub(super) fn has_process(&self) -> bool {
+        self.is_announced && self.link.process.is_some()
+    }
+
+    /// Signals the runner, if it has announced that it begins with this request.
     pub(super) fn signal(&self, signal: Signal) -> rustix::io::Result<()> {
-        self.process.as_ref().map_or(Ok(()), |process| pidfd_send_signal(process, signal))
+        let process = self.link.process.as_ref().filter(|_| self.is_announced);
+        process.map_or(Ok(()), |process| pidfd_send_signal(process, signal))
     }
 
     /// Why the runner has run nothing, if it has reported that.
@@ -183,13 +228,16 @@ impl ForkedRunner {
         self.error.as_ref().and_then(io::Error::raw_os_error).map(io::Error::from_raw_os_error)
     }
 
-    /// Takes the next message; false if there will be none. If the fork server ends before it has forked, or does not
-    /// answer, another one is requested to. Of two runners, one finds the attempt taken.
+    /// Takes the next message; false if there will be none. If the fork server or a runner that waited ends before the
+    /// announcement, or does not answer, another one is requested. Of two runners, one finds the attempt taken.
     async fn receive(&mut self) -> io::Result<bool> {
+        if self.is_ready {
+            return Ok(false);
+        }
         let received = if self.is_announced || self.retries_left == 0 {
-            Some(receive_report(&self.socket).await?)
+            Some(receive_report(&self.link.socket).await?)
         } else {
-            self.deadline.bound(receive_report(&self.socket)).await.transpose()?
+            self.deadline.bound(receive_report(&self.link.socket)).await.transpose()?
         };
         if let Some(Some(report)) = received {
             return self.on_report(report);
@@ -203,20 +251,26 @@ impl ForkedRunner {
     }
 
     async fn request_again(&mut self, is_silent: bool) -> io::Result<()> {
-        if is_silent {
+        // A runner that waited ends once it sees that its socket is closed.
+        if is_silent && !self.is_reused {
             tracing::warn!(request = ?self.request, "the process that starts commands does not answer, and is replaced");
             self.client.replace().await;
         }
         self.retries_left -= 1;
         self.deadline = ActiveDeadline::after(FORK_TIMEOUT);
-        self.socket = self.client.send(&self.request).await?;
+        self.link = self.client.send(&self.request.encode()).await?;
+        self.is_reused = false;
         Ok(())
     }
 
     fn on_report(&mut self, Report { bytes, file }: Report) -> io::Result<bool> {
         if bytes == ANNOUNCEMENT {
             self.is_announced = true;
-            self.process = file.map(pidfd::watch).transpose()?;
+            if let Some(process) = file {
+                self.link.process = Some(pidfd::watch(process)?);
+            }
+        } else if bytes == READY {
+            self.is_ready = true;
         } else if let Ok(code) = bytes.try_into() {
             self.error = Some(io::Error::from_raw_os_error(i32::from_le_bytes(code)));
         }

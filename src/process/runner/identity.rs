@@ -1,7 +1,7 @@
 //! Which process a runner is: its pid, and the time at which that process started. A pid is given away again, but not
 //! within the same tick of the clock.
 
-use std::{fs, io, path::Path};
+use std::{ffi::CStr, fs, io, path::Path};
 
 use rustix::process::{Pid, getpid};
 use serde::{Deserialize, Serialize};
@@ -12,8 +12,13 @@ use crate::process::proc_stat::ProcessStat;
 /// The first argument of runners of earlier versions, which were programs of their own; the second is the folder.
 const EARLIER_ARGUMENT: &str = "__runner";
 
+/// The name of a runner, for a list of processes.
+pub(super) const NAME: &CStr = c"hermod-runner";
+/// The name of a runner between two commands.
+pub(super) const IDLE_NAME: &CStr = c"hermod-idle";
+
 /// A runner, on one boot of the machine.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(super) struct RunnerIdentity {
     /// The pid, 0 if it is not known. The runner leads a POSIX session of the same number.
     #[serde(rename = "pid")]
@@ -34,17 +39,26 @@ impl RunnerIdentity {
         Ok(Self { raw_pid: pid.as_raw_pid(), started: Some(stat.started) })
     }
 
-    /// The pid, if it is known.
-    pub(super) fn pid(self) -> Option<Pid> {
-        Pid::from_raw(self.raw_pid)
+    /// True if no other process of this boot has this identity.
+    pub(super) fn is_exact(self) -> bool {
+        self.started.is_some()
     }
 
-    /// The pid, if the process with that number is the living runner of this attempt. `is_locked`: whether the lock of
+    /// The pid, if it is known.
+    pub(super) fn pid(self) -> Option<Pid> {
+        // A command can write any number into `started`.
+        Pid::from_raw(self.raw_pid.max(0))
+    }
+
+    /// The pid, if the process with that number is the living runner of this attempt. One that waits has ended it. `is_locked`: whether the lock of
     /// its folder is held, which tells something about runners of earlier versions.
     pub(super) fn living(self, folder: &Path, name: SpoolName, is_locked: bool) -> Option<Pid> {
         let pid = self.pid()?;
         let is_living = match self.started {
-            Some(started) => ProcessStat::of_living(pid)?.started == started,
+            Some(started) => {
+                let stat = ProcessStat::of_living(pid)?;
+                stat.started == started && stat.name != IDLE_NAME.to_bytes()
+            }
             None => (is_locked || is_earlier_runner(pid, folder)) && orphans::belongs(pid, pid, name),
         };
         is_living.then_some(pid)

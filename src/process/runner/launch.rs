@@ -20,6 +20,7 @@ use super::{
     fork_server::ForkRequest,
     forked::ForkClient,
     identity::RunnerIdentity,
+    idle::RunnerKind,
     ledger::{CommandLedger, LedgerMark},
     live_runner::{LiveRunner, RunnerOutcome, outcome_of_dead_runner, unknown_outcome},
     output,
@@ -87,6 +88,7 @@ impl Runner {
     /// run.
     pub async fn start(&self, name: SpoolName, command: Command) -> io::Result<LiveRunner> {
         let folder = self.folder(name);
+        self.fork_client.take_ended(name);
         let create_folder = || {
             let (folder, command) = (folder.clone(), command.clone());
             off_thread(move || folder.create_with_task(&command))
@@ -100,7 +102,8 @@ impl Runner {
             created => created?,
         }
         let request = ForkRequest { folder: folder.path().to_owned(), variables: command.variables };
-        let runner = self.fork_client.request(request).await?;
+        let kind = RunnerKind { run: name.call.run, sandbox: command.sandbox };
+        let runner = self.fork_client.request(kind, request).await?;
         Ok(LiveRunner::of_forked(folder, name, runner))
     }
 
@@ -150,8 +153,13 @@ impl Runner {
     /// Ends an attempt if it is running, and removes its folder, in the background. `wait_cleared` waits for that.
     pub fn forget(&self, name: SpoolName) {
         let (folder, clearing) = (self.folder(name), self.clearings.subscribe());
+        let has_ended = self.fork_client.take_ended(name);
         tokio::spawn(async move {
-            clear_or_warn(folder, name).await;
+            if has_ended {
+                warn_on_error(name, off_thread(move || folder.remove()).await);
+            } else {
+                clear_or_warn(folder, name).await;
+            }
             drop(clearing);
         });
     }
@@ -308,7 +316,11 @@ async fn end_attempt(folder: SpoolFolder, name: SpoolName) -> io::Result<()> {
 }
 
 async fn clear_or_warn(folder: SpoolFolder, name: SpoolName) {
-    if let Err(error) = clear_attempt(folder, name).await {
+    warn_on_error(name, clear_attempt(folder, name).await);
+}
+
+fn warn_on_error(name: SpoolName, cleared: io::Result<()>) {
+    if let Err(error) = cleared {
         tracing::warn!(%name, %error, "what is kept of a command stays until the next start");
     }
 }

@@ -6,6 +6,7 @@
 //! all runs accepted before the ledger is made again.
 
 use std::{
+    collections::HashSet,
     fs::{self, File, OpenOptions},
     io::{self, BufWriter, Read as _, Write as _},
     os::unix::fs::MetadataExt,
@@ -105,17 +106,23 @@ impl CommandLedger {
     /// The ledger's statement about an attempt.
     pub(super) fn mark(&self, name: SpoolName) -> io::Result<LedgerMark> {
         let Some(entries) = self.read().if_exists()?.flatten() else { return Ok(LedgerMark::Unknown) };
-        let begun = entries.begun.iter().rev().find(|(begun, _)| *begun == name);
+        let begun = entries.begun.iter().rposition(|(begun, _)| *begun == name);
         Ok(match begun {
-            Some((_, runner)) => LedgerMark::Begun(*runner),
+            Some(at) if entries.is_superseded(at) => LedgerMark::Begun(RunnerIdentity::UNKNOWN),
+            Some(at) => LedgerMark::Begun(entries.begun[at].1),
             None if accepted_ms(name.call.run) > entries.since_ms => LedgerMark::NotBegun,
             None => LedgerMark::Unknown,
         })
     }
 
-    /// All begun attempts that the ledger still has.
+    /// The begun attempts that the ledger still has, and whose runners have begun no other one since.
     pub(super) fn started_attempts(&self) -> Vec<(SpoolName, RunnerIdentity)> {
-        self.read().ok().flatten().unwrap_or_default().begun
+        let entries = self.read().ok().flatten().unwrap_or_default();
+        let mut later = HashSet::new();
+        let is_last = |(_, runner): &(_, RunnerIdentity)| !runner.is_exact() || later.insert(*runner);
+        let mut last: Vec<_> = entries.begun.into_iter().rev().filter(is_last).collect();
+        last.reverse();
+        last
     }
 
     /// Removes the entries of runs that are not open, if the file is large.
@@ -191,6 +198,12 @@ impl LedgerEntries {
         };
         Some(Self { since_ms, begun: lines.filter_map(entry).collect() })
     }
+
+    /// True if the runner of an entry has begun another attempt later, which it does only after the end of this one.
+    fn is_superseded(&self, at: usize) -> bool {
+        let (_, runner) = self.begun[at];
+        runner.is_exact() && self.begun[at + 1..].iter().any(|(_, later)| *later == runner)
+    }
 }
 
 fn lock_replacement() -> MutexGuard<'static, ()> {
@@ -237,6 +250,11 @@ mod tests {
         RunnerIdentity::own().unwrap()
     }
 
+    /// All entries.
+    fn begun(ledger: &CommandLedger) -> Vec<(SpoolName, RunnerIdentity)> {
+        ledger.read().unwrap().unwrap().begun
+    }
+
     #[test]
     fn one_of_an_earlier_version_keeps_its_entries() {
         let (_state, ledger) = ledger();
@@ -269,7 +287,28 @@ mod tests {
         }
         // A complete ledger is not made again.
         ledger.ensure().unwrap();
-        assert_eq!(ledger.started_attempts().len(), 2);
+        assert_eq!(begun(&ledger).len(), 2);
+    }
+
+    #[test]
+    fn a_runner_has_only_its_last_attempt() {
+        let (_state, ledger) = ledger();
+        ledger.ensure().unwrap();
+        let other = RunnerIdentity::parse("1 2").unwrap();
+        for (n, runner) in [(1, runner()), (2, other), (3, runner()), (4, other)] {
+            ledger.record_start(&name(LATER, n).to_string(), runner).unwrap();
+        }
+        let expected = [RunnerIdentity::UNKNOWN, RunnerIdentity::UNKNOWN, runner(), other];
+        for (n, runner) in (1..).zip(expected) {
+            assert_eq!(ledger.mark(name(LATER, n)).unwrap(), LedgerMark::Begun(runner), "{n}");
+        }
+        assert_eq!(ledger.started_attempts(), [(name(LATER, 3), runner()), (name(LATER, 4), other)]);
+        // A pid alone may have been given to another process.
+        let reused = RunnerIdentity::parse("7").unwrap();
+        for n in [5, 6] {
+            ledger.record_start(&name(LATER, n).to_string(), reused).unwrap();
+            assert_eq!(ledger.mark(name(LATER, 5)).unwrap(), LedgerMark::Begun(reused), "{n}");
+        }
     }
 
     #[test]
@@ -336,7 +375,7 @@ mod tests {
                         });
                     }
                 });
-                assert_eq!(ledger.started_attempts().len(), 8, "no thread's entry is replaced");
+                assert_eq!(begun(&ledger).len(), 8, "no thread's entry is replaced");
             }
         }
     }
@@ -372,7 +411,7 @@ mod tests {
             ledger.shorten(|run| run == open).unwrap();
         }
         ledger.shorten(|run| run == open).unwrap();
-        let kept = ledger.started_attempts().into_iter().filter(|(name, _)| name.call.run == open).count();
+        let kept = begun(&ledger).into_iter().filter(|(name, _)| name.call.run == open).count();
         assert_eq!(kept, 2_000);
         assert!(fs::metadata(&ledger.0).unwrap().len() < 4_000 * 50);
     }

@@ -48,7 +48,7 @@ pub struct LiveRunner {
 #[derive(Debug)]
 enum RunnerProcess {
     /// A runner that this process requested.
-    Forked(ForkedRunner),
+    Forked(Box<ForkedRunner>),
     /// A runner that an earlier owner started. It held the lock after the pidfd was opened, or its arguments name this
     /// folder.
     Other(AsyncFd<OwnedFd>),
@@ -58,7 +58,7 @@ enum RunnerProcess {
 
 impl LiveRunner {
     pub(super) fn of_forked(folder: SpoolFolder, name: SpoolName, runner: ForkedRunner) -> Self {
-        Self { folder, name, process: RunnerProcess::Forked(runner) }
+        Self { folder, name, process: RunnerProcess::Forked(Box::new(runner)) }
     }
 
     /// Finds the living runner of a folder; `None` if there is none.
@@ -66,7 +66,11 @@ impl LiveRunner {
         let is_held = folder.has_live_runner()?;
         let process = folder.runner(name)?.and_then(|runner| {
             let process = pidfd::open(runner.pid()?).ok()?;
-            // A command may have removed the lock of a living runner.
+            // A command may have removed the lock of a living runner. Without it, a runner that has written `exit` is
+            // through with this attempt.
+            if !is_held && ExitRecord::read(&folder).ok()?.is_some() {
+                return None;
+            }
             runner.living(folder.path(), name, is_held).map(|_| process)
         });
         // Checked after the pidfd was opened: a lock that is still held belongs to the runner that lived then.
@@ -82,17 +86,22 @@ impl LiveRunner {
     /// Waits until the runner has ended, and returns its outcome. When `cancel` fires, the runner gets SIGTERM. If it
     /// has not ended within [`STOP_TIMEOUT`], it is killed with all that it started.
     pub async fn wait(mut self, cancel: &CancellationToken) -> RunnerOutcome {
-        let (result, without_record) = tokio::select! {
+        let (result, is_stopped) = tokio::select! {
             biased;
-            result = self.wait_exit() => (result, RunnerOutcome::Unknown),
-            () = cancel.cancelled() => (self.stop().await, RunnerOutcome::Killed),
+            result = self.wait_exit() => (result, false),
+            () = cancel.cancelled() => (self.stop().await, true),
         };
-        match result {
-            Ok(()) => match outcome_of_dead_runner(&self.folder, self.name, self.start_error()).await {
-                RunnerOutcome::Unknown | RunnerOutcome::Killed => without_record,
-                known @ (RunnerOutcome::Ended(_) | RunnerOutcome::NeverBegun(_)) => known,
-            },
-            Err(error) => unknown_outcome(self.name, &error),
+        if let Err(error) = result {
+            return unknown_outcome(self.name, &error);
+        }
+        let outcome = outcome_of_dead_runner(&self.folder, self.name, self.start_error()).await;
+        match (outcome, self.process) {
+            (RunnerOutcome::Unknown | RunnerOutcome::Killed, _) if is_stopped => RunnerOutcome::Killed,
+            (RunnerOutcome::Ended(exit), RunnerProcess::Forked(runner)) if !is_stopped => {
+                runner.release(self.name);
+                RunnerOutcome::Ended(exit)
+            }
+            (outcome, _) => outcome,
         }
     }
 
@@ -128,7 +137,13 @@ impl LiveRunner {
     /// Resolves when the runner has ended. Cancel-safe.
     async fn wait_exit(&mut self) -> io::Result<()> {
         match &mut self.process {
-            RunnerProcess::Forked(runner) => runner.ended().await?,
+            RunnerProcess::Forked(runner) => {
+                runner.ended().await?;
+                // It has freed the lock, and nothing of the command is left.
+                if runner.is_ready() {
+                    return Ok(());
+                }
+            }
             RunnerProcess::Other(process) => process.readable().await.map(drop)?,
             RunnerProcess::Lock => {}
         }

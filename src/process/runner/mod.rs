@@ -14,10 +14,13 @@
 //! 5. It runs the command, and ends it when its time is up. Output that is long or takes a while goes into `output`.
 //! 6. It writes `exit`, with a hash of its content and with a short output. It first restores the files that the command
 //!    has removed from the folder. It syncs `output` and `exit` if no owner waits for it, and not after a stop.
-//! 7. It ends, which frees the lock, and closes the socket to the owner that requested it.
+//! 7. It ends, which frees the lock, and closes the socket to the owner that requested it. Or it frees the lock, reports
+//!    that it is ready, and waits for a further command of the same run with the same sandbox. Such a command begins with
+//!    step 1, and the request goes to the runner itself.
 //!
-//! A fork server ends with its owner, and its runners do not. One that ends or hangs before it has forked is replaced, and
-//! the request is made again: of two runners of an attempt only one makes `started`.
+//! A fork server ends with its owner, and so does a runner that waits. A runner with a command does not. A server or a
+//! waiting runner that ends or hangs before it has accepted a request is replaced, and the request is made again: of two
+//! runners of an attempt only one makes `started`.
 //!
 //! A later owner on the same boot decides by these rules:
 //!
@@ -34,23 +37,30 @@
 //! and the entry before the runner's second check of `started`. Therefore at most one side proceeds, whatever was
 //! removed in between.
 //!
+//! A runner has at most one command at a time. So an entry of the ledger names a living runner only if no later entry has
+//! the same process, and a process that waits has a name of its own. A runner is requested only after its last attempt
+//! was seen to end, so no signal for one attempt meets another one.
+//!
 //! A folder that is no longer needed is renamed before it is emptied: a late runner finds no folder, not one without
 //! `started`. After another boot only a complete `exit` counts. A runner is alive as long as the lock is held, whatever
 //! its pid says. A process is signalled only through a pidfd that is known to be the right one's: the runner's own, or that
 //! of the process which started at the time in the ledger.
 
 mod channel;
+mod ended;
 mod exit;
 mod files;
 mod follow;
 mod fork_server;
 mod forked;
 mod identity;
+mod idle;
 mod launch;
 mod ledger;
 mod live_runner;
 mod orphans;
 mod output;
+mod owner_link;
 mod runner_process;
 
 /// This process's own program, also after its file was replaced.

@@ -1,91 +1,68 @@
-//! The runner: a process that runs one command and records its outcome in its spool folder. Steps 2 to 7 of the
-//! protocol.
+//! The runner: a process that runs a command and records its outcome in its spool folder. Steps 2 to 7 of the protocol.
+//! Then it may run further commands of the same kind, one after the other.
 
-use std::{
-    ffi::CStr,
-    io,
-    os::fd::{AsFd as _, OwnedFd},
-    process::ExitCode,
-};
+use std::{io, os::fd::OwnedFd, process::ExitCode, time::Duration};
 
 use rustix::{
-    event::{PollFd, PollFlags, Timespec, poll},
     io::Errno,
-    process::{getpid, setsid},
+    process::{Signal, setsid},
     thread::set_name,
 };
 use tokio::{
+    io::unix::AsyncFd,
     runtime::Builder,
     signal::unix::{SignalKind, signal},
+    time::timeout,
 };
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    channel::{self, is_closed},
     exit::{ExitRecord, OutputExtent, PreallocatedExit},
     files::{Claim, SpoolFolder, VARIABLE},
-    identity::RunnerIdentity,
+    fork_server::ForkRequest,
+    identity::{IDLE_NAME, NAME, RunnerIdentity},
     output::{KeptOutput, keep_output},
+    owner_link::{OwnerLink, receive_request},
 };
 use crate::{
     files::IoResult as _,
     process::{
-        self, Command, CommandError, ExitCause, Tee, descendants, pidfd,
-        sandbox::{PreparedSandbox, SandboxError, restrict_own_process},
+        self, Command, CommandError, ExitCause, Tee, descendants,
+        sandbox::{CommandSandbox, PreparedSandbox, ProcessLimits, SandboxError, SandboxSpec},
     },
 };
 
-/// The socket to the owner that requested the runner. The owner sees the end of the runner by its closing.
-#[derive(Debug)]
-pub(super) struct OwnerLink(OwnedFd);
-
-impl OwnerLink {
-    pub(super) fn new(socket: OwnedFd) -> Self {
-        Self(socket)
-    }
-
-    /// Hands the owner the descriptor of this process, for signals.
-    fn announce(&self) -> io::Result<()> {
-        let process = pidfd::open(getpid())?;
-        match channel::send(&self.0, ANNOUNCEMENT, Some(process.as_fd())) {
-            // Without its owner the runner goes on. One that lives would request another runner.
-            Err(error) if !is_closed(&error) => Err(error),
-            Ok(()) | Err(_) => Ok(()),
-        }
-    }
-
-    /// Reports why nothing was run.
-    pub(super) fn report(&self, error: &io::Error) {
-        let code = error.raw_os_error().unwrap_or(Errno::IO.raw_os_error());
-        // An owner that is gone needs no report.
-        let (Ok(()) | Err(_)) = channel::send(&self.0, &code.to_le_bytes(), None);
-    }
-
-    /// True while the owner waits for the end of this runner.
-    fn is_attached(&self) -> bool {
-        let mut socket = [PollFd::new(&self.0, PollFlags::empty())];
-        let ready = poll(&mut socket, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }));
-        ready.is_ok() && !socket[0].revents().contains(PollFlags::HUP)
-    }
-}
+/// Commands of one runner. It bounds what a runner gathers.
+const MAX_COMMANDS: u32 = 100;
+/// Time that a runner waits for its next command.
+const IDLE_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// The sandbox of a command, if it has one, or why there is none: then the command is not run.
 pub(super) type SandboxPreparation = Result<Option<PreparedSandbox>, SandboxError>;
 
-/// The name of the process, for a list of processes.
-const NAME: &CStr = c"hermod-runner";
+/// A process that runs one command after the other.
+struct Runner<'a> {
+    owner: &'a OwnerLink,
+    identity: RunnerIdentity,
+    /// Fires on SIGTERM.
+    stop: CancellationToken,
+    /// The sandbox that every command of this process has.
+    spec: Option<SandboxSpec>,
+    sandbox: Result<CommandSandbox, SandboxError>,
+    /// The limits of this process, from its first command on.
+    limits: Option<ProcessLimits>,
+    /// Further requests; registered before the first wait.
+    requests: Option<AsyncFd<OwnedFd>>,
+}
 
-/// The first message of a runner, which comes with its pidfd.
-pub(super) const ANNOUNCEMENT: &[u8] = b"runner";
-
-/// Runs the command of a folder in a process that was just forked and has one thread.
+/// Runs the command of a folder in a process that was just forked and has one thread, and maybe further ones.
 pub(super) fn main(
-    folder: &SpoolFolder,
+    folder: SpoolFolder,
     task: io::Result<Command>,
-    owner: OwnerLink,
+    owner: &OwnerLink,
     sandbox: SandboxPreparation,
 ) -> ExitCode {
-    match run(folder, task, &owner, sandbox) {
+    match run(folder, task, owner, sandbox) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             owner.report(&error);
@@ -95,7 +72,7 @@ pub(super) fn main(
 }
 
 fn run(
-    folder: &SpoolFolder,
+    folder: SpoolFolder,
     task: io::Result<Command>,
     owner: &OwnerLink,
     sandbox: SandboxPreparation,
@@ -105,41 +82,36 @@ fn run(
     // The number of the POSIX session is the pid, for whatever finds the command without its runner.
     setsid()?;
     descendants::adopt()?;
-    let mut task = task?;
-    task.variables.push((VARIABLE.into(), folder.name().into()));
+    let task = task?;
     if let Ok(Some(sandbox)) = &sandbox {
         sandbox.prepare_process()?;
     }
     let runtime = Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        // Before `started`: from then on a stop must end the command too.
-        let stop = stop_token()?;
-        let _lock = folder.lock()?;
-        // Step 3. Missing disk space is found before the command runs.
-        let exit_file = PreallocatedExit::create(folder)?;
-        let runner = RunnerIdentity::own()?;
-        let claim = Claim::Runner(runner);
-        if !folder.claim(claim)? {
-            return Ok(());
+        let mut runner = Runner {
+            owner,
+            identity: RunnerIdentity::own()?,
+            // Before `started`: from then on a stop must end the command too.
+            stop: stop_token()?,
+            spec: task.sandbox.clone(),
+            sandbox: sandbox.map(CommandSandbox::new),
+            limits: None,
+            requests: None,
+        };
+        let (mut next, mut commands) = (Some((folder, task)), 0);
+        while let Some((folder, task)) = next {
+            commands += 1;
+            let may_wait = runner.run(&folder, task).await? && commands < MAX_COMMANDS;
+            next = if may_wait { runner.next_command().await } else { None };
         }
-        // Second half of step 4. Without a ledger there is never a proof that this command was not begun.
-        folder.ledger().record_start(folder.name(), runner).if_exists()?;
-        // An owner that found no entry has revoked this attempt before.
-        if folder.read_claim()? != Some(claim) {
-            return Err(Errno::NOENT.into());
-        }
-        if let Some(sandbox) = &task.sandbox {
-            restrict_own_process(&sandbox.rules.limits)?;
-        }
-        let (exit, output) = run_task(folder, task, sandbox, &stop).await?;
-        record(exit_file, exit, output, owner)
+        Ok(())
     })
 }
 
 /// Fires on SIGTERM. It also handles SIGXFSZ, so that a file that may not grow is an error of its write.
 fn stop_token() -> io::Result<CancellationToken> {
     let mut sigterm = signal(SignalKind::terminate())?;
-    let _sigxfsz = signal(SignalKind::from_raw(rustix::process::Signal::XFSZ.as_raw()))?;
+    let _sigxfsz = signal(SignalKind::from_raw(Signal::XFSZ.as_raw()))?;
     let stop = CancellationToken::new();
     let token = stop.clone();
     tokio::spawn(async move {
@@ -149,30 +121,86 @@ fn stop_token() -> io::Result<CancellationToken> {
     Ok(stop)
 }
 
-/// Step 5. Its result is still to be recorded. A command that was started and cannot be watched is an error here: without
-/// an outcome its call is in doubt.
-async fn run_task(
-    folder: &SpoolFolder,
-    task: Command,
-    sandbox: SandboxPreparation,
-    stop: &CancellationToken,
-) -> io::Result<(ExitRecord, KeptOutput)> {
-    let (tee, pieces) = Tee::new();
-    let run = async {
-        let sandbox = sandbox.map_err(|error| CommandError::NotStarted(io::Error::other(error)))?;
-        process::run_prepared(task, sandbox, Some(tee), stop).await
-    };
-    let (end, output) = tokio::join!(run, keep_output(folder, pieces));
-    // What has left its group ends too, before the outcome is known.
-    descendants::end().await?;
-    let output = output?;
-    let end = match end {
-        Ok(result) => Ok(result),
-        Err(CommandError::NotStarted(error)) => Err(error.to_string()),
-        Err(CommandError::Unwatched(error)) => return Err(error),
-    };
-    let exit = ExitRecord { end, output: output.extent(), inline_output: Vec::new() };
-    Ok((exit, output))
+impl Runner<'_> {
+    /// Steps 2 to 6. True if this process may run a further command: nothing of this one is left in it.
+    async fn run(&mut self, folder: &SpoolFolder, mut task: Command) -> io::Result<bool> {
+        task.variables.push((VARIABLE.into(), folder.name().into()));
+        let _lock = folder.lock()?;
+        // Step 3. Missing disk space is found before the command runs.
+        let exit_file = PreallocatedExit::create(folder)?;
+        let claim = Claim::Runner(self.identity);
+        if !folder.claim(claim)? {
+            return Ok(false);
+        }
+        // Second half of step 4. Without a ledger there is never a proof that this command was not begun.
+        folder.ledger().record_start(folder.name(), self.identity).if_exists()?;
+        // An owner that found no entry has revoked this attempt before.
+        if folder.read_claim()? != Some(claim) {
+            return Err(Errno::NOENT.into());
+        }
+        if let (Some(sandbox), None) = (&self.spec, &self.limits) {
+            self.limits = Some(ProcessLimits::restrict_own(&sandbox.rules.limits)?);
+        }
+        let (exit, output, is_clean) = self.run_task(folder, task).await?;
+        let has_exited = matches!(&exit.end, Ok(result) if result.cause == ExitCause::Exit);
+        record(exit_file, exit, output, self.owner)?;
+        Ok(has_exited && is_clean && self.sandbox.as_ref().is_ok_and(CommandSandbox::is_reusable))
+    }
+
+    /// Step 5. Its result is still to be recorded. A command that was started and cannot be watched is an error here:
+    /// without an outcome its call is in doubt. The last value is true if none of its processes is left.
+    async fn run_task(
+        &mut self,
+        folder: &SpoolFolder,
+        task: Command,
+    ) -> io::Result<(ExitRecord, KeptOutput, bool)> {
+        let (tee, pieces) = Tee::new();
+        let Self { sandbox, stop, .. } = self;
+        let run = async {
+            let sandbox = sandbox.as_mut().map_err(|error| io::Error::other(error.to_string()));
+            let sandbox = sandbox.map_err(CommandError::NotStarted)?;
+            process::run_in(task, sandbox, Some(tee), stop).await
+        };
+        let (end, output) = tokio::join!(run, keep_output(folder, pieces));
+        // What has left its group ends too, before the outcome is known.
+        let is_clean = descendants::end().await?;
+        let output = output?;
+        let end = match end {
+            Ok(result) => Ok(result),
+            Err(CommandError::NotStarted(error)) => Err(error.to_string()),
+            Err(CommandError::Unwatched(error)) => return Err(error),
+        };
+        let exit = ExitRecord { end, output: output.extent(), inline_output: Vec::new() };
+        Ok((exit, output, is_clean))
+    }
+
+    /// Waits for a further command. `None` if there is none for this process. A request that it does not announce is not
+    /// begun: its owner requests another runner, which reports what is wrong with it.
+    async fn next_command(&mut self) -> Option<(SpoolFolder, Command)> {
+        let requests = match self.requests.take() {
+            Some(requests) => requests,
+            None => self.owner.register().ok()?,
+        };
+        set_name(IDLE_NAME).ok()?;
+        self.owner.report_ready().ok()?;
+        let received = tokio::select! {
+            biased;
+            () = self.stop.cancelled() => return None,
+            received = timeout(IDLE_TIMEOUT, receive_request(&requests)) => received,
+        };
+        self.requests = Some(requests);
+        let ForkRequest { folder, variables } = received.ok()?.ok()??;
+        let folder = SpoolFolder::new(folder);
+        let task = folder.task().ok().filter(|task| task.sandbox == self.spec)?;
+        let is_same = self.sandbox.as_mut().is_ok_and(CommandSandbox::is_unchanged)
+            && self.limits.as_ref().is_none_or(ProcessLimits::are_current);
+        if !is_same {
+            return None;
+        }
+        set_name(NAME).ok()?;
+        self.owner.announce_again().ok()?;
+        Some((folder, Command { variables, ..task }))
+    }
 }
 
 /// Step 6. Folder entries are not synced: if a power loss takes one, the call is in doubt.

@@ -9,9 +9,31 @@ use super::spec::SandboxLimits;
 /// Fewer open files do not suffice to start a command.
 const MIN_OPEN_FILES: u64 = 64;
 
-/// Sets the limits for this process, and so for all that it will start. They cannot be raised again.
-pub fn restrict_own_process(limits: &SandboxLimits) -> io::Result<()> {
-    restrict(None, limits)
+/// Limit of processor time below which a process starts one command only: what it uses itself counts too.
+const MIN_REUSED_CPU_SECONDS: u64 = 60;
+
+/// The limits of a process that starts one command after the other. They cannot be raised again.
+#[derive(Debug)]
+pub(in crate::process) struct ProcessLimits {
+    limits: SandboxLimits,
+    /// Number of tasks of the machine when they were set.
+    tasks: u64,
+}
+
+impl ProcessLimits {
+    /// Sets the limits for this process, and so for all that it will start.
+    pub(in crate::process) fn restrict_own(limits: &SandboxLimits) -> io::Result<Self> {
+        let tasks = tasks_of_machine();
+        restrict(None, limits)?;
+        Ok(Self { limits: *limits, tasks })
+    }
+
+    /// True if a further command has nearly as much as it would have in a new process.
+    pub(in crate::process) fn are_current(&self) -> bool {
+        let SandboxLimits { cpu_seconds, processes, .. } = self.limits;
+        cpu_seconds.is_none_or(|seconds| seconds >= MIN_REUSED_CPU_SECONDS)
+            && processes.is_none_or(|more| tasks_of_machine() <= self.tasks + more / 4)
+    }
 }
 
 /// Sets the limits of a child that was started a moment ago. What it has started already is not limited.
@@ -68,6 +90,25 @@ mod tests {
         check((Some(5), None), 7, (5, 7));
         check((Some(5), Some(6)), 7, (5, 6));
         check((Some(9), Some(9)), 7, (7, 7));
+    }
+
+    #[test]
+    fn limits_are_current_while_they_leave_as_much() {
+        let check = |cpu_seconds, processes, tasks, expected| {
+            let limits = SandboxLimits { cpu_seconds, processes, ..SandboxLimits::default() };
+            assert_eq!(
+                ProcessLimits { limits, tasks }.are_current(),
+                expected,
+                "{cpu_seconds:?} {processes:?}"
+            );
+        };
+        check(None, None, 0, true);
+        check(Some(60), None, 0, true);
+        check(Some(59), None, 0, false);
+        // Other tasks come and go while this runs.
+        check(None, Some(4), 1 << 40, true);
+        check(None, Some(4), 0, false);
+        check(None, Some(1 << 40), 0, true);
     }
 
     #[test]

@@ -5,8 +5,10 @@
 //! down to all processes that it starts, and nothing takes them back. The process of that thread stays free. The thread
 //! lives as long as the command: it is the only one that can signal all processes of the sandbox at once.
 
+mod command_sandbox;
 mod files;
 mod limits;
+mod mount_table;
 mod mounts;
 mod namespace;
 mod network;
@@ -20,7 +22,8 @@ mod syscalls;
 mod temp;
 mod thread;
 
-pub use limits::restrict_own_process;
+pub(super) use command_sandbox::CommandSandbox;
+pub(super) use limits::ProcessLimits;
 pub use namespace::{main as namespace_main, may_limit_network};
 pub use network::{HostRule, NetworkAccess};
 pub(super) use prepared::{PreparedSandbox, SandboxCache};
@@ -28,4 +31,3 @@ pub use probe::{ProbeOutcome, Protection, main as probe_main, probe};
 pub use restrict::{SandboxError, SandboxStatus};
 pub use spec::{SandboxLimits, SandboxMode, SandboxRules, SandboxSpec};
 pub use temp::{remove_temp_folders, temp_folder};
-pub(super) use thread::SandboxThread;

@@ -1,17 +1,17 @@
 //! A sandbox that is made before its command: its rules as an open descriptor of the kernel, and its filter of system
 //! calls. A thread only has to enter it.
 
-use std::{fs::File, io, path::PathBuf};
+use std::{io, path::PathBuf};
 
 use landlock::{
     ABI, Access as _, AccessFs, AccessNet, BitFlags, CompatLevel, Compatible as _, LandlockStatus,
     PathBeneath, Ruleset, RulesetAttr as _, RulesetCreated, RulesetCreatedAttr as _, RulesetStatus, Scope,
 };
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use seccompiler::BpfProgram;
 
 use super::{
     files::{GrantError, HiddenPaths, PathGrant, grant_files},
+    mount_table::MountTable,
     mounts::MountPlan,
     namespace::{SandboxNamespace, isolate_mounts},
     network::NetworkAccess,
@@ -43,7 +43,15 @@ pub(in crate::process) struct PreparedSandbox {
     mounts: MountIsolation,
     ruleset: RulesetCreated,
     filter: Result<BpfProgram, seccompiler::Error>,
+    basis: SandboxBasis,
+}
+
+/// What the rules of a sandbox depend on.
+#[derive(Debug, Default)]
+pub(super) struct SandboxBasis {
     observed: ObservedPaths,
+    /// The mounts, for a process that was forked for the sandbox.
+    mounts: Option<MountTable>,
 }
 
 /// The prepared sandboxes of a process that forks, the last used at the end.
@@ -51,7 +59,9 @@ pub(in crate::process) struct PreparedSandbox {
 pub(in crate::process) struct SandboxCache {
     kept: Vec<PreparedSandbox>,
     /// Tells when mounts change.
-    mounts: Option<File>,
+    mounts: Option<MountTable>,
+    /// Tells the same to the process that is forked next.
+    forks_mounts: Option<MountTable>,
 }
 
 impl SandboxCache {
@@ -59,11 +69,14 @@ impl SandboxCache {
     ///
     /// It must be called while the process has one thread.
     pub(in crate::process) fn prepare(&mut self, spec: &SandboxSpec) -> Result<usize, SandboxError> {
+        // Opened before this process looks for changes: none is missed.
+        self.forks_mounts = MountTable::open().ok();
         if self.have_mounts_changed() {
             self.kept.clear();
         }
         let found = self.kept.iter().position(|kept| kept.spec == *spec).map(|at| self.kept.remove(at));
-        let prepared = match found.filter(|kept| kept.observed.is_unchanged()) {
+        let unchanged = found.and_then(|mut kept| kept.basis.observed.is_unchanged().then_some(kept));
+        let prepared = match unchanged {
             Some(kept) => kept,
             None => PreparedSandbox::with_namespace(spec)?,
         };
@@ -74,21 +87,20 @@ impl SandboxCache {
         Ok(self.kept.len() - 1)
     }
 
-    /// True if something was mounted or unmounted since the last call, or if that cannot be seen. What is mounted later is
-    /// not read-only in a namespace that was made before.
+    /// True if something was mounted or unmounted since the last call, or if that cannot be seen.
     fn have_mounts_changed(&mut self) -> bool {
         let Some(mounts) = &self.mounts else {
-            self.mounts = File::open("/proc/self/mountinfo").ok();
+            self.mounts = MountTable::open().ok();
             return true;
         };
-        let mut changes = [PollFd::new(mounts, PollFlags::PRI)];
-        let polled = poll(&mut changes, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }));
-        polled.is_err() || changes[0].revents().intersects(PollFlags::PRI | PollFlags::ERR)
+        mounts.has_changed()
     }
 
     /// Takes a prepared sandbox, in a process that was forked for it.
     pub(in crate::process) fn take(mut self, position: usize) -> PreparedSandbox {
-        self.kept.swap_remove(position)
+        let mut prepared = self.kept.swap_remove(position);
+        prepared.basis.mounts = self.forks_mounts;
+        prepared
     }
 }
 
@@ -118,7 +130,8 @@ impl PreparedSandbox {
         };
         let (ruleset, observed) = create_ruleset(spec, hidden)?;
         let filter = syscalls::filter(spec).map_err(Into::into);
-        Ok(Self { spec: spec.clone(), mounts, ruleset, filter, observed })
+        let basis = SandboxBasis { observed, mounts: None };
+        Ok(Self { spec: spec.clone(), mounts, ruleset, filter, basis })
     }
 
     /// Enters the user namespace that this sandbox needs. It must be called while the process has one thread.
@@ -135,6 +148,11 @@ impl PreparedSandbox {
             MountIsolation::Prepared(namespace) => namespace.enter_mounts(),
             MountIsolation::Entered | MountIsolation::None => Ok(()),
         }
+    }
+
+    /// Takes what tells later whether the sandbox still has the right rules.
+    pub(super) fn take_basis(&mut self) -> SandboxBasis {
+        std::mem::take(&mut self.basis)
     }
 
     /// Puts the rules and the filter in force for the calling thread.
@@ -162,6 +180,13 @@ impl PreparedSandbox {
             Some(missing) => Err(SandboxError::Missing(missing)),
             None => Ok(status),
         }
+    }
+}
+
+impl SandboxBasis {
+    /// True if a new sandbox would have the same rules; false also if that cannot be seen.
+    pub(super) fn is_unchanged(&mut self) -> bool {
+        self.mounts.as_ref().is_some_and(|mounts| !mounts.has_changed()) && self.observed.is_unchanged()
     }
 }
 

@@ -40,11 +40,17 @@ async fn create(
     let (conversation, thinking) = (body.conversation()?, body.thinking()?);
     let has_usage = body.includes_usage();
     let is_stream = body.stream.unwrap_or(false);
-    let run = ClientRun::new(&granted.token, body.model, conversation, &headers, ("chat", hash))?;
+    let run = ClientRun::new(
+        granted.reach(Arc::clone(&service)),
+        (body.model, None),
+        conversation,
+        &headers,
+        ("chat", hash),
+    )?;
     let run = run.with_thinking(thinking);
     let door = Door { service, sessions };
     let accepted = door.submit(&run).await?;
-    let head = AnswerHead::new(&accepted, &run.agent);
+    let head = AnswerHead::new(&accepted, run.agent.as_str());
     if !is_stream {
         let result = door.wait(&run, accepted.run).await?;
         return Ok(Json(head.object(&result)?).into_response());

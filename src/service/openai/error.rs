@@ -7,7 +7,10 @@ use axum::{
     middleware::Next,
     response::{IntoResponse, Response},
 };
-use hermod_actors::{RunError, RunResult, model::RunId};
+use hermod_actors::{
+    RunError, RunResult,
+    model::{AgentName, RunId},
+};
 use serde_json::{Value, json};
 
 use crate::{
@@ -49,7 +52,8 @@ impl ApiError {
     }
 
     /// No agent has the name that the request gives as its model.
-    pub(super) fn no_agent(model: &str, agents: &str) -> Self {
+    pub(super) fn no_agent(model: &str, agents: &[AgentName]) -> Self {
+        let agents = agents.iter().map(AgentName::as_str).collect::<Vec<_>>().join(", ");
         let message =
             format!("model: there is no agent `{model}`; a model is the name of an agent, such as {agents}");
         let error = Self::new(StatusCode::NOT_FOUND, message);

@@ -2,17 +2,18 @@
 
 use std::sync::Arc;
 
-use axum::{Json, Router, extract::Path, routing::get};
+use axum::{
+    Json, Router,
+    extract::{Path, State},
+    routing::get,
+};
+use hermod_actors::model::AgentName;
 use serde_json::{Value, json};
 
 use super::error::ApiError;
-use crate::{
-    access::TokenEntry,
-    service::{
-        Service,
-        authorization::{Granted, Read},
-        routes::DEFAULT_AGENT,
-    },
+use crate::service::{
+    Service,
+    authorization::{Granted, Read},
 };
 
 pub(super) fn routes() -> Router<Arc<Service>> {
@@ -21,21 +22,22 @@ pub(super) fn routes() -> Router<Arc<Service>> {
 }
 
 /// The agents that the token may use.
-async fn list(granted: Granted<Read>) -> Json<Value> {
-    let models: Vec<Value> = agents(&granted.token).map(model).collect();
+async fn list(granted: Granted<Read>, State(service): State<Arc<Service>>) -> Json<Value> {
+    let models: Vec<Value> = granted.reach(service).agents().iter().map(model).collect();
     Json(json!({ "object": "list", "data": models }))
 }
 
-async fn show(granted: Granted<Read>, Path(name): Path<String>) -> Result<Json<Value>, ApiError> {
-    let agent = agents(&granted.token).find(|agent| *agent == name);
-    agent.map(|agent| Json(model(agent))).ok_or_else(|| ApiError::no_agent(&name, DEFAULT_AGENT))
-}
-
-fn agents(token: &TokenEntry) -> impl Iterator<Item = &'static str> {
-    [DEFAULT_AGENT].into_iter().filter(|agent| token.may_use_agent(agent))
+async fn show(
+    granted: Granted<Read>,
+    State(service): State<Arc<Service>>,
+    Path(name): Path<String>,
+) -> Result<Json<Value>, ApiError> {
+    let agents = granted.reach(service).agents();
+    let agent = agents.iter().find(|agent| agent.as_str() == name);
+    agent.map(|agent| Json(model(agent))).ok_or_else(|| ApiError::no_agent(&name, &agents))
 }
 
 /// An agent has no date.
-fn model(agent: &str) -> Value {
+fn model(agent: &AgentName) -> Value {
     json!({ "id": agent, "object": "model", "created": 0, "owned_by": "hermod" })
 }

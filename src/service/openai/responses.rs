@@ -29,7 +29,7 @@ use crate::{
         authorization::{Granted, Read, Steer, Submit},
         extract::JsonBody,
         problem::Problem,
-        routes::DEFAULT_AGENT,
+        reach::Reach,
     },
 };
 
@@ -50,6 +50,7 @@ async fn create(
 ) -> Result<Response, ApiError> {
     body.check()?;
     let (conversation, thinking) = (body.conversation()?, body.thinking()?);
+    let reach = granted.reach(Arc::clone(&service));
     let previous = match &body.previous_response_id {
         // The answer can tell what was said before.
         Some(_) if !granted.token.has(Scope::Read) => {
@@ -59,13 +60,13 @@ async fn create(
                 .with_field("previous_response_id")
                 .into());
         }
-        Some(id) => Some(row_of(&service, id, "previous_response_id").await?),
+        Some(id) => Some(row_of(&reach, id, "previous_response_id").await?),
         None => None,
     };
-    let run = ClientRun::new(&granted.token, body.model, conversation, &headers, ("responses", hash))?;
-    let run = run.with_thinking(thinking).with_previous(previous);
+    let (model, operation) = ((body.model, previous), ("responses", hash));
+    let run = ClientRun::new(reach, model, conversation, &headers, operation)?.with_thinking(thinking);
     let facts = RequestFacts {
-        agent: run.agent.clone(),
+        agent: run.agent.to_string(),
         instructions: body.instructions,
         previous: body.previous_response_id,
         metadata: body.metadata,
@@ -93,7 +94,7 @@ async fn create(
 
 /// The response as it is now.
 async fn show(
-    _: Granted<Read>,
+    granted: Granted<Read>,
     State(service): State<Arc<Service>>,
     Path(id): Path<String>,
     RawQuery(query): RawQuery,
@@ -102,17 +103,17 @@ async fn show(
         let reason = "a response is not streamed again; leave it out, or read /v1/runs/{run}/events";
         return Err(ApiError::field("stream", reason));
     }
-    let row = row_of(&service, &id, "response_id").await?;
+    let row = row_of(&granted.reach(Arc::clone(&service)), &id, "response_id").await?;
     fetched(&service, &row).await.map(Json)
 }
 
 /// Stops the run, and shows its response afterwards. A response whose run has ended stays as it is.
 async fn cancel(
-    _: Granted<Steer>,
+    granted: Granted<Steer>,
     State(service): State<Arc<Service>>,
     Path(id): Path<String>,
 ) -> Result<Json<Value>, ApiError> {
-    let mut row = row_of(&service, &id, "response_id").await?;
+    let mut row = row_of(&granted.reach(Arc::clone(&service)), &id, "response_id").await?;
     if row.state != RunState::Ended {
         let stopped = control::stop(&service.runtime, vec![row.clone()]).await.map_err(Problem::from)?;
         row = stopped.into_iter().next().unwrap_or(row);
@@ -121,13 +122,13 @@ async fn cancel(
 }
 
 /// The run of a stored response.
-async fn row_of(service: &Service, id: &str, field: &str) -> Result<RunRow, ApiError> {
+async fn row_of(reach: &Reach, id: &str, field: &str) -> Result<RunRow, ApiError> {
     let unknown = || {
         let reason = if is_unstored(id) { "it was created with store = false" } else { "see /v1/runs" };
         ApiError::no_response(field, format!("{field}: there is no response `{id}`; {reason}"))
     };
     let run = run_of_id(id).ok_or_else(unknown)?;
-    let row = service.handler.reader().read(|rows| rows.run(run)).await.map_err(Problem::from)?;
+    let row = reach.run(run).await?;
     // A subagent's run is part of another response.
     row.filter(|row| row.parent.is_none()).ok_or_else(unknown)
 }
@@ -136,7 +137,7 @@ async fn row_of(service: &Service, id: &str, field: &str) -> Result<RunRow, ApiE
 async fn fetched(service: &Service, row: &RunRow) -> Result<Value, ApiError> {
     let accepted = service.handler.reader().acceptance(row).await.map_err(Problem::from)?;
     let facts = RequestFacts {
-        agent: DEFAULT_AGENT.to_owned(),
+        agent: row.agent.to_string(),
         instructions: accepted.spec.system.as_deref().map(str::to_owned),
         is_stored: true,
         ..RequestFacts::default()

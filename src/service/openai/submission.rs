@@ -6,7 +6,7 @@ use std::sync::Arc;
 use axum::http::HeaderMap;
 use hermod_actors::{
     AcceptedRun, RunResult,
-    model::{Hash, Hasher, Message, Outcome, RunId, RunRow, RunState, ThinkingLevel},
+    model::{AgentName, Hash, Hasher, Message, Outcome, RunId, RunRow, RunState, ThinkingLevel},
 };
 
 use super::{
@@ -15,13 +15,8 @@ use super::{
     sessions::{KnownSessions, LastAnswer, SessionClaim},
 };
 use crate::{
-    access::TokenEntry,
     host::{BudgetLimits, RunInput, Submission},
-    service::{
-        Service,
-        problem::Problem,
-        routes::{DEFAULT_AGENT, idempotency_key},
-    },
+    service::{Service, problem::Problem, reach::Reach, routes::idempotency_key},
 };
 
 /// What the operations of this module use.
@@ -34,9 +29,8 @@ pub(super) struct Door {
 /// The run that a client asks for.
 #[derive(Debug)]
 pub(super) struct ClientRun {
-    /// The id of the client's token.
-    token: String,
-    pub(super) agent: String,
+    reach: Reach,
+    pub(super) agent: AgentName,
     pub(super) conversation: ClientConversation,
     thinking: Option<ThinkingLevel>,
     /// The run whose conversation goes on, if the client names it.
@@ -60,34 +54,30 @@ impl ClientRun {
     /// A run of the agent that the request calls its model. `operation` keeps requests of different operations apart that
     /// have the same body.
     pub(super) fn new(
-        token: &TokenEntry,
-        model: Option<String>,
+        reach: Reach,
+        (model, previous): (Option<String>, Option<RunRow>),
         conversation: ClientConversation,
         headers: &HeaderMap,
         (operation, body): (&str, Hash),
     ) -> Result<Self, ApiError> {
-        let agent = model.unwrap_or_else(|| DEFAULT_AGENT.to_owned());
-        if agent != DEFAULT_AGENT {
-            return Err(ApiError::no_agent(&agent, DEFAULT_AGENT));
+        let agent = match (&model, &previous) {
+            (Some(model), _) => find_agent(&reach, model)?,
+            (None, Some(previous)) => previous.agent.clone(),
+            (None, None) => AgentName::default(),
+        };
+        if !reach.sees(&agent) {
+            return Err(ApiError::forbidden_agent(&reach.token().name, agent.as_str()));
         }
-        if !token.may_use_agent(&agent) {
-            return Err(ApiError::forbidden_agent(&token.name, &agent));
-        }
-        let key = idempotency_key(headers, token)?;
+        let key = idempotency_key(headers, reach.token())?;
         let mut hasher = Hasher::default();
         hasher.part(operation.as_bytes());
         hasher.part(body.as_bytes());
         let request_hash = hasher.finish();
-        let token = token.id.clone();
-        Ok(Self { token, agent, conversation, thinking: None, previous: None, key, request_hash })
+        Ok(Self { reach, agent, conversation, thinking: None, previous, key, request_hash })
     }
 
     pub(super) fn with_thinking(self, thinking: Option<ThinkingLevel>) -> Self {
         Self { thinking, ..self }
-    }
-
-    pub(super) fn with_previous(self, previous: Option<RunRow>) -> Self {
-        Self { previous, ..self }
     }
 
     fn submission(&self, target: &Target) -> Submission {
@@ -101,6 +91,7 @@ impl ClientRun {
         Submission {
             input,
             session: target.session.as_ref().map(|claim| claim.session().to_string()),
+            agent: Some(self.agent.to_string()),
             model: None,
             workspace: None,
             budget: BudgetLimits::default(),
@@ -112,6 +103,13 @@ impl ClientRun {
     }
 }
 
+/// The agent that the request calls its model.
+fn find_agent(reach: &Reach, model: &str) -> Result<AgentName, ApiError> {
+    let agents = reach.service().submitter.agents();
+    let agent = agents.into_iter().find(|agent| agent.as_str() == model);
+    agent.ok_or_else(|| ApiError::no_agent(model, &reach.agents()))
+}
+
 impl Door {
     /// Submits the run, to its end even if the client is gone meanwhile. When this resolves with `Ok`, the run is durable.
     pub(super) async fn submit(&self, run: &ClientRun) -> Result<AcceptedRun, ApiError> {
@@ -120,7 +118,7 @@ impl Door {
         }
         self.service.check_ready()?;
         let target = self.target(run).await?;
-        let submission = run.submission(&target);
+        let submission = run.reach.admit(run.submission(&target)).await?;
         let Target { session, taken, .. } = target;
         let service = Arc::clone(&self.service);
         let submitted = tokio::spawn(async move {
@@ -168,7 +166,7 @@ impl Door {
         if !run.conversation.has_history() {
             return Ok(Target::default());
         }
-        let prefix = run.conversation.prefix(&run.token, &run.agent);
+        let prefix = run.conversation.prefix(&run.reach.token().id, run.agent.as_str());
         if let Some(answer) = self.sessions.take(prefix)
             && let Some(claim) = self.claim_after(answer).await?
         {
@@ -184,8 +182,9 @@ impl Door {
             return Err(ApiError::field("previous_response_id", reason));
         }
         let answer = LastAnswer { session: previous.session, run: previous.id };
-        // Only a new session takes messages that no run of it has made.
+        // Only a new session takes messages that no run of it has made, and a session has one agent.
         if !run.conversation.has_history()
+            && previous.agent == run.agent
             && let Some(claim) = self.claim_after(answer).await?
         {
             return Ok(Target { session: Some(claim), ..Target::default() });
@@ -215,7 +214,7 @@ impl Door {
         // A client that names the run before does not bring its conversation.
         if result.ended.outcome == Outcome::Completed && run.previous.is_none() {
             let answer = result.text().unwrap_or_default();
-            let prefix = run.conversation.next_prefix(&run.token, &run.agent, answer);
+            let prefix = run.conversation.next_prefix(&run.reach.token().id, run.agent.as_str(), answer);
             self.sessions.put(prefix, LastAnswer { session: result.session, run: result.run });
         }
         Ok(result)

@@ -34,5 +34,5 @@ async fn feed(
     Query(query): Query<FeedQuery>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    events::of_all(granted.reader(service), query.after, &headers).await
+    events::of_all(granted.reach(service), query.after, &headers).await
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use axum::{Router, extract::State, http::StatusCode, routing::get};
 
-use crate::service::{Service, problem::Problem};
+use crate::service::{Service, lifecycle::unready_reasons, problem::Problem};
 
 pub(super) fn routes() -> Router<Arc<Service>> {
     Router::new().route("/livez", get(live)).route("/readyz", get(ready))
@@ -25,6 +25,9 @@ async fn ready(state: State<Arc<Service>>) -> Result<&'static str, Problem> {
     if state.closing.is_cancelled() {
         return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "the service is stopping"));
     }
-    state.check_ready()?;
-    live(state).await
+    let reasons = unready_reasons(&state.runtime, &state.submitter);
+    if reasons.is_empty() {
+        return Ok("ok\n");
+    }
+    Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, reasons.join("; ")))
 }

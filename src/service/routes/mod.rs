@@ -3,6 +3,7 @@
 mod approvals;
 mod feed;
 mod health;
+mod metrics;
 mod runs;
 mod sessions;
 mod state;
@@ -13,12 +14,13 @@ use axum::{Router, extract::OriginalUri, http::Method, middleware};
 
 use super::{Service, authorization::authorize, openai, problem::Problem, rpc};
 
-pub(super) use runs::{DEFAULT_AGENT, idempotency_key};
+pub(super) use runs::idempotency_key;
 
 /// All routes. Each request is authorized first.
 pub(super) fn router(service: Arc<Service>) -> Router {
     Router::new()
         .merge(health::routes())
+        .merge(metrics::routes())
         .merge(runs::routes())
         .merge(sessions::routes())
         .merge(approvals::routes())

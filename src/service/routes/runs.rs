@@ -23,17 +23,13 @@ use crate::{
         authorization::{Granted, Read, Steer, Submit},
         events,
         extract::{JsonBody, PathRun, Query},
-        fields::{BudgetField, DurationField},
+        fields::{BudgetField, DurationField, own_key},
         page::{Page, RunsQuery},
         problem::Problem,
     },
     view::{BudgetView, ResultView, RunAcceptedView, RunDetailView, RunSummaryView, RunView, RunWaitView},
 };
 
-/// The agent that always exists.
-pub(in crate::service) const DEFAULT_AGENT: &str = "default";
-/// Most characters of an idempotency key.
-const MAX_KEY_CHARS: usize = 256;
 /// Time of a wait that names none, and the longest one.
 const DEFAULT_WAIT: Duration = Duration::from_secs(30);
 const MAX_WAIT: Duration = Duration::from_mins(10);
@@ -58,7 +54,7 @@ struct SubmitBody {
     input: String,
     /// The model, as `provider/model`.
     model: Option<String>,
-    /// The agent.
+    /// The agent; absent is that of the session, for a new one `default`.
     agent: Option<String>,
     /// Id or key of the session.
     session: Option<String>,
@@ -99,16 +95,13 @@ async fn submit(
     body: JsonBody<SubmitBody>,
 ) -> Result<(StatusCode, Json<RunAcceptedView>), Problem> {
     let JsonBody { value: body, hash } = body;
-    let agent = body.agent.as_deref().unwrap_or(DEFAULT_AGENT);
-    if agent != DEFAULT_AGENT {
-        return Err(Problem::unprocessable(format!("agent: there is no agent `{agent}`; there is: default")));
-    }
-    if !granted.token.may_use_agent(agent) {
-        let detail = format!("the token `{}` may not use the agent `{agent}`", granted.token.name);
-        return Err(Problem::new(StatusCode::FORBIDDEN, detail));
-    }
-    for (field, text) in [("session", &body.session), ("model", &body.model), ("workspace", &body.workspace)]
-    {
+    let named = [
+        ("agent", &body.agent),
+        ("session", &body.session),
+        ("model", &body.model),
+        ("workspace", &body.workspace),
+    ];
+    for (field, text) in named {
         if text.as_ref().is_some_and(|text| text.trim().is_empty()) {
             return Err(Problem::unprocessable(format!("{field}: is empty; leave it out, or name one")));
         }
@@ -124,6 +117,7 @@ async fn submit(
     let submission = Submission {
         input,
         session: body.session,
+        agent: body.agent,
         model: body.model,
         workspace: body.workspace.map(Into::into),
         budget: body.budget.0,
@@ -133,31 +127,27 @@ async fn submit(
         idempotency_key: key,
     };
     service.check_ready()?;
+    let submission = granted.reach(Arc::clone(&service)).admit(submission).await?;
     let accepted = service.submit(submission).await?;
     Ok((StatusCode::ACCEPTED, Json(accepted.into())))
 }
 
-/// The idempotency key of a request. It is the token's own: two clients may choose the same key.
+/// The idempotency key of a request.
 pub(in crate::service) fn idempotency_key(
     headers: &HeaderMap,
     token: &TokenEntry,
 ) -> Result<Option<Arc<str>>, Problem> {
     let Some(key) = headers.get("idempotency-key") else { return Ok(None) };
-    let key = key.to_str().ok().filter(|key| !key.trim().is_empty() && key.len() <= MAX_KEY_CHARS);
-    let key = key.ok_or_else(|| {
-        let text =
-            format!("the header Idempotency-Key must have 1 to {MAX_KEY_CHARS} visible ASCII characters");
-        Problem::bad_request(text)
-    })?;
-    Ok(Some(format!("{}:{key}", token.id).into()))
+    let key = own_key(token, key.to_str().unwrap_or_default());
+    key.map(Some).map_err(|rule| Problem::bad_request(format!("the header Idempotency-Key {rule}")))
 }
 
 async fn list(
-    _: Granted<Read>,
+    granted: Granted<Read>,
     State(service): State<Arc<Service>>,
     Query(query): Query<RunsQuery>,
 ) -> Result<Json<Page<RunSummaryView, RunId>>, Problem> {
-    Ok(Json(query.page(&service).await?))
+    Ok(Json(query.page(&granted.reach(service)).await?))
 }
 
 async fn show(
@@ -204,7 +194,7 @@ async fn steer(
     PathRun(row): PathRun,
     JsonBody { value: body, .. }: JsonBody<SteerBody>,
 ) -> Result<(StatusCode, Json<SteerReceipt>), Problem> {
-    service.check_ready()?;
+    service.check_revived()?;
     Ok((StatusCode::ACCEPTED, Json(service.runtime.steer(row.id, body.text).await?)))
 }
 
@@ -260,5 +250,5 @@ async fn events_of_run(
     PathRun(row): PathRun,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    events::of_run(granted.reader(service), &row, &headers)
+    events::of_run(granted.reach(service), &row, &headers)
 }

@@ -19,6 +19,7 @@ use crate::{
         extract::{Query, path_parameter},
         page::{Page, SessionsQuery},
         problem::Problem,
+        reach::Reach,
     },
     view::{SessionDetailView, SessionSummaryView},
 };
@@ -33,7 +34,7 @@ pub(super) fn routes() -> Router<Arc<Service>> {
         .route("/v1/sessions/{session}/events", get(events_of_session))
 }
 
-/// The row of the session in the path, named by its id or its key.
+/// The row of the session in the path, named by its id or its key. The token of the request reaches it.
 #[derive(Debug)]
 struct PathSession(SessionRow);
 
@@ -42,19 +43,18 @@ impl FromRequestParts<Arc<Service>> for PathSession {
 
     async fn from_request_parts(parts: &mut Parts, service: &Arc<Service>) -> Result<Self, Problem> {
         let name = path_parameter(parts, service).await?;
-        let reader = service.handler.reader();
-        let row = reader.session_of_id_or_key(&name).await?;
+        let row = Reach::of_request(parts, service)?.session(&name).await?;
         row.map(Self).ok_or_else(|| Problem::not_found(format!("there is no session `{name}`")))
     }
 }
 
 /// The sessions, the newest first.
 async fn list(
-    _: Granted<Read>,
+    granted: Granted<Read>,
     State(service): State<Arc<Service>>,
     Query(query): Query<SessionsQuery>,
 ) -> Result<Json<Page<SessionSummaryView, SessionId>>, Problem> {
-    Ok(Json(query.page(&service).await?))
+    Ok(Json(query.page(&granted.reach(service)).await?))
 }
 
 /// A session and its newest runs.
@@ -73,5 +73,5 @@ async fn events_of_session(
     PathSession(row): PathSession,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    events::of_session(granted.reader(service), row.id, &headers)
+    events::of_session(granted.reach(service), row.id, &headers)
 }

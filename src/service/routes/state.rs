@@ -19,8 +19,11 @@ pub(super) fn routes() -> Router<Arc<Service>> {
 }
 
 /// All unfinished runs with their subagents.
-async fn tree(_: Granted<Read>, State(service): State<Arc<Service>>) -> Result<Json<Vec<NodeView>>, Problem> {
-    Ok(Json(service.handler.tree(None).await?))
+async fn tree(
+    granted: Granted<Read>,
+    State(service): State<Arc<Service>>,
+) -> Result<Json<Vec<NodeView>>, Problem> {
+    Ok(Json(granted.reach(service).tree().await?))
 }
 
 /// Which models are available, and which are not for a while.

@@ -1,4 +1,4 @@
-//! The client of a call: its token, and what it has open. A call is checked against the token each time, because a token
+//! The client of a call: what its token reaches, and what it has open. A call is checked against the token each time, because a token
 //! may be revoked while a connection lives.
 
 use std::{panic::AssertUnwindSafe, sync::Arc};
@@ -14,16 +14,12 @@ use super::{
     methods::{self, Method},
     subscription::Subscriptions,
 };
-use crate::{
-    access::TokenEntry,
-    service::{Service, authorization::require, problem::Problem},
-};
+use crate::service::{authorization::require, problem::Problem, reach::Reach};
 
 /// Who calls.
 #[derive(Clone)]
 pub(super) struct Client {
-    pub(super) service: Arc<Service>,
-    pub(super) token: Arc<TokenEntry>,
+    pub(super) reach: Reach,
     /// The events that it gets; `None` without a connection that could carry them.
     pub(super) subscriptions: Option<Arc<Subscriptions>>,
 }
@@ -43,7 +39,7 @@ pub(super) type CallResult = Result<Box<RawValue>, RpcError>;
 impl Client {
     /// Whether the token still counts.
     pub(super) fn is_valid(&self) -> bool {
-        self.service.tokens.is_valid(&self.token)
+        self.reach.service().tokens.is_valid(self.reach.token())
     }
 
     /// Calls a method. `answered` is fired by the caller when it has sent the answer.
@@ -69,7 +65,7 @@ impl Client {
             let text = "the token is revoked or expired; `hermod tokens create` makes a new one";
             return Err(Problem::new(StatusCode::UNAUTHORIZED, text).into());
         }
-        Ok(require(&self.token, method.scope)?)
+        Ok(require(self.reach.token(), method.scope)?)
     }
 }
 

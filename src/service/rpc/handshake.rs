@@ -29,7 +29,7 @@ use super::{
 };
 use crate::{
     access::{Scope, TokenEntry},
-    service::{Service, authorization::verify, problem::Problem},
+    service::{Service, authorization::verify, problem::Problem, reach::Reach},
 };
 
 /// Most connections whose client has presented no token yet.
@@ -59,7 +59,9 @@ pub(super) async fn upgrade(
         };
         drop(handshake);
         match token {
-            Some(token) => Connection::new(socket, service, token, Framing::Gateway).serve().await,
+            Some(token) => {
+                Connection::new(socket, Reach::new(service, token), Framing::Gateway).serve().await
+            }
             None => socket::close(socket, close_code::POLICY, "no handshake").await,
         }
     })

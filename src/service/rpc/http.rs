@@ -1,9 +1,7 @@
 //! `POST /rpc`: a message of JSON-RPC in the body, and its answers in that of the response.
 
-use std::sync::Arc;
-
 use axum::{
-    extract::{FromRequest as _, Request, State},
+    extract::{FromRequest as _, Request},
     http::{HeaderValue, StatusCode, header},
     response::{IntoResponse as _, Response},
 };
@@ -15,15 +13,11 @@ use super::{
     error::RpcError,
     message::{CallMessage, ParsedRequest, RejectedRequest, RequestId, write_answer},
 };
-use crate::service::{Service, authorization::Presented, extract::JsonText};
+use crate::service::{authorization::Presented, extract::JsonText};
 
 /// Answers all requests of a message; notifications alone get status 204.
-pub(super) async fn call(
-    Presented(token): Presented,
-    State(service): State<Arc<Service>>,
-    request: Request,
-) -> Response {
-    let client = Client { service, token, subscriptions: None };
+pub(super) async fn call(Presented(reach): Presented, request: Request) -> Response {
+    let client = Client { reach, subscriptions: None };
     let body = match JsonText::from_request(request, &()).await {
         Ok(body) => body,
         Err(problem) => {

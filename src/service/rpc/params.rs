@@ -1,19 +1,21 @@
 //! Parameters of methods: objects whose unknown fields are refused, and fields that several methods have.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
-use hermod_actors::model::{SessionRow, ThinkingLevel};
+use axum::http::StatusCode;
+use hermod_actors::model::{AgentName, SessionRow, ThinkingLevel};
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
 use super::error::RpcError;
 use crate::{
     access::TokenEntry,
-    service::{Service, problem::Problem, routes::DEFAULT_AGENT},
+    service::{
+        fields::{own_key, thinking_level},
+        problem::Problem,
+        reach::Reach,
+    },
 };
-
-/// Most characters of an idempotency key.
-const MAX_KEY_CHARS: usize = 256;
 
 /// The parameters of a call; an error names the field. Missing ones are an empty object.
 pub(super) fn parse<T: DeserializeOwned>(params: Option<&RawValue>) -> Result<T, RpcError> {
@@ -31,20 +33,34 @@ pub(super) fn parse<T: DeserializeOwned>(params: Option<&RawValue>) -> Result<T,
     })
 }
 
-/// The agent of a call: without one, that which always exists.
-pub(super) fn agent(token: &TokenEntry, agent: Option<&str>) -> Result<(), RpcError> {
-    let agent = agent.unwrap_or(DEFAULT_AGENT);
-    if agent != DEFAULT_AGENT {
-        return Err(RpcError::param(
-            "agentId",
-            format!("there is no agent `{agent}`; there is: {DEFAULT_AGENT}"),
-        ));
+/// The agent that a call names, which its token may use.
+pub(super) fn agent(reach: &Reach, name: Option<&str>) -> Result<Option<AgentName>, RpcError> {
+    let Some(name) = name else { return Ok(None) };
+    let mut agents = reach.service().submitter.agents().into_iter();
+    let Some(agent) = agents.find(|agent| agent.as_str() == name) else {
+        let known: Vec<String> = reach.agents().iter().map(AgentName::to_string).collect();
+        let reason = format!("there is no agent `{name}`; there are: {}", known.join(", "));
+        return Err(RpcError::param("agentId", reason));
+    };
+    if reach.sees(&agent) {
+        return Ok(Some(agent));
     }
-    if token.may_use_agent(agent) {
-        return Ok(());
+    let detail = format!("agentId: the token `{}` may not use the agent `{name}`", reach.token().name);
+    Err(Problem::new(StatusCode::FORBIDDEN, detail).with_field("agentId").into())
+}
+
+/// Refuses a session of another agent than the call names.
+pub(super) fn check_agent(session: &SessionRow, agent: Option<&AgentName>) -> Result<(), RpcError> {
+    match agent {
+        Some(agent) if *agent != session.agent => {
+            let reason = format!(
+                "the session `{}` belongs to the agent `{}`; name that one or none, or another session",
+                session.key, session.agent
+            );
+            Err(RpcError::param("agentId", reason))
+        }
+        Some(_) | None => Ok(()),
     }
-    let detail = format!("the token `{}` may not use the agent `{agent}`", token.name);
-    Err(Problem::new(axum::http::StatusCode::FORBIDDEN, detail).into())
 }
 
 /// A field that may be left out, and not be empty.
@@ -66,30 +82,18 @@ pub(super) fn no_delivery(deliver: Option<bool>) -> Result<(), RpcError> {
 }
 
 /// The idempotency key, which is the token's own.
-pub(super) fn key(token: &TokenEntry, key: Option<&str>) -> Result<Option<String>, RpcError> {
-    let Some(key) = key else { return Ok(None) };
-    let is_key = |key: &str| {
-        !key.trim().is_empty()
-            && key.len() <= MAX_KEY_CHARS
-            && key.bytes().all(|byte| (b' '..=b'~').contains(&byte))
-    };
-    if is_key(key) {
-        return Ok(Some(format!("{}:{key}", token.id)));
-    }
-    let reason = format!("must have 1 to {MAX_KEY_CHARS} visible ASCII characters");
-    Err(RpcError::param("idempotencyKey", reason))
+pub(super) fn key(token: &TokenEntry, key: Option<&str>) -> Result<Option<Arc<str>>, RpcError> {
+    let key = key.map(|key| own_key(token, key)).transpose();
+    key.map_err(|rule| RpcError::param("idempotencyKey", rule))
 }
 
 /// The thinking level, by OpenClaw's names.
 pub(super) fn thinking(level: Option<&str>) -> Result<Option<ThinkingLevel>, RpcError> {
-    match level {
-        None => Ok(None),
-        Some("xhigh" | "max") => Ok(Some(ThinkingLevel::High)),
-        Some(name) => name.parse().map(Some).map_err(|_| {
-            let reason = format!("`{name}` is no level; use off, minimal, low, medium or high");
-            RpcError::param("thinking", reason)
-        }),
-    }
+    let Some(name) = level else { return Ok(None) };
+    thinking_level(name).map(Some).ok_or_else(|| {
+        let reason = format!("`{name}` is no level; use off, minimal, low, medium or high");
+        RpcError::param("thinking", reason)
+    })
 }
 
 /// The time after which a run ends as timed out; 0 is none of the caller.
@@ -97,16 +101,17 @@ pub(super) fn timeout(limit: Option<Duration>) -> Option<Duration> {
     limit.filter(|limit| !limit.is_zero())
 }
 
-/// The session that an id or a key names; `None` if there is none.
-pub(super) async fn find_session(service: &Service, name: &str) -> Result<Option<SessionRow>, RpcError> {
-    Ok(service.handler.reader().session_of_id_or_key(name).await?)
-}
-
-/// The session that an id or a key names.
-pub(super) async fn session(service: &Service, name: &str) -> Result<SessionRow, RpcError> {
+/// The session that an id or a key names, of the agent that the call names.
+pub(super) async fn session(
+    reach: &Reach,
+    name: &str,
+    agent: Option<&AgentName>,
+) -> Result<SessionRow, RpcError> {
     let missing =
         || Problem::not_found(format!("sessionKey: there is no session `{name}`; see sessions.list"));
-    Ok(find_session(service, name).await?.ok_or_else(missing)?)
+    let session = reach.session(name).await?.ok_or_else(missing)?;
+    check_agent(&session, agent)?;
+    Ok(session)
 }
 
 #[cfg(test)]

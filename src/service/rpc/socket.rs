@@ -7,12 +7,8 @@
 use std::{sync::Arc, time::Duration};
 
 use axum::{
-    extract::{
-        State,
-        ws::{
-            CloseFrame, Message, WebSocket, WebSocketUpgrade, close_code,
-            rejection::WebSocketUpgradeRejection,
-        },
+    extract::ws::{
+        CloseFrame, Message, WebSocket, WebSocketUpgrade, close_code, rejection::WebSocketUpgradeRejection,
     },
     http::StatusCode,
     response::{IntoResponse as _, Response},
@@ -36,10 +32,7 @@ use super::{
     methods,
     subscription::Subscriptions,
 };
-use crate::{
-    access::TokenEntry,
-    service::{Service, authorization::Presented, extract::MAX_BODY_BYTES, problem::Problem},
-};
+use crate::service::{authorization::Presented, extract::MAX_BODY_BYTES, problem::Problem, reach::Reach};
 
 /// Interval of pings. The token is checked again with each.
 pub(super) const PING_INTERVAL: Duration = Duration::from_secs(15);
@@ -60,13 +53,12 @@ const MAX_CONTROL_FRAMES: usize = 600;
 
 /// Opens a connection of JSON-RPC.
 pub(super) async fn upgrade(
-    Presented(token): Presented,
-    State(service): State<Arc<Service>>,
+    Presented(reach): Presented,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Response {
     match accept(upgrade, MAX_BODY_BYTES) {
         Ok(upgrade) => upgrade.on_upgrade(async move |socket| {
-            Connection::new(socket, service, token, Framing::JsonRpc).serve().await;
+            Connection::new(socket, reach, Framing::JsonRpc).serve().await;
         }),
         Err(problem) => problem.into_response(),
     }
@@ -103,15 +95,10 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    pub(super) fn new(
-        socket: WebSocket,
-        service: Arc<Service>,
-        token: Arc<TokenEntry>,
-        framing: Framing,
-    ) -> Self {
+    pub(super) fn new(socket: WebSocket, reach: Reach, framing: Framing) -> Self {
         let (outgoing, queue) = mpsc::channel(MAX_QUEUED);
         let subscriptions = Subscriptions::new(framing, outgoing.clone());
-        let client = Client { service, token, subscriptions: Some(Arc::clone(&subscriptions)) };
+        let client = Client { reach, subscriptions: Some(Arc::clone(&subscriptions)) };
         Self {
             socket,
             client,
@@ -132,14 +119,14 @@ impl Connection {
         self.subscriptions.close();
         self.tasks.abort_all();
         if let Some((code, text)) = reason {
-            tracing::debug!(token = %self.client.token.name, code, text, "a WebSocket is closed");
+            tracing::debug!(token = %self.client.reach.token().name, code, text, "a WebSocket is closed");
             close(self.socket, code, text).await;
         }
     }
 
     /// Returns why the connection is to be closed; `None` if the client is gone.
     async fn run(&mut self) -> Option<CloseReason> {
-        let closing = self.client.service.closing.clone();
+        let closing = self.client.reach.service().closing.clone();
         let mut pings = interval(PING_INTERVAL);
         pings.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
@@ -282,7 +269,7 @@ impl Caller {
         Some((
             text,
             accepted.map(|accepted| async move {
-                let text = match methods::final_answer(&self.client.service, &accepted).await {
+                let text = match methods::final_answer(&self.client.reach, &accepted).await {
                     Some(Ok(payload)) => match to_raw_value(&payload) {
                         Ok(payload) => self.framing.write_answer(&id, &Ok(payload)),
                         Err(error) => gateway::write_failed_run(&id, &error.to_string()),

@@ -2,7 +2,8 @@
 //! and ended, and its session can be set aside.
 
 use hermod_actors::model::{
-    Outcome, OutcomeCause, OutcomeDetail, RunId, RunRow, RunState, SessionId, SessionRow, Timestamp,
+    AgentName, Outcome, OutcomeCause, OutcomeDetail, RunId, RunRow, RunState, SessionId, SessionRow,
+    Timestamp,
 };
 use redb::ReadableTable;
 
@@ -18,6 +19,7 @@ impl SnapshotReader {
     pub(super) fn lost_run(&mut self, id: u128, error: String) -> Result<RunRow> {
         let (run, session) = (RunId::from_bits(id), self.session_of(id)?);
         let is_open = self.open(OPEN_RUNS)?.get(id)?.is_some();
+        let agent = self.session(session)?.map(|row| row.agent).unwrap_or_default();
         let tail = SessionTail::read(&self.open(TAILS)?, session)?.unwrap_or_default();
         let ended = (!is_open)
             .then(|| OutcomeDetail::with_cause(Outcome::Failed, OutcomeCause::Unreadable { error }));
@@ -25,6 +27,7 @@ impl SnapshotReader {
             state: if is_open { RunState::Running } else { RunState::Ended },
             ended,
             last: tail.last.max(1),
+            agent,
             ..RunRow::new(run, session, ulid_time(id), 1)
         })
     }
@@ -39,7 +42,7 @@ impl SnapshotReader {
                 known.value().clone_into(&mut key);
             }
         }
-        Ok(SessionRow { id: session, key: key.into(), opened_at: ulid_time(id) })
+        Ok(SessionRow { id: session, key: key.into(), agent: AgentName::default(), opened_at: ulid_time(id) })
     }
 
     /// The session that lists the run; the id 0 if none does.

@@ -31,6 +31,8 @@ pub struct SkillFolders {
     pub writable: Vec<PathBuf>,
     /// Names of variables that no skill gets, beside those that are never passed: they hold credentials.
     pub withheld: BTreeSet<String>,
+    /// True if there are no skills, whatever the folders have.
+    pub is_off: bool,
 }
 
 /// A skill of the catalogue.
@@ -67,6 +69,9 @@ impl SkillFolders {
     }
 
     fn read_with(&self, workspace: Option<&str>) -> Catalogue {
+        if self.is_off {
+            return Catalogue::default();
+        }
         let (mut found, mut left_out) = (BTreeMap::new(), Vec::new());
         let operators = self.own.iter().map(|path| SkillRoot::Trusted(path));
         let further = self.further.iter().map(|path| SkillRoot::Trusted(path));

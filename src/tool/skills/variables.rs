@@ -275,6 +275,7 @@ mod tests {
             further: vec![work.join("mine"), further.clone(), open.clone()],
             writable: vec![open.join("open/scripts")],
             withheld: BTreeSet::new(),
+            is_off: false,
         };
         let check = |workspace: &Path, expect: &[&str]| {
             let found = folders.read(workspace.to_str().unwrap());

@@ -115,6 +115,7 @@ fn the_examples_of_the_embedded_file_can_be_used() {
     let example = |line: &'static str| line.strip_prefix("# ").filter(is_example);
     let lines: Vec<_> = EMBEDDED.lines().filter_map(example).collect();
     let text = lines.join("\n").replace("providers.NAME", "providers.name");
+    let text = text.replace("agents.NAME", "agents.name");
     // It shows both ways to say where keys are.
     let one = text.replacen("credentials = ", "# ", 1);
     let several = text.replacen("credential = ", "# ", 1);

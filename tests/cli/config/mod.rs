@@ -1,6 +1,7 @@
 //! What the configuration comes to, and how it explains what is wrong with it.
 
 mod accounts;
+mod agents;
 
 use std::{collections::BTreeMap, fs, path::Path, time::Duration};
 
@@ -98,7 +99,7 @@ fn the_embedded_file_has_the_keys_of_the_struct_each_with_a_comment() {
     assert!(config.settings.values().all(|setting| setting.origin == SettingOrigin::Default));
     // A value that no key takes: whoever does not complain does not read it. An unread key does not load at all.
     for key in config.settings.keys() {
-        check_wrong(&format!("{key} = 0.5"), &[], &[&["hermod.toml:1: ", key, " = 0.5: must be"]]);
+        check_wrong(&format!("{key} = [0.5]"), &[], &[&["hermod.toml:1: ", key, " = [0.5]: must be"]]);
     }
     let keys = embedded_lines().into_iter().filter(|(_, line)| !line.starts_with('['));
     let commented =

@@ -27,7 +27,7 @@ async fn a_killed_one_takes_no_command_with_it_and_is_replaced() {
 #[tokio::test]
 async fn a_request_that_a_killed_one_has_not_served_is_made_again() {
     let place = Place::new();
-    ended(end(place.start("true").await).await);
+    place.start_server().await;
     let server = fork_server(&place);
     kill_process(server, Signal::STOP).unwrap();
     let other = SpoolName { attempt: 2, ..name() };
@@ -40,7 +40,7 @@ async fn a_request_that_a_killed_one_has_not_served_is_made_again() {
 #[tokio::test]
 async fn one_that_does_not_answer_is_replaced() {
     let place = Place::new();
-    ended(end(place.start("true").await).await);
+    place.start_server().await;
     let server = fork_server(&place);
     kill_process(server, Signal::STOP).unwrap();
     let other = SpoolName { attempt: 2, ..name() };
@@ -56,7 +56,7 @@ async fn one_that_does_not_answer_is_replaced() {
 #[tokio::test]
 async fn a_stop_does_not_wait_for_one_that_does_not_answer() {
     let place = Place::new();
-    ended(end(place.start("true").await).await);
+    place.start_server().await;
     let server = fork_server(&place);
     kill_process(server, Signal::STOP).unwrap();
     let other = SpoolName { attempt: 2, ..name() };

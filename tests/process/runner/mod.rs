@@ -5,6 +5,7 @@ mod fork_server;
 mod life;
 mod limits;
 mod removed;
+mod reuse;
 mod states;
 mod whole;
 
@@ -106,6 +107,13 @@ impl Place {
 
     async fn start(&self, command: &str) -> LiveRunner {
         self.runner.start(name(), self.command(command)).await.unwrap()
+    }
+
+    /// Starts the fork server, with a command of another run: its runner is used for no other one.
+    async fn start_server(&self) {
+        let call = CallId { run: RunId::from_bits(8 | 1 << 127), ..name().call };
+        let started = self.runner.start(SpoolName { call, ..name() }, self.command("true")).await;
+        ended(end(started.unwrap()).await);
     }
 
     /// Starts a command that waits, and forgets that it did.
@@ -279,6 +287,11 @@ fn nobody() -> u32 {
 /// The runners of a place.
 fn runners(place: &Place) -> Vec<Pid> {
     processes(place, "hermod-runner\n")
+}
+
+/// The runners of a place that wait for a command.
+fn idle_runners(place: &Place) -> Vec<Pid> {
+    processes(place, "hermod-idle\n")
 }
 
 /// The fork servers of a place.

@@ -6,12 +6,12 @@ use serde_json::json;
 
 use super::{Driver, check, content, model, run, tool};
 use crate::{
-    journal::Append,
+    journal::{Append, IndexRow},
     model::{
-        AccountId, Amounts, AssistantMessage, AttemptId, Body, BudgetRefusal, CallStatus, ChildEnded,
-        Delegation, Dimension, EffectClass, FailureClass, FinishReason, Hash, InboxMessage, LimitIncrease,
-        Limits, NewAccount, Outcome, OutcomeDetail, ParentRef, RunAccepted, RunSpec, SessionId,
-        SessionRevived, StopReason, SubagentRef, ToolCall, Usage,
+        AccountId, AgentName, Amounts, AssistantMessage, AttemptId, Body, BudgetRefusal, CallStatus,
+        ChildEnded, Delegation, Dimension, EffectClass, FailureClass, FinishReason, Hash, InboxMessage,
+        LimitIncrease, Limits, NewAccount, Outcome, OutcomeDetail, ParentRef, RunAccepted, RunSpec,
+        SessionId, SessionRevived, StopReason, SubagentRef, ToolCall, Usage,
     },
     policy::delegation::DELEGATE_TASK,
     turn::{CallAdmission, DelegationMode, DueAction, Input, RenderCursor},
@@ -161,6 +161,27 @@ fn a_task_begins_with_its_call_and_ends_it() {
     assert_eq!(driver.feed(&row), [""; 0], "what is read twice is heard once");
     assert_eq!(decide(&driver, &[row]).consumed, [7]);
     check(&driver, "uct", &[DueAction::Acquire(AttemptId { call: model(1, 2), attempt: 1 })]);
+}
+
+#[test]
+fn a_subagent_has_the_agent_of_its_parent() {
+    let agent: AgentName = "writer".parse().unwrap();
+    let mut driver = asked(DELEGATION, limits());
+    // The session and the spec of the run are of an agent, as if they were recorded so.
+    driver.turn.agent = agent.clone();
+    if let Some(run) = &mut driver.turn.current {
+        run.spec = Arc::new(RunSpec { agent: agent.clone(), ..RunSpec::clone(&run.spec) });
+    }
+    let append = decide(&driver, &[answer(&driver, &[r#"{"goal": "g"}"#])]);
+    let Body::SessionOpened(opened) = &append.spawned[0].records[0].body else { panic!("it is opened") };
+    let Body::RunAccepted(accepted) = &append.spawned[0].records[1].body else { panic!("it is accepted") };
+    assert_eq!((&opened.agent, &accepted.spec.agent), (&agent, &agent));
+    let rows = append.index.iter().filter(|row| match row {
+        IndexRow::Session(row) => row.agent == agent,
+        IndexRow::Run(row) => row.agent == agent,
+        IndexRow::Model(_) => false,
+    });
+    assert!(rows.count() >= 2, "{:?}", append.index);
 }
 
 #[test]

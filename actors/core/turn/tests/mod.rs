@@ -26,10 +26,10 @@ use std::sync::Arc;
 
 use crate::{
     model::{
-        AssistantMessage, AttemptId, Body, CallId, Durable, EffectClass, Failure, FailureClass, FinishReason,
-        Hash, ImportedHistory, InDoubtPolicy, Incarnation, Limits, Message, MessageSteered, ModelAnswer,
-        Record, RunAccepted, RunId, RunSpec, SessionId, SessionOpened, SessionRevived, SessionTime,
-        Timestamp, ToolCall, Usage,
+        AgentName, AssistantMessage, AttemptId, Body, CallId, Durable, EffectClass, Failure, FailureClass,
+        FinishReason, Hash, ImportedHistory, InDoubtPolicy, Incarnation, Limits, Message, MessageSteered,
+        ModelAnswer, Record, RunAccepted, RunId, RunSpec, SessionId, SessionOpened, SessionRevived,
+        SessionTime, Timestamp, ToolCall, Usage,
     },
     turn::{CallAdmission, DueAction, FailoverOptions, Input, RenderCursor, ReplayedSession, Turn},
 };
@@ -62,6 +62,7 @@ impl Driver {
         let incarnation = Incarnation { epoch: 1, revival: 1 };
         driver.feed(&Input::Opened(SessionOpened {
             key: "k".into(),
+            agent: AgentName::default(),
             prompt: "p".into(),
             incarnation,
             boot: "b".into(),

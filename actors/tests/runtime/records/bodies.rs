@@ -14,7 +14,8 @@ use super::{
         place, raised, repetition, started, summary_answered, todo,
     },
     values::{
-        Made, amounts, anomaly, call, incarnation, list, maybe, number, run, shared, small, text, time, usage,
+        Made, agent, amounts, anomaly, call, incarnation, list, maybe, number, run, shared, small, text,
+        time, usage,
     },
 };
 
@@ -77,9 +78,9 @@ pub(crate) fn body(kind: Kind) -> Made<Body> {
 }
 
 fn session_opened() -> Made<Body> {
-    (shared(), shared(), incarnation(), text())
-        .prop_map(|(key, prompt, incarnation, boot)| {
-            Body::SessionOpened(SessionOpened { key, prompt, incarnation, boot })
+    (shared(), agent(), shared(), incarnation(), text())
+        .prop_map(|(key, agent, prompt, incarnation, boot)| {
+            Body::SessionOpened(SessionOpened { key, agent, prompt, incarnation, boot })
         })
         .boxed()
 }

@@ -8,7 +8,7 @@ mod values;
 use std::sync::Arc;
 
 use hermod_actors::model::{
-    AnswerOrigin, AssistantMessage, Body, CallId, FinishReason, ImportedHistory, ImportedRound,
+    AgentName, AnswerOrigin, AssistantMessage, Body, CallId, FinishReason, ImportedHistory, ImportedRound,
     InDoubtPolicy, InboxMessage, Kind, Limits, ModelAnswered, ModelRow, OpaqueState, PendingApproval, Record,
     RunAccepted, RunCounts, RunId, RunRow, RunSpec, RunState, SessionRow, Timestamp, decode, encode,
 };
@@ -24,7 +24,8 @@ use self::{
     bodies::{approval_requested, body},
     parts::{child, ended, parent, stop_reason},
     values::{
-        Made, account, call, density, listed, maybe, model, number, run, session, shared, small, time, usage,
+        Made, account, agent, call, density, listed, maybe, model, number, run, session, shared, small, time,
+        usage,
     },
 };
 
@@ -69,8 +70,8 @@ where
 
 #[test]
 fn every_row_beside_the_records_can_be_read_back() {
-    let session_row =
-        (session(), shared(), time()).prop_map(|(id, key, opened_at)| SessionRow { id, key, opened_at });
+    let session_row = (session(), shared(), agent(), time())
+        .prop_map(|(id, key, agent, opened_at)| SessionRow { id, key, agent, opened_at });
     each(&session_row.boxed(), |row| json_comes_back(&row));
     let model_row = (model(), maybe(density()), maybe(number()), listed())
         .prop_map(|(model, density, window, listed)| ModelRow { model, density, window, listed });
@@ -84,10 +85,10 @@ fn every_row_beside_the_records_can_be_read_back() {
         maybe((small(), usage()).prop_map(|(iterations, usage)| RunCounts { iterations, usage }).boxed()),
         maybe(prop::collection::vec(pending, 0..3).boxed()),
     );
-    let run_row = (run(), session(), account(), state, times, counts, progress).prop_map(
+    let run_row = (run(), (session(), agent()), account(), state, times, counts, progress).prop_map(
         |(
             id,
-            session,
+            (session, agent),
             account,
             state,
             (accepted_at, started_at, ended_at, ended),
@@ -96,6 +97,7 @@ fn every_row_beside_the_records_can_be_read_back() {
         )| RunRow {
             id,
             session,
+            agent,
             account,
             state,
             accepted_at,
@@ -145,6 +147,7 @@ fn carriers(opaque: OpaqueState) -> [Body; 2] {
         images: Arc::default(),
         history: Arc::new(ImportedHistory { rounds: vec![round], unanswered: None }),
         spec: Arc::new(RunSpec {
+            agent: AgentName::default(),
             chain: vec!["p/m".parse().expect("a model's name")],
             profiles: Vec::new(),
             thinking: None,

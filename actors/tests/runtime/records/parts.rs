@@ -14,8 +14,8 @@ use hermod_actors::model::{
 use proptest::{prelude::*, sample::select};
 
 use super::values::{
-    Made, account, amounts, anomaly, artifact, call, hash, images, incarnation, list, maybe, message, model,
-    number, past, price, run, session, shared, small, text, thinking, time, traits, usage,
+    Made, account, agent, amounts, anomaly, artifact, call, hash, images, incarnation, list, maybe, message,
+    model, number, past, price, run, session, shared, small, text, thinking, time, traits, usage,
 };
 
 pub(crate) fn retry() -> Made<RetryPolicy> {
@@ -95,15 +95,17 @@ pub(crate) fn spec() -> Made<Arc<RunSpec>> {
     let tools = (text(), text(), list(text()), number());
     let rest =
         (maybe(shared()), doubt(), maybe(compression()), (maybe(delegation()), any::<bool>()), maybe(hash()));
-    (models, tools, limits, rest)
+    (agent(), models, tools, limits, rest)
         .prop_map(
             |(
+                agent,
                 (chain, traits, thinking),
                 (workspace, task, tools, schema_bytes),
                 limits,
                 (system, in_doubt, compression, (delegation, loop_guard), script),
             )| {
                 Arc::new(RunSpec {
+                    agent,
                     chain,
                     profiles: traits,
                     thinking,

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use hermod_actors::model::{
-    AccountId, Amounts, AnswerOrigin, Artifact, AssistantMessage, CallId, ContentHash, Hash, Image,
-    ImageFormat, ImportedCall, ImportedHistory, ImportedRound, ImportedStep, Incarnation, ListedLimits,
-    ModelDeadlines, ModelLimits, ModelProfile, ModelRef, OpaqueState, Price, RunId, SessionId, ThinkingLevel,
-    ThinkingLevels, ThinkingStyle, Timestamp, TokenDensity, ToolCall, Usage, UsageAnomaly, UsageAnomalyKind,
+    AccountId, AgentName, Amounts, AnswerOrigin, Artifact, AssistantMessage, CallId, ContentHash, Hash,
+    Image, ImageFormat, ImportedCall, ImportedHistory, ImportedRound, ImportedStep, Incarnation,
+    ListedLimits, ModelDeadlines, ModelLimits, ModelProfile, ModelRef, OpaqueState, Price, RunId, SessionId,
+    ThinkingLevel, ThinkingLevels, ThinkingStyle, Timestamp, TokenDensity, ToolCall, Usage, UsageAnomaly,
+    UsageAnomalyKind,
 };
 use proptest::{collection::vec, prelude::*, sample::select, strategy::BoxedStrategy};
 use serde_json::{Value, json};
@@ -23,6 +24,10 @@ pub(crate) fn small() -> Made<u32> {
 
 pub(crate) fn time() -> Made<Timestamp> {
     prop_oneof![Just(0), Just(i64::MIN), Just(i64::MAX), any::<i64>()].prop_map(Timestamp).boxed()
+}
+
+pub(crate) fn agent() -> Made<AgentName> {
+    "[a-z0-9][a-z0-9_-]{0,8}".prop_map(|name| name.parse().expect("a name")).boxed()
 }
 
 /// Any text: empty, control characters, noncharacters, what JSON escapes.

@@ -1,10 +1,10 @@
 //! `agent` and `agent.wait`: begin a run, and wait for its outcome.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use hermod_actors::{
     AcceptedRun, RunError,
-    model::{Outcome, RunId, RunRow, RunState, Timestamp},
+    model::{AgentName, Outcome, RunId, RunRow, RunState, Timestamp},
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json, value::RawValue};
@@ -16,6 +16,7 @@ use crate::{
     service::{
         Service,
         problem::Problem,
+        reach::Reach,
         rpc::{client::Call, error::RpcError, params},
     },
     view::{RunStateView, RunWaitView},
@@ -106,6 +107,7 @@ enum WaitStatus {
 #[derive(Debug, Default)]
 pub(super) struct NewRun {
     pub(super) message: String,
+    pub(super) agent: Option<AgentName>,
     pub(super) session: Option<String>,
     pub(super) model: Option<String>,
     pub(super) workspace: Option<String>,
@@ -113,13 +115,13 @@ pub(super) struct NewRun {
     pub(super) thinking: Option<String>,
     pub(super) timeout: Option<Duration>,
     /// With the token that it belongs to.
-    pub(super) key: Option<String>,
+    pub(super) key: Option<Arc<str>>,
 }
 
 /// Begins a run: it is durable when this answers.
 async fn agent(call: Call, params: AgentParams) -> Result<AgentAccepted, RpcError> {
-    let token = &call.client.token;
-    params::agent(token, params.agent_id.as_deref())?;
+    let reach = &call.client.reach;
+    let agent = params::agent(reach, params.agent_id.as_deref())?;
     params::no_delivery(params.deliver)?;
     let fields = [
         ("sessionKey", &params.session_key),
@@ -135,10 +137,17 @@ async fn agent(call: Call, params: AgentParams) -> Result<AgentAccepted, RpcErro
             "stands beside sessionKey; name the session by one of them",
         ));
     }
+    let session = params.session_key.or(params.session_id);
+    if let Some(name) = &session
+        && let Some(row) = reach.session(name).await?
+    {
+        params::check_agent(&row, agent.as_ref())?;
+    }
     let new = NewRun {
-        key: params::key(token, params.idempotency_key.as_deref())?,
+        key: params::key(reach.token(), params.idempotency_key.as_deref())?,
         message: params.message,
-        session: params.session_key.or(params.session_id),
+        agent,
+        session,
         model: model(params.provider.as_deref(), params.model)?,
         workspace: params.cwd,
         system: params.extra_system_prompt,
@@ -146,7 +155,7 @@ async fn agent(call: Call, params: AgentParams) -> Result<AgentAccepted, RpcErro
         timeout: params.timeout.map(Duration::from_secs),
     };
     let accepted = submit(&call, new).await?;
-    let row = call.client.service.runtime.session(accepted.session).await?;
+    let row = reach.service().runtime.session(accepted.session).await?;
     Ok(AgentAccepted {
         run_id: accepted.run,
         session_key: row.key.to_string(),
@@ -182,25 +191,27 @@ pub(super) async fn submit(call: &Call, new: NewRun) -> Result<AcceptedRun, RpcE
     let submission = Submission {
         input,
         session: new.session,
+        agent: new.agent.map(|agent| agent.to_string()),
         model: new.model,
         workspace: new.workspace.map(Into::into),
         budget: BudgetLimits::default(),
         timeout: params::timeout(new.timeout),
         thinking: params::thinking(new.thinking.as_deref())?,
         system: new.system,
-        idempotency_key: new.key.map(Into::into),
+        idempotency_key: new.key,
     };
-    let service = &call.client.service;
-    service.check_ready()?;
-    Ok(service.submit(submission).await?)
+    let reach = &call.client.reach;
+    reach.service().check_ready()?;
+    let submission = reach.admit(submission).await?;
+    Ok(reach.service().submit(submission).await?)
 }
 
 /// Waits for the outcome of a run. When the time is over, only the wait ends.
 async fn wait(call: Call, params: WaitParams) -> Result<AgentWaited, RpcError> {
-    let service = &call.client.service;
-    let run = run_row(service, &params.run_id).await?.id;
+    let reach = &call.client.reach;
+    let run = run_row(reach, &params.run_id).await?.id;
     let limit = params.timeout_ms.unwrap_or(DEFAULT_WAIT_MS).min(MAX_WAIT_MS);
-    wait_for(service, run, Some(Duration::from_millis(limit))).await
+    wait_for(reach.service(), run, Some(Duration::from_millis(limit))).await
 }
 
 async fn wait_for(service: &Service, run: RunId, limit: Option<Duration>) -> Result<AgentWaited, RpcError> {
@@ -217,11 +228,10 @@ async fn wait_for(service: &Service, run: RunId, limit: Option<Duration>) -> Res
 }
 
 /// The row of the run with this id.
-pub(super) async fn run_row(service: &Service, id: &str) -> Result<RunRow, RpcError> {
+pub(super) async fn run_row(reach: &Reach, id: &str) -> Result<RunRow, RpcError> {
     let missing = || Problem::not_found(format!("runId: there is no run `{id}`; see `hermod runs list`"));
     let run: RunId = id.parse().map_err(|_| missing())?;
-    let row = service.handler.reader().read(|rows| rows.run(run)).await?;
-    Ok(row.ok_or_else(missing)?)
+    Ok(reach.run(run).await?.ok_or_else(missing)?)
 }
 
 impl AgentWaited {
@@ -257,7 +267,7 @@ impl AgentWaited {
 /// The second answer that OpenClaw's clients expect to a call of `agent`, when its run has ended: `Ok` if it completed.
 /// `accepted` is the first answer.
 pub(in crate::service::rpc) async fn final_answer(
-    service: &Service,
+    reach: &Reach,
     accepted: &RawValue,
 ) -> Option<Result<Value, String>> {
     #[derive(Deserialize)]
@@ -266,7 +276,7 @@ pub(in crate::service::rpc) async fn final_answer(
         run_id: RunId,
     }
     let Accepted { run_id } = serde_json::from_str(accepted.get()).ok()?;
-    let waited = wait_for(service, run_id, None).await.ok()?;
+    let waited = wait_for(reach.service(), run_id, None).await.ok()?;
     match waited.status {
         WaitStatus::Ok => Some(Ok(json!({
             "runId": run_id,

@@ -69,45 +69,47 @@ pub(super) struct ChatHistory {
 
 /// Stops one run of a session, or all that have not ended.
 async fn abort(call: Call, params: AbortParams) -> Result<ChatAborted, RpcError> {
-    let service = &call.client.service;
-    params::agent(&call.client.token, params.agent_id.as_deref())?;
-    let session = params::session(service, &params.session_key).await?;
+    let reach = &call.client.reach;
+    let agent = params::agent(reach, params.agent_id.as_deref())?;
+    let session = params::session(reach, &params.session_key, agent.as_ref()).await?;
     let rows = match &params.run_id {
         Some(id) => {
-            let row = run_row(service, id).await?;
+            let row = run_row(reach, id).await?;
             if row.session != session.id {
                 let reason = format!("`{id}` is a run of another session; name the run's own session");
                 return Err(RpcError::param("runId", reason));
             }
             vec![row]
         }
-        None => service.handler.reader().read(|rows| rows.open_runs()).await?,
+        None => reach.unfinished_runs_of(&session).await?,
     };
-    let open: Vec<RunRow> =
-        rows.into_iter().filter(|row| row.session == session.id && is_open(row)).collect();
+    let open: Vec<RunRow> = rows.into_iter().filter(is_open).collect();
     let run_ids: Vec<RunId> = open.iter().map(|row| row.id).collect();
-    crate::control::stop(&service.runtime, open).await?;
+    crate::control::stop(&reach.service().runtime, open).await?;
     Ok(ChatAborted { ok: true, aborted: !run_ids.is_empty(), run_ids })
 }
 
 /// Reads the newest messages of a session.
 async fn history(call: Call, params: HistoryParams) -> Result<ChatHistory, RpcError> {
-    let service = &call.client.service;
-    params::agent(&call.client.token, params.agent_id.as_deref())?;
+    let reach = &call.client.reach;
+    let agent = params::agent(reach, params.agent_id.as_deref())?;
     let limit = within("limit", params.limit, DEFAULT_MESSAGES, MAX_MESSAGES)?;
     let max_chars = within("maxChars", params.max_chars, DEFAULT_CHARS, MAX_CHARS)?;
-    let session = params::session(service, &params.session_key).await?;
-    let newest = service.handler.reader().read(|rows| rows.runs(Some(session.id), 1)).await?;
+    let session = params::session(reach, &params.session_key, agent.as_ref()).await?;
+    let newest = reach.runs_of(&session, 1).await?;
     let mut messages = match newest.last() {
         // Also what a run under way has said so far.
-        Some(row) => service.runtime.messages_until(&RunRow { last: Seq::MAX, ..row.clone() }).await?,
+        Some(row) => {
+            let row = RunRow { last: Seq::MAX, ..row.clone() };
+            reach.service().runtime.messages_until(&row).await?
+        }
         None => Vec::new(),
     };
     messages.retain(|message| !matches!(message, Message::System(_)));
     let total_messages = messages.len();
     let messages = newest_messages(&messages, limit, max_chars);
-    let open = service.handler.reader().read(|rows| rows.open_runs()).await?;
-    let in_flight = open.iter().filter(|row| row.session == session.id).min_by_key(|row| row.id);
+    let open = reach.unfinished_runs_of(&session).await?;
+    let in_flight = open.iter().min_by_key(|row| row.id);
     Ok(ChatHistory {
         session_key: session.key.to_string(),
         session_id: session.id.to_string(),

@@ -8,22 +8,22 @@ use std::{
 
 use hermod_actors::{
     MESSAGE_TAG_BITS, RunError, SteerReceipt,
-    model::{Body, Hash, RunId, SessionId},
+    model::{Body, Hash, RunId, SessionRow},
 };
 use serde::{Deserialize, Serialize};
 use tokio::sync::Mutex;
 
 use super::{
     Method,
-    agent::{NewRun, is_open, submit},
+    agent::{NewRun, submit},
     run,
 };
 use crate::{
     access::Scope,
     service::{
-        Service,
         authorization::require,
         problem::Problem,
+        reach::Reach,
         rpc::{client::Call, error::RpcError, params},
     },
 };
@@ -77,31 +77,33 @@ pub(super) struct ChatSent {
 
 /// Sends a message: it is durable when this answers.
 async fn send(call: Call, params: SendParams) -> Result<ChatSent, RpcError> {
-    let (service, token) = (&call.client.service, &call.client.token);
-    params::agent(token, params.agent_id.as_deref())?;
+    let reach = &call.client.reach;
+    let agent = params::agent(reach, params.agent_id.as_deref())?;
     params::no_delivery(params.deliver)?;
     params::non_empty("sessionKey", Some(&params.session_key))?;
     params::thinking(params.thinking.as_deref())?;
-    let key = params::key(token, params.idempotency_key.as_deref())?;
+    let key = params::key(reach.token(), params.idempotency_key.as_deref())?;
     let may_steer = may_steer(&call, params.queue_mode)?;
-    service.check_ready()?;
-    let session = params::find_session(service, &params.session_key).await?;
+    reach.service().check_revived()?;
+    let session = reach.session(&params.session_key).await?;
     let _turn = turn(session.as_ref().map_or(&*params.session_key, |row| &row.key)).lock().await;
     if let Some(session) = session {
+        params::check_agent(&session, agent.as_ref())?;
         let tag = key.as_deref().map(|key| MessageTag::new(key, call.request_hash));
-        if let Some(first) = first_message(service, session.id, tag).await? {
+        if let Some(first) = first_message(reach, &session, tag).await? {
             return Ok(first.into());
         }
-        let is_repeat = has_run(service, key.as_deref()).await?;
+        let is_repeat = has_run(reach, key.as_deref()).await?;
         if may_steer
             && !is_repeat
-            && let Some(receipt) = steer(service, session.id, &params.message, tag).await?
+            && let Some(receipt) = steer(reach, &session, &params.message, tag).await?
         {
             return Ok(receipt.into());
         }
     }
     let new = NewRun {
         message: params.message,
+        agent,
         session: Some(params.session_key),
         thinking: params.thinking,
         timeout: params.timeout_ms.map(Duration::from_millis),
@@ -115,8 +117,8 @@ async fn send(call: Call, params: SendParams) -> Result<ChatSent, RpcError> {
 /// Whether the message may steer a run. A token that may not, and does not ask for it, sends it as a run of its own.
 fn may_steer(call: &Call, mode: Option<QueueMode>) -> Result<bool, RpcError> {
     match mode {
-        None => Ok(call.client.token.has(Scope::Steer)),
-        Some(QueueMode::Steer) => Ok(require(&call.client.token, Scope::Steer).map(|()| true)?),
+        None => Ok(call.client.reach.token().has(Scope::Steer)),
+        Some(QueueMode::Steer) => Ok(require(call.client.reach.token(), Scope::Steer).map(|()| true)?),
         Some(QueueMode::Followup) => Ok(false),
         Some(QueueMode::Collect | QueueMode::Interrupt) => {
             let reason = "`collect` and `interrupt` are not supported; use `steer` or `followup`, after chat.abort \
@@ -136,29 +138,25 @@ fn turn(session_key: &str) -> &'static Mutex<()> {
 }
 
 /// Whether the key stands for a run.
-async fn has_run(service: &Service, key: Option<&str>) -> Result<bool, RpcError> {
+async fn has_run(reach: &Reach, key: Option<&str>) -> Result<bool, RpcError> {
     let Some(key) = key else { return Ok(false) };
-    Ok(service.handler.reader().read(|rows| rows.run_of_key(key)).await?.is_some())
+    Ok(reach.run_of_key(key).await?.is_some())
 }
 
 /// Steers the run of a session that is under way; `None` if none is.
 async fn steer(
-    service: &Service,
-    session: SessionId,
+    reach: &Reach,
+    session: &SessionRow,
     text: &str,
     tag: Option<MessageTag>,
 ) -> Result<Option<SteerReceipt>, RpcError> {
-    let open = service.handler.reader().read(|rows| rows.open_runs()).await?;
+    let open = reach.unfinished_runs_of(session).await?;
     // The earliest one is under way; the others wait for it.
-    let Some(row) =
-        open.into_iter().filter(|row| row.session == session && is_open(row)).min_by_key(|row| row.id)
-    else {
-        return Ok(None);
-    };
-    let text: Arc<str> = text.into();
+    let Some(row) = open.into_iter().min_by_key(|row| row.id) else { return Ok(None) };
+    let (runtime, text): (_, Arc<str>) = (&reach.service().runtime, text.into());
     let steered = match tag {
-        Some(tag) => service.runtime.steer_tagged(row.id, text, tag.0).await,
-        None => service.runtime.steer(row.id, text).await,
+        Some(tag) => runtime.steer_tagged(row.id, text, tag.0).await,
+        None => runtime.steer(row.id, text).await,
     };
     match steered {
         Ok(receipt) => Ok(Some(receipt)),
@@ -193,20 +191,19 @@ impl MessageTag {
 
 /// The steering message that an earlier call with the same key has sent. Another request with that key is an error.
 async fn first_message(
-    service: &Service,
-    session: SessionId,
+    reach: &Reach,
+    session: &SessionRow,
     tag: Option<MessageTag>,
 ) -> Result<Option<SteerReceipt>, RpcError> {
     let Some(tag) = tag else { return Ok(None) };
-    let reader = service.handler.reader();
-    let runs = reader.read(|rows| rows.runs(Some(session), SEARCHED_RUNS)).await?;
+    let runs = reach.runs_of(session, SEARCHED_RUNS).await?;
     let Some(first) = runs.iter().map(|row| row.first).min() else { return Ok(None) };
     let mut found = None;
-    let visited = reader.records(session, first, |_, record| {
+    let visited = reach.visit_records(session, first, |_, record| {
         if let Body::MessageSteered(message) = &record.body
             && tag.has_key_of(message.followup_run)
         {
-            found = Some(SteerReceipt { run: message.run, session, next: message.followup_run });
+            found = Some(SteerReceipt { run: message.run, session: session.id, next: message.followup_run });
         }
     });
     visited.await?;

@@ -10,7 +10,7 @@ use super::{Method, agent::run_row, run};
 use crate::{
     access::Scope,
     service::{
-        events::{EventSource, StreamReader},
+        events::EventSource,
         rpc::{
             client::{Call, Client},
             error::RpcError,
@@ -66,19 +66,18 @@ pub(super) struct Unsubscribed {
 /// Subscribes to events, which follow the answer.
 async fn subscribe(call: Call, params: SubscribeParams) -> Result<Subscribed, RpcError> {
     let subscriptions = Arc::clone(subscriptions(&call.client)?);
-    let Client { service, token, .. } = &call.client;
-    let reader = StreamReader { service: Arc::clone(service), token: Arc::clone(token) };
+    let reach = call.client.reach.clone();
     let after = params.after;
     let source = match (params.run_id, params.session_key, params.all) {
         (Some(run), None, false) => {
-            let row = run_row(service, &run).await?;
-            EventSource::of_run(reader, &row, parse_after(after.as_ref())?)
+            let row = run_row(&reach, &run).await?;
+            EventSource::of_run(reach, &row, parse_after(after.as_ref())?)
         }
         (None, Some(session), false) => {
-            let row = params::session(service, &session).await?;
-            EventSource::of_session(reader, row.id, parse_after(after.as_ref())?)
+            let row = params::session(&reach, &session, None).await?;
+            EventSource::of_session(reach, row.id, parse_after(after.as_ref())?)
         }
-        (None, None, true) => EventSource::of_all(reader, parse_after::<FeedCursor>(after.as_ref())?).await?,
+        (None, None, true) => EventSource::of_all(reach, parse_after::<FeedCursor>(after.as_ref())?).await?,
         _ => {
             let reason = "name one of runId, sessionKey and all";
             return Err(RpcError::param("params", reason));

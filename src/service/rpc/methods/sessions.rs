@@ -1,6 +1,6 @@
 //! `sessions.list`: the sessions, the newest first.
 
-use hermod_actors::model::{RunId, RunRow, RunState, SessionRow};
+use hermod_actors::model::{AgentName, RunId, RunRow, RunState, SessionRow};
 use serde::{Deserialize, Serialize};
 
 use super::{Method, agent::is_open, chat::within, run};
@@ -8,7 +8,7 @@ use crate::{
     access::Scope,
     clock,
     service::{
-        Service,
+        reach::Reach,
         rpc::{client::Call, error::RpcError, params},
     },
 };
@@ -19,8 +19,12 @@ pub(super) const LIST_METHOD: Method =
 /// Sessions of a list whose call names no limit, and of the longest one.
 const DEFAULT_SESSIONS: usize = 100;
 const MAX_SESSIONS: usize = 1_000;
-/// The last session that an offset reaches.
-const MAX_REACH: usize = 10_000;
+/// The largest offset.
+const MAX_OFFSET: usize = 9_000;
+/// Most sessions that are looked at for a list, with those that it leaves out.
+const MAX_SEARCHED: usize = 10_000;
+/// Sessions that are read at once in search of those that fit.
+const SESSIONS_PER_READ: usize = 256;
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -39,7 +43,7 @@ pub(super) struct SessionList {
     count: usize,
     limit_applied: usize,
     offset: usize,
-    /// The offset of the next page.
+    /// The offset of the next page; `None` also if only older sessions follow than are looked at.
     next_offset: Option<usize>,
     has_more: bool,
     sessions: Vec<SessionEntry>,
@@ -52,6 +56,7 @@ struct SessionEntry {
     key: String,
     kind: &'static str,
     session_id: String,
+    agent_id: AgentName,
     created_at: i64,
     updated_at: i64,
     has_active_run: bool,
@@ -63,36 +68,51 @@ struct SessionEntry {
 
 /// Lists the sessions in the order of their opening, the newest first.
 async fn list(call: Call, params: ListParams) -> Result<SessionList, RpcError> {
-    let service = &call.client.service;
-    params::agent(&call.client.token, params.agent_id.as_deref())?;
+    let reach = &call.client.reach;
+    let agent = params::agent(reach, params.agent_id.as_deref())?;
     let limit = within("limit", params.limit, DEFAULT_SESSIONS, MAX_SESSIONS)?;
     let offset = params.offset;
-    if offset > MAX_REACH - MAX_SESSIONS {
+    if offset > MAX_OFFSET {
         let reason = format!("`{offset}` is too far; `GET /v1/sessions` has pages without a limit");
         return Err(RpcError::param("offset", reason));
     }
-    let mut rows = service.handler.reader().read(|rows| rows.sessions(offset + limit + 1)).await?;
-    rows.reverse();
-    let has_more = rows.len() > offset + limit;
-    let open = service.handler.reader().read(|rows| rows.open_runs()).await?;
+    let (rows, is_all) = newest_sessions(reach, agent.as_ref(), offset + limit + 1).await?;
+    let has_next = rows.len() > offset + limit;
+    let open = reach.unfinished_runs().await?;
     let mut sessions = Vec::new();
     for row in rows.iter().skip(offset).take(limit) {
-        sessions.push(entry(service, row, &open).await?);
+        let newest = reach.runs_of(row, 1).await?;
+        sessions.push(SessionEntry::new(row, newest.last(), &open));
     }
     Ok(SessionList {
         ts: clock::now().0,
         count: sessions.len(),
         limit_applied: limit,
         offset,
-        next_offset: has_more.then_some(offset + limit),
-        has_more,
+        next_offset: has_next.then_some(offset + limit),
+        has_more: has_next || !is_all,
         sessions,
     })
 }
 
-async fn entry(service: &Service, row: &SessionRow, open: &[RunRow]) -> Result<SessionEntry, RpcError> {
-    let newest = service.handler.reader().read(|rows| rows.runs(Some(row.id), 1)).await?;
-    Ok(SessionEntry::new(row, newest.last(), open))
+/// The newest sessions that the client reaches, of this agent if one is named, and whether there are no others.
+async fn newest_sessions(
+    reach: &Reach,
+    agent: Option<&AgentName>,
+    count: usize,
+) -> Result<(Vec<SessionRow>, bool), RpcError> {
+    let (mut found, mut before, mut searched) = (Vec::new(), None, 0);
+    while found.len() < count && searched < MAX_SEARCHED {
+        let (rows, is_all) = reach.sessions_before(before, SESSIONS_PER_READ).await?;
+        searched += rows.len();
+        before = rows.first().map(|(id, _)| *id).or(before);
+        let fitting = rows.into_iter().rev().filter_map(|(_, row)| row);
+        found.extend(fitting.filter(|row| agent.is_none_or(|agent| *agent == row.agent)));
+        if is_all {
+            return Ok((found, true));
+        }
+    }
+    Ok((found, false))
 }
 
 impl SessionEntry {
@@ -104,6 +124,7 @@ impl SessionEntry {
             key: row.key.to_string(),
             kind: "direct",
             session_id: row.id.to_string(),
+            agent_id: row.agent.clone(),
             created_at: row.opened_at.0,
             updated_at: updated.unwrap_or(row.opened_at).0,
             has_active_run: !active_run_ids.is_empty(),
@@ -127,10 +148,15 @@ mod tests {
 
     #[test]
     fn a_session_shows_what_its_newest_run_does() {
-        let session = SessionRow { id: SessionId::from_bits(2), key: "s".into(), opened_at: Timestamp(1) };
+        let session = SessionRow {
+            id: SessionId::from_bits(2),
+            key: "s".into(),
+            agent: AgentName::default(),
+            opened_at: Timestamp(1),
+        };
         let check = |newest: Option<&RunRow>, open: &[RunRow], expect: Value| {
             let mut shown = json!(SessionEntry::new(&session, newest, open));
-            for field in ["key", "kind", "sessionId", "createdAt"] {
+            for field in ["key", "kind", "sessionId", "agentId", "createdAt"] {
                 assert!(shown.as_object_mut().unwrap().remove(field).is_some());
             }
             assert_eq!(shown, expect);

@@ -8,10 +8,11 @@ use super::chance::Chance;
 use crate::{
     model::Intent,
     model::{
-        Access, Amounts, ApprovalNeed, AssistantMessage, AttemptId, CallEnd, CallStatus, CompactionPolicy,
-        Deadline, Delegation, EffectClass, Failure, FailureClass, FinishReason, Hash, ImportedHistory,
-        InDoubtAction, InDoubtPolicy, Limits, Message, ModelAnswer, ModelProfile, ModelRef, ModelStarted,
-        RequestFate, RetryPolicy, RunSpec, Timestamp, ToolCall, UnansweredModel, UnansweredReason, Usage,
+        Access, AgentName, Amounts, ApprovalNeed, AssistantMessage, AttemptId, CallEnd, CallStatus,
+        CompactionPolicy, Deadline, Delegation, EffectClass, Failure, FailureClass, FinishReason, Hash,
+        ImportedHistory, InDoubtAction, InDoubtPolicy, Limits, Message, ModelAnswer, ModelProfile, ModelRef,
+        ModelStarted, RequestFate, RetryPolicy, RunSpec, Timestamp, ToolCall, UnansweredModel,
+        UnansweredReason, Usage,
     },
     policy::{
         Candidate, CredentialRecovery, LinkAvailability, clarify::CLARIFY, delegation::DELEGATE_TASK,
@@ -40,6 +41,7 @@ pub(super) fn spec(chance: &mut Chance) -> RunSpec {
     let compression = chance.one_in(2).then(|| Arc::new(compression(chance, traits)));
     let then = chance.pick(&[InDoubtAction::Tell, InDoubtAction::Ask, InDoubtAction::Retry]);
     RunSpec {
+        agent: AgentName::default(),
         chain: MODELS[..length].iter().map(link).collect(),
         profiles: if chance.one_in(3) { vec![traits; length] } else { Vec::new() },
         thinking: None,

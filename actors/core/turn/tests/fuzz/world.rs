@@ -15,8 +15,8 @@ use super::{
 use crate::{
     journal::Append,
     model::{
-        Attempt, AttemptId, Body, CallId, Durable, Incarnation, Record, RunRow, SessionId, SessionOpened,
-        SessionRevived, SessionTime, Timestamp,
+        AgentName, Attempt, AttemptId, Body, CallId, Durable, Incarnation, Record, RunRow, SessionId,
+        SessionOpened, SessionRevived, SessionTime, Timestamp,
     },
     turn::{DecisionBuilder, DelegationMode, DueAction, GrantRequest, Input, Turn, WaitTracker},
 };
@@ -102,7 +102,13 @@ impl World {
         let incarnation = Incarnation { epoch: 1, revival: self.revival };
         let boot = format!("b{}", self.boot);
         self.first = Some(match self.turn.last_seq() {
-            0 => Input::Opened(SessionOpened { key: "k".into(), prompt: "p".into(), incarnation, boot }),
+            0 => Input::Opened(SessionOpened {
+                key: "k".into(),
+                agent: AgentName::default(),
+                prompt: "p".into(),
+                incarnation,
+                boot,
+            }),
             _ => Input::Revived(SessionRevived { incarnation, boot }),
         });
     }

@@ -1,0 +1,232 @@
+//! What a client reaches: a token that is limited to agents finds the runs and sessions of these, and all others look to
+//! it as if they did not exist. Every operation that names or lists runs, sessions or approvals gets them here, and every
+//! submission passes here (`tests/architecture.rs`).
+
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use axum::http::StatusCode;
+use hermod_actors::model::{
+    AgentName, ApprovalScope, CallId, Record, RunId, RunRow, Seq, SessionId, SessionRow,
+};
+
+use super::{Service, problem::Problem};
+use crate::{
+    access::TokenEntry,
+    host::Submission,
+    view::{ApprovalView, NodeView},
+};
+
+/// Most sessions of which a stream remembers whether its client reaches them.
+const MAX_KNOWN_SESSIONS: usize = 10_000;
+
+/// The part of a service that one token reaches.
+#[derive(Debug, Clone)]
+pub(super) struct Reach {
+    service: Arc<Service>,
+    token: Arc<TokenEntry>,
+    /// The sessions that a stream has asked for.
+    known: Arc<Mutex<BTreeMap<SessionId, bool>>>,
+}
+
+/// A submission that its token may make.
+#[derive(Debug)]
+pub(super) struct AdmittedSubmission(Submission);
+
+impl AdmittedSubmission {
+    pub(super) fn into_inner(self) -> Submission {
+        self.0
+    }
+}
+
+impl Reach {
+    pub(super) fn new(service: Arc<Service>, token: Arc<TokenEntry>) -> Self {
+        Self { service, token, known: Arc::default() }
+    }
+
+    pub(super) const fn token(&self) -> &Arc<TokenEntry> {
+        &self.token
+    }
+
+    pub(super) const fn service(&self) -> &Arc<Service> {
+        &self.service
+    }
+
+    /// True if the token is limited to some agents.
+    fn is_limited(&self) -> bool {
+        self.token.agents.is_some()
+    }
+
+    /// True if the token reaches what this agent does.
+    pub(super) fn sees(&self, agent: &AgentName) -> bool {
+        self.token.may_use_agent(agent.as_str())
+    }
+
+    /// The agents that the token may use: `default` first, then the others by name.
+    pub(super) fn agents(&self) -> Vec<AgentName> {
+        self.service.submitter.agents().into_iter().filter(|agent| self.sees(agent)).collect()
+    }
+
+    /// The run with this id.
+    pub(super) async fn run(&self, run: RunId) -> Result<Option<RunRow>, Problem> {
+        let row = self.service.handler.reader().read(|rows| rows.run(run)).await?;
+        Ok(row.filter(|row| self.sees(&row.agent)))
+    }
+
+    /// The session with this id or this key.
+    pub(super) async fn session(&self, name: &str) -> Result<Option<SessionRow>, Problem> {
+        let row = self.service.handler.reader().session_of_id_or_key(name).await?;
+        Ok(row.filter(|row| self.sees(&row.agent)))
+    }
+
+    /// True if the token reaches this session; false if that is gone and the token is limited.
+    pub(super) async fn sees_session(&self, session: SessionId) -> Result<bool, Problem> {
+        if !self.is_limited() {
+            return Ok(true);
+        }
+        // Ignores poisoning: each update is one call.
+        let known = || self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(is_seen) = known().get(&session) {
+            return Ok(*is_seen);
+        }
+        let row = self.service.handler.reader().read(|rows| rows.session(session)).await?;
+        let is_seen = row.is_some_and(|row| self.sees(&row.agent));
+        let mut known = known();
+        if known.len() >= MAX_KNOWN_SESSIONS {
+            known.clear();
+        }
+        known.insert(session, is_seen);
+        Ok(is_seen)
+    }
+
+    /// At most `max` runs before this one, the newest last, and whether there are no more before them. Runs that the token
+    /// does not reach are `None`.
+    pub(super) async fn runs_before(
+        &self,
+        before: Option<RunId>,
+        max: usize,
+    ) -> Result<(Vec<(RunId, Option<RunRow>)>, bool), Problem> {
+        let read = self.service.handler.reader().read(|rows| match before {
+            Some(before) => rows.runs_before(before, max),
+            None => rows.runs(None, max),
+        });
+        let rows = read.await?;
+        let is_all = rows.len() < max;
+        let seen = rows.into_iter().map(|row| (row.id, Some(row).filter(|row| self.sees(&row.agent))));
+        Ok((seen.collect(), is_all))
+    }
+
+    /// At most `max` sessions before this one, as [`Reach::runs_before`] has runs.
+    pub(super) async fn sessions_before(
+        &self,
+        before: Option<SessionId>,
+        max: usize,
+    ) -> Result<(Vec<(SessionId, Option<SessionRow>)>, bool), Problem> {
+        let read = self.service.handler.reader().read(|rows| match before {
+            Some(before) => rows.sessions_before(before, max),
+            None => rows.sessions(max),
+        });
+        let rows = read.await?;
+        let is_all = rows.len() < max;
+        let seen = rows.into_iter().map(|row| (row.id, Some(row).filter(|row| self.sees(&row.agent))));
+        Ok((seen.collect(), is_all))
+    }
+
+    /// The newest runs of a session that the token reaches, at most `max`, the newest last.
+    pub(super) async fn runs_of(&self, session: &SessionRow, max: usize) -> Result<Vec<RunRow>, Problem> {
+        Ok(self.service.handler.reader().read(|rows| rows.runs(Some(session.id), max)).await?)
+    }
+
+    /// All unfinished runs that the token reaches.
+    pub(super) async fn unfinished_runs(&self) -> Result<Vec<RunRow>, Problem> {
+        let mut rows = self.service.handler.reader().read(|rows| rows.open_runs()).await?;
+        rows.retain(|row| self.sees(&row.agent));
+        Ok(rows)
+    }
+
+    /// The unfinished runs of a session that the token reaches.
+    pub(super) async fn unfinished_runs_of(&self, session: &SessionRow) -> Result<Vec<RunRow>, Problem> {
+        let mut rows = self.unfinished_runs().await?;
+        rows.retain(|row| row.session == session.id);
+        Ok(rows)
+    }
+
+    /// Visits the records of a session that the token reaches, from this one on.
+    pub(super) async fn visit_records(
+        &self,
+        session: &SessionRow,
+        from: Seq,
+        visit: impl FnMut(Seq, Arc<Record>),
+    ) -> Result<(), Problem> {
+        Ok(self.service.handler.reader().records(session.id, from, visit).await?)
+    }
+
+    /// The run that a submission with this idempotency key has begun.
+    pub(super) async fn run_of_key(&self, key: &str) -> Result<Option<RunRow>, Problem> {
+        let row = self.service.handler.reader().read(|rows| rows.run_of_key(key)).await?;
+        Ok(row.filter(|row| self.sees(&row.agent)))
+    }
+
+    /// The calls that wait for a person.
+    pub(super) async fn approvals(&self) -> Result<Vec<ApprovalView>, Problem> {
+        let mut approvals = self.service.handler.reader().approvals().await?;
+        if self.is_limited() {
+            let mut seen = Vec::new();
+            for approval in approvals {
+                seen.extend(self.run(approval.run).await?.map(|_| approval));
+            }
+            approvals = seen;
+        }
+        Ok(approvals)
+    }
+
+    /// The call that waits for an answer.
+    pub(super) async fn pending_call(&self, call: &str) -> Result<CallId, Problem> {
+        let call: CallId =
+            call.parse().map_err(|_| Problem::not_found(format!("`{call}` is no id of a call")))?;
+        let is_open = self.approvals().await?.iter().any(|approval| approval.call == call);
+        is_open.then_some(call).ok_or_else(|| Problem::not_found(format!("call {call} waits for no answer")))
+    }
+
+    /// Checks that the token may give an approval of this scope: a rule for always holds for all agents.
+    pub(super) fn check_scope(&self, scope: ApprovalScope) -> Result<(), Problem> {
+        if scope != ApprovalScope::Always || !self.is_limited() {
+            return Ok(());
+        }
+        let detail = format!(
+            "scope: `always` makes a rule for all agents, and the token `{}` is limited to some; use `run` or `once`",
+            self.token.name
+        );
+        Err(Problem::new(StatusCode::FORBIDDEN, detail))
+    }
+
+    /// All unfinished runs with their subagents, which have the agent of their parent.
+    pub(super) async fn tree(&self) -> Result<Vec<NodeView>, Problem> {
+        let mut nodes = self.service.handler.tree(None).await?;
+        nodes.retain(|node| self.sees(&node.run.agent));
+        Ok(nodes)
+    }
+
+    /// Checks that the token may make this submission. One that names no agent gets that of its session, else `default`.
+    pub(super) async fn admit(&self, mut submission: Submission) -> Result<AdmittedSubmission, Problem> {
+        let session = match &submission.session {
+            Some(name) => self.service.handler.reader().session_of_id_or_key(name).await?,
+            None => None,
+        };
+        if let (Some(row), Some(name)) = (&session, &submission.session)
+            && !self.sees(&row.agent)
+        {
+            return Err(Problem::not_found(format!("there is no session `{name}`")));
+        }
+        let agent = submission
+            .agent
+            .get_or_insert_with(|| session.map_or_else(AgentName::default, |row| row.agent).to_string());
+        if !self.token.may_use_agent(agent) {
+            let detail = format!("the token `{}` may not use the agent `{agent}`", self.token.name);
+            return Err(Problem::new(StatusCode::FORBIDDEN, detail));
+        }
+        Ok(AdmittedSubmission(submission))
+    }
+}
