@@ -36,7 +36,7 @@ impl Served {
 
     /// Waits for the outcome of a run.
     #[track_caller]
-    pub(crate) fn outcome(&self, run: &Value) -> Value {
+    pub(crate) fn waited(&self, run: &Value) -> Value {
         self.result("agent.wait", &json!({ "runId": run, "timeoutMs": 60_000 }))
     }
 }
@@ -60,7 +60,7 @@ fn an_agent_begins_a_run_and_its_end_is_waited_for() {
     let served = Served::start(&scripts());
     let accepted = served.result("agent", &json!({ "message": "hello", "sessionKey": "s", "timeout": 60 }));
     assert_eq!((&accepted["status"], &accepted["sessionKey"]), (&json!("accepted"), &json!("s")));
-    let waited = served.outcome(&accepted["runId"]);
+    let waited = served.waited(&accepted["runId"]);
     assert_eq!(
         (&waited["status"], &waited["runId"], &waited["answer"]),
         (&json!("ok"), &accepted["runId"], &json!("[rehearsal] You said: hello"))
@@ -70,7 +70,7 @@ fn an_agent_begins_a_run_and_its_end_is_waited_for() {
     assert!(at(&waited["startedAt"]) <= at(&waited["endedAt"]));
     let refused = served.result("agent", &json!({ "message": "refuse" }));
     assert!(!refused["sessionKey"].as_str().unwrap().is_empty());
-    let waited = served.outcome(&refused["runId"]);
+    let waited = served.waited(&refused["runId"]);
     assert_eq!((&waited["status"], &waited["outcome"]), (&json!("error"), &json!("refused")), "{waited}");
     assert!(waited["error"].as_str().unwrap().contains("refused"), "{waited}");
     let shown = served.get(&format!("/v1/runs/{}", accepted["runId"].as_str().unwrap())).json();
@@ -86,7 +86,7 @@ fn a_wait_that_is_over_ends_only_itself() {
     assert_eq!((&waited["status"], &waited["state"]), (&json!("timeout"), &json!("running")), "{waited}");
     assert!(waited.get("endedAt").is_none() && waited.get("outcome").is_none(), "{waited}");
     served.world.release();
-    assert_eq!(served.outcome(&run)["status"], "ok");
+    assert_eq!(served.waited(&run)["status"], "ok");
 }
 
 #[test]
@@ -143,7 +143,7 @@ fn a_chat_steers_the_run_that_is_under_way() {
     served.error("chat.send", &steering, (-32003, 403), "no scope `steer`");
     served.token = token;
     served.world.release();
-    assert_eq!(served.outcome(&queued["runId"])["status"], "ok");
+    assert_eq!(served.waited(&queued["runId"])["status"], "ok");
     let history = served.result("chat.history", &json!({ "sessionKey": "s" }));
     let shown = history.to_string();
     assert_eq!(
@@ -159,7 +159,7 @@ fn a_chat_is_aborted_and_read() {
     let served = Served::start(&scripts());
     for text in ["one", "two"] {
         let sent = served.result("chat.send", &json!({ "sessionKey": "s", "message": text }));
-        assert_eq!(served.outcome(&sent["runId"])["status"], "ok");
+        assert_eq!(served.waited(&sent["runId"])["status"], "ok");
     }
     let run = served.result("chat.send", &json!({ "sessionKey": "s", "message": "wait" }))["runId"].clone();
     until_it_waits(&served);
@@ -178,11 +178,11 @@ fn a_chat_is_aborted_and_read() {
     served.error("chat.abort", &foreign, (-32602, 422), "a run of another session");
     let aborted = served.result("chat.abort", &json!({ "sessionKey": "s", "runId": run }));
     assert_eq!(aborted, json!({ "ok": true, "aborted": true, "runIds": [run] }));
-    let waited = served.outcome(&run);
+    let waited = served.waited(&run);
     assert_eq!((&waited["status"], &waited["outcome"]), (&json!("error"), &json!("stopped")));
     let aborted = served.result("chat.abort", &json!({ "sessionKey": "s" }));
     assert_eq!(aborted, json!({ "ok": true, "aborted": false, "runIds": [] }));
-    served.outcome(&other["runId"]);
+    served.waited(&other["runId"]);
     let page = served.result("sessions.list", &json!({ "limit": 1 }));
     assert_eq!((&page["sessions"][0]["key"], &page["nextOffset"]), (&json!("t"), &json!(1)));
     let page = served.result("sessions.list", &json!({ "limit": 1, "offset": 1 }));
@@ -282,7 +282,7 @@ fn wrong_parameters_name_the_field_and_the_remedy() {
 fn each_method_needs_its_scope() {
     let mut served = Served::start(&scripts());
     let run = served.result("agent", &json!({ "message": "one", "sessionKey": "s" }))["runId"].clone();
-    served.outcome(&run);
+    served.waited(&run);
     let calls = [
         ("submit", "agent", json!({ "message": "x" })),
         ("submit", "chat.send", json!({ "sessionKey": "s", "message": "x" })),

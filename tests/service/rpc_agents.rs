@@ -22,7 +22,7 @@ fn a_call_names_the_agent_of_its_run() {
     let named = json!({ "message": "x", "agentId": "writer", "sessionKey": "w" });
     let first = served.result("agent", &named);
     assert_eq!(agent_of(&first), "writer");
-    served.outcome(&first["runId"]);
+    served.waited(&first["runId"]);
     let sent = served.result("chat.send", &json!({ "message": "x", "agentId": "reader", "sessionKey": "r" }));
     assert_eq!(agent_of(&sent), "reader");
     let same = served.result("agent", &json!({ "message": "x", "sessionKey": "w" }));
@@ -105,7 +105,7 @@ fn a_limited_token_finds_nothing_of_another_agents() {
     }
 
     // What is its own, it finds.
-    assert_eq!(served.outcome(&json!(own))["status"], "ok");
+    assert_eq!(served.waited(&json!(own))["status"], "ok");
     assert_eq!(served.result("chat.history", &json!({ "sessionKey": "own" }))["totalMessages"], 4);
     let aborted = served.result("chat.abort", &json!({ "sessionKey": "own" }));
     assert_eq!(aborted["aborted"], false);

@@ -60,7 +60,7 @@ pub(super) async fn upgrade(
         drop(handshake);
         match token {
             Some(token) => {
-                Connection::new(socket, Reach::new(service, token), Framing::Gateway).serve().await
+                Connection::new(socket, Reach::new(service, token), Framing::Gateway).serve().await;
             }
             None => socket::close(socket, close_code::POLICY, "no handshake").await,
         }
