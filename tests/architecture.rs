@@ -233,6 +233,10 @@ fn adapters_know_the_actors_and_never_each_other() {
 /// there.
 const STORE_READS: &[(&str, &[&str])] = &[
     ("src/service/reach.rs", &["handler.reader()", "handler.tree(", "open_runs("]),
+    // For the operator, at the control socket.
+    ("src/service/lifecycle.rs", &["handler.reader()", "open_runs("]),
+    // Counts, for tokens that are not limited.
+    ("src/service/metrics/scrape.rs", &["handler.reader()", "open_runs("]),
     // Of a key that has the id of the token in it, and of a row that its claim has.
     ("src/service/openai/submission.rs", &["handler.reader()"]),
     // Of a row from `Reach`.

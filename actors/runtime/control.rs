@@ -103,6 +103,11 @@ impl Runtime {
         self.stop_and(run, reason, AfterCommand::Rest).await
     }
 
+    /// Asks the actor of a session to stop if it is idle, before its idle time is over. Resolves before it has.
+    pub fn passivate(&self, session: SessionId) -> Result<(), RunError> {
+        self.cast(SessionsMsg::Passivate(session))
+    }
+
     pub(super) async fn stop_and(
         &self,
         run: RunId,

@@ -9,8 +9,9 @@ use std::{
 use crate::{
     hub::{DeltaBody, HubDelta},
     model::{
-        Attempt, AttemptId, Body, CallEnded, CallId, CallStarted, EventBody, Lifecycle, ModelAnswered,
-        ModelFailed, ModelStarted, ModelWaiting, Outcome, Record, RunAccepted, RunEnded, RunId, RunStatus,
+        Attempt, AttemptId, Body, CallEnded, CallId, CallStarted, CompactionStage, EventBody, Lifecycle,
+        ModelAnswered, ModelFailed, ModelStarted, ModelWaiting, Outcome, Record, RunAccepted, RunEnded,
+        RunId, RunStatus,
     },
 };
 
@@ -26,6 +27,8 @@ pub(super) struct EventProjection {
     streaming: Option<StreamingAttempt>,
     /// The calls of the current answer that have no result yet.
     open_calls: BTreeMap<CallId, OpenToolCall>,
+    /// A summary was begun, and has replaced nothing yet.
+    is_compacting: bool,
 }
 
 /// The attempt of the current model call, with the bytes of its text and reasoning that were published.
@@ -84,8 +87,10 @@ impl EventProjection {
                 vec![EventBody::Status(RunStatus::Parked { call, until })]
             }
             Body::ApprovalAnswered(_) => vec![EventBody::Status(RunStatus::Executing)],
-            Body::SummaryStarted(_) if self.streaming.is_none() && self.open_calls.is_empty() => {
-                vec![EventBody::Status(RunStatus::Compacting)]
+            Body::SummaryStarted(_) => self.on_summary_started(),
+            Body::ContextCompacted(_) => {
+                self.is_compacting = false;
+                vec![EventBody::Compaction(CompactionStage::End)]
             }
             _ => Vec::new(),
         }
@@ -146,6 +151,14 @@ impl EventProjection {
             EventBody::Lifecycle(Lifecycle::Start)
         };
         vec![EventBody::Status(RunStatus::Accepted), next]
+    }
+
+    /// A summary may take several calls, each with several attempts.
+    fn on_summary_started(&mut self) -> Vec<EventBody> {
+        let is_first = !std::mem::replace(&mut self.is_compacting, true);
+        let is_idle = self.streaming.is_none() && self.open_calls.is_empty();
+        let stage = is_first.then_some(EventBody::Compaction(CompactionStage::Start));
+        stage.into_iter().chain(is_idle.then_some(EventBody::Status(RunStatus::Compacting))).collect()
     }
 
     fn on_model_started(&mut self, started: &ModelStarted) -> Vec<EventBody> {
@@ -215,6 +228,7 @@ impl EventProjection {
         let mut events = Vec::new();
         self.queue.retain(|queued| *queued != ended.run);
         if self.current == Some(ended.run) {
+            self.is_compacting = false;
             // A run whose session was force-failed may have an open model call.
             let open = self.streaming.take();
             events.extend(

@@ -2,9 +2,9 @@
 
 use super::*;
 use crate::model::{
-    Access, Amounts, AssistantMessage, CallAdmitted, CallEnd, CallStatus, EffectClass, Failure, FailureClass,
-    FinishReason, Flaw, Hash, Incarnation, OutcomeCause, OutcomeDetail, RunSpec, RunStopping, StopReason,
-    Timestamp, ToolCall, Usage,
+    Access, Amounts, AssistantMessage, CallAdmitted, CallEnd, CallStatus, CompactionMethod, ContextCompacted,
+    EffectClass, Failure, FailureClass, FinishReason, Flaw, Hash, HistoryPosition, Incarnation, OutcomeCause,
+    OutcomeDetail, RunSpec, RunStopping, SessionId, StopReason, SummaryStarted, Timestamp, ToolCall, Usage,
 };
 
 const RUN: RunId = RunId::from_bits(1);
@@ -23,6 +23,7 @@ fn line((run, body): &RunEvent) -> String {
         }
         EventBody::Status(status) => format!(" {}", status.name()),
         EventBody::Lifecycle(stage) => format!(" {}", stage.name()),
+        EventBody::Compaction(stage) => format!(" {}", stage.name()),
         EventBody::ThinkingStart { attempt, .. }
         | EventBody::ThinkingEnd { attempt, .. }
         | EventBody::Retry { attempt, .. } => format!(" {attempt}"),
@@ -84,6 +85,38 @@ fn asked(attempt: Attempt) -> Body {
         price: None,
         incarnation: Incarnation::default(),
     }))
+}
+
+fn summary_asked(attempt: Attempt) -> Body {
+    let Body::ModelStarted(started) = asked(attempt) else { unreachable!("it is a start") };
+    let started = Arc::new(ModelStarted { call: CallId::summary(RUN, 1), ..(*started).clone() });
+    let end = HistoryPosition::default();
+    Body::SummaryStarted(Box::new(SummaryStarted { started, call_end: end, summary_end: end }))
+}
+
+fn compacted(method: CompactionMethod) -> Body {
+    Body::ContextCompacted(Box::new(ContextCompacted {
+        run: RUN,
+        lineage: SessionId::from_bits(1),
+        method,
+        end: HistoryPosition::default(),
+        summary: None,
+        tokens_before: 9,
+        tokens_after: 5,
+        waited_ms: 0,
+    }))
+}
+
+#[test]
+fn a_compaction_starts_once_and_ends() {
+    check(vec![
+        (accepted(1), "status accepted, lifecycle start"),
+        (summary_asked(1), "compaction start, status compressing"),
+        (summary_asked(2), "status compressing"),
+        (compacted(CompactionMethod::Summarised), "compaction end"),
+        (compacted(CompactionMethod::Elided), "compaction end"),
+        (summary_asked(1), "compaction start, status compressing"),
+    ]);
 }
 
 fn answered(calls: usize) -> Body {

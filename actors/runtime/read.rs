@@ -9,7 +9,7 @@ use crate::{
     },
     persistence::{replay, run_records},
     policy::{Bill, final_text},
-    port::ReadError,
+    port::{ArtifactError, ArtifactName, Excerpt, ReadError},
     runtime::{RunError, RunResult, Runtime},
     turn::render_run,
 };
@@ -63,6 +63,22 @@ impl Runtime {
         let records = self.journal(row.session, 1).await?;
         let until_end = records.iter().take_while(|(seq, _)| *seq <= row.last);
         Ok(render_run(row.session, until_end.map(|(_, record)| &**record)))
+    }
+
+    /// All messages of a session, its imported history included.
+    pub async fn messages(&self, session: SessionId) -> Result<Vec<Message>, RunError> {
+        let records = self.journal(session, 1).await?;
+        Ok(render_run(session, records.iter().map(|(_, record)| &**record)))
+    }
+
+    /// At most `max` bytes of an artifact from `offset` on, and its size.
+    pub async fn read_artifact(
+        &self,
+        name: ArtifactName,
+        offset: u64,
+        max: usize,
+    ) -> Result<Excerpt, ArtifactError> {
+        self.parts.executor.artifacts.read(name, offset, max).await
     }
 
     pub(super) async fn result(&self, row: RunRow) -> Result<RunResult, RunError> {

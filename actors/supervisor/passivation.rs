@@ -62,6 +62,13 @@ impl Directory {
         }
     }
 
+    /// Requests the passivation of a session, however long it is idle.
+    pub(super) fn passivate(&mut self, session: SessionId) {
+        if let Some(entry) = self.entries.get_mut(&session) {
+            request_passivation(&self.me, session, entry);
+        }
+    }
+
     /// An actor declined its passivation: it has work.
     pub(super) fn on_passivation_declined(&mut self, session: SessionId, actor: ActorId) {
         let Some(entry) = self.entries.get_mut(&session) else { return };

@@ -29,6 +29,8 @@ pub(crate) enum SessionsMsg {
     Deliver(SessionId, Option<Arc<SessionSeed>>, SessionMsg),
     /// Opens a session that has work to do.
     Revive(SessionId),
+    /// Stops the actor of a session if it is idle.
+    Passivate(SessionId),
     /// Ends a run as `failed(crash_loop)` with this error, without opening its session. Answered when that is done, or
     /// cannot be.
     ForceFail((SessionId, RunId), String, RpcReplyPort<()>),
@@ -96,6 +98,7 @@ impl Actor for SessionSupervisor {
                 directory.deliver(session, new, Some(message));
             }
             SessionsMsg::Revive(session) => directory.deliver(session, None, None),
+            SessionsMsg::Passivate(session) => directory.passivate(session),
             SessionsMsg::ForceFail((session, run), error, reply) => {
                 directory.force_fail_run(session, run, error, reply);
             }

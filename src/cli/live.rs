@@ -94,6 +94,7 @@ impl LiveView {
             )
             | EventBody::Recorded { .. }
             | EventBody::Lifecycle(_)
+            | EventBody::Compaction(_)
             | EventBody::ReasoningDelta { .. }
             | EventBody::ToolCallStreamed { .. }
             | EventBody::ToolCallParsed { .. }

@@ -73,7 +73,9 @@ impl FedRecord {
 
 #[cfg(test)]
 mod tests {
-    use hermod_actors::model::{CallId, CallStatus, Lifecycle, Outcome, OutcomeDetail, RunStatus, Timestamp};
+    use hermod_actors::model::{
+        CallId, CallStatus, CompactionStage, Lifecycle, Outcome, OutcomeDetail, RunStatus, Timestamp,
+    };
 
     use super::*;
 
@@ -99,6 +101,7 @@ mod tests {
         for stage in [Lifecycle::Start, Lifecycle::Finishing, Lifecycle::End, Lifecycle::Error] {
             check(EventBody::Lifecycle(stage));
         }
+        check(EventBody::Compaction(CompactionStage::Start));
         for status in [
             RunStatus::Accepted,
             RunStatus::Queued,

@@ -125,6 +125,8 @@ async fn while_attached<F: Future<Output = LastLine>>(
 
 fn heartbeats() -> Interval {
     let mut ticks = interval(HEARTBEAT_INTERVAL);
+    // The first tick of an interval is at once.
+    ticks.reset();
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     ticks
 }

@@ -18,7 +18,7 @@ use super::{
     commands::{self, RuntimeSlot},
     error::{RequestError, RequestErrorKind},
     follower_stream::{self, follow_feed},
-    maintenance::MaintenanceService,
+    maintenance::{MaintenanceService, SessionRemoval},
     protocol::{ControlRequest, ControlResponse},
     reader::{PAGE_RECORDS, StoreReader, not_accepted},
     run_folds::RunDetailFold,
@@ -264,6 +264,11 @@ impl RequestHandler {
             Err(reason) => (Some(reason), None),
         };
         Ok(SessionDetailView { session: SessionView::new(&row, quarantined), runs, todo })
+    }
+
+    /// Removes a session and those of its subagents.
+    pub async fn remove_session(&self, session: SessionId) -> Result<SessionRemoval, RequestError> {
+        self.maintenance.remove_session(session).await
     }
 
     async fn sessions(&self, max: usize) -> Result<Vec<SessionView>, RequestError> {

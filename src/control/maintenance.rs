@@ -4,6 +4,7 @@
 use std::{collections::BTreeMap, fmt::Debug};
 
 use futures::future::BoxFuture;
+use hermod_actors::model::SessionId;
 use serde::{Deserialize, Serialize};
 
 use super::error::RequestError;
@@ -14,8 +15,22 @@ pub trait MaintenanceService: Debug + Send + Sync + 'static {
     /// Removes what is no longer needed. Continues when the future is dropped.
     fn gc(&self, request: GcRequest) -> BoxFuture<'static, Result<GcReport, RequestError>>;
 
+    /// Removes a session and those of its subagents. Continues when the future is dropped.
+    fn remove_session(&self, session: SessionId) -> BoxFuture<'static, Result<SessionRemoval, RequestError>>;
+
     /// The disk usage by class.
     fn footprint(&self) -> BoxFuture<'static, Result<Footprint, RequestError>>;
+}
+
+/// What became of a session that was to be removed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SessionRemoval {
+    /// It is removed, durably.
+    Removed,
+    /// It is not removed: an actor has this session open, which is the one or of a subagent.
+    Open(SessionId),
+    /// It is not removed, for this reason.
+    Retained(&'static str),
 }
 
 /// Age limits of a garbage collection. Unreferenced data is removed in any case.

@@ -45,7 +45,9 @@ pub use error::{RequestError, RequestErrorKind};
 pub use follow::{FollowStep, RunFollower};
 pub use followed_event::{FedRecord, FollowedContent, FollowedEvent};
 pub use handler::RequestHandler;
-pub use maintenance::{ClassUsage, Footprint, GcClassReport, GcReport, GcRequest, MaintenanceService};
+pub use maintenance::{
+    ClassUsage, Footprint, GcClassReport, GcReport, GcRequest, MaintenanceService, SessionRemoval,
+};
 pub use protocol::{ControlRequest, ControlResponse};
 pub use reader::{PAGE_RECORDS, ResolvedId, StoreReader};
 pub use server::ControlServer;

@@ -247,6 +247,22 @@ impl StoreReader {
         Ok(self.visit(session, from, each).await.map(drop)?)
     }
 
+    /// Passes the records of one run to `each` in order.
+    pub async fn records_of_run(
+        &self,
+        row: &RunRow,
+        mut each: impl FnMut(&Record),
+    ) -> Result<(), RequestError> {
+        let last = if row.state == RunState::Ended { row.last } else { Seq::MAX };
+        let each = |seq: Seq, record: Arc<Record>| {
+            if record.body.run() == Some(row.id) {
+                each(&record);
+            }
+            if seq < last { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        };
+        Ok(self.visit(row.session, row.first, each).await.map(drop)?)
+    }
+
     /// Why this version cannot read a session's journal; `None` if it can.
     pub async fn quarantine_reason(&self, session: SessionId) -> Result<Option<String>, RequestError> {
         self.readable_records(session, 1, |_, _| {}).await

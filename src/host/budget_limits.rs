@@ -60,7 +60,7 @@ impl FromStr for BudgetLimits {
             }
             let dimension = dimension(name)?;
             check_once(budget.amounts.get(dimension).is_some()).map_err(named_error)?;
-            let amount = if dimension == Dimension::Usd { dollars(value) } else { count(value) };
+            let amount = if dimension == Dimension::Usd { parse_dollars(value) } else { parse_count(value) };
             budget.amounts.set(dimension, amount.map_err(named_error)?);
         }
         Ok(budget)
@@ -83,7 +83,8 @@ fn dimension(name: &str) -> Result<Dimension, String> {
     }
 }
 
-fn count(text: &str) -> Result<u64, String> {
+/// Parses a whole number from 1, such as `20`, `50k` or `2m`.
+pub fn parse_count(text: &str) -> Result<u64, String> {
     let (digits, factor) = match text.strip_suffix(['k', 'K']) {
         Some(digits) => (digits, 1_000),
         None => text.strip_suffix(['m', 'M']).map_or((text, 1), |digits| (digits, 1_000_000)),
@@ -95,7 +96,7 @@ fn count(text: &str) -> Result<u64, String> {
 }
 
 /// Parses dollars with at most nine decimals into nano-dollars.
-fn dollars(text: &str) -> Result<u64, String> {
+pub fn parse_dollars(text: &str) -> Result<u64, String> {
     let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     let is_digits = |text: &str| text.bytes().all(|byte| byte.is_ascii_digit());
     let parse = || {

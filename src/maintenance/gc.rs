@@ -3,14 +3,18 @@
 
 use std::{io, path::Path};
 
-use hermod_actors::{model::Timestamp, port::Clock};
+use hermod_actors::{
+    model::{SessionId, Timestamp},
+    port::Clock,
+};
 
 use super::{MaintenanceError, StateDirMaintenance};
 use crate::{
+    artifacts::FileArtifacts,
     clock::SystemClock,
-    control::{GcClassReport, GcReport, GcRequest},
+    control::{GcClassReport, GcReport, GcRequest, SessionRemoval},
     files::{IoResult as _, PathError},
-    store::redb::{GcMode, GcPass, RemovedSet, Tally},
+    store::redb::{GcMode, GcPass, RemovedSet, Tally, why},
 };
 
 /// Minimum age, in milliseconds, at which a file without references is removed: some files are written before the row
@@ -80,6 +84,35 @@ pub(super) fn sweep(
         took_ms: clock.monotonic_ms(),
         longest_wait_us: u64::try_from(sweep.pass.max_append_wait.as_micros()).unwrap_or(u64::MAX),
     })
+}
+
+/// Removes the rows of a session and of its subagents' sessions, then their artifacts. Blocks. Their blobs, and files that
+/// cannot be removed now, go with the next gc.
+pub(super) fn remove_session(
+    maintenance: &StateDirMaintenance,
+    session: SessionId,
+) -> Result<SessionRemoval, MaintenanceError> {
+    let mut pass = maintenance.store.start(GcMode::Remove)?;
+    let removed = match pass.remove_session(session)? {
+        Ok(removed) => removed,
+        Err((session, why::OPEN)) => return Ok(SessionRemoval::Open(session)),
+        Err((_, why)) => return Ok(SessionRemoval::Retained(why)),
+    };
+    let artifacts = FileArtifacts::at(&maintenance.state);
+    for session in removed.sessions {
+        let names = artifacts.of_session(session).if_exists();
+        let files_removed = names.and_then(|stored| {
+            let Some(stored) = stored.filter(|_| artifacts.folder_modified(session).is_ok()) else {
+                return Ok(());
+            };
+            let names: Vec<_> = stored.iter().map(|file| file.name).collect();
+            artifacts.remove(session, &names)
+        });
+        if let Err(error) = files_removed {
+            tracing::warn!(%session, %error, "artifacts of a removed session stay until the next gc");
+        }
+    }
+    Ok(SessionRemoval::Removed)
 }
 
 fn to_class(class: &str, tally: Tally) -> GcClassReport {

@@ -15,10 +15,13 @@ use std::{
 };
 
 use futures::{FutureExt, future::BoxFuture};
+use hermod_actors::model::SessionId;
 use tokio::task::spawn_blocking;
 
 use crate::{
-    control::{Footprint, GcReport, GcRequest, MaintenanceService, RequestError, RequestErrorKind},
+    control::{
+        Footprint, GcReport, GcRequest, MaintenanceService, RequestError, RequestErrorKind, SessionRemoval,
+    },
     files::PathError,
     store::redb::{GarbageCollector, GcError, RedbJournal},
 };
@@ -41,6 +44,11 @@ impl MaintenanceService for StateDirMaintenance {
     fn gc(&self, request: GcRequest) -> BoxFuture<'static, Result<GcReport, RequestError>> {
         let maintenance = self.clone();
         off_thread(move || gc::sweep(&maintenance, request))
+    }
+
+    fn remove_session(&self, session: SessionId) -> BoxFuture<'static, Result<SessionRemoval, RequestError>> {
+        let maintenance = self.clone();
+        off_thread(move || gc::remove_session(&maintenance, session))
     }
 
     fn footprint(&self) -> BoxFuture<'static, Result<Footprint, RequestError>> {

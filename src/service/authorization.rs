@@ -12,9 +12,9 @@ use axum::{
 use super::{Service, problem::Problem, reach::Reach};
 use crate::access::{Scope, TokenEntry};
 
-/// Paths that need no token in a header: probes of a supervisor, which tell nothing of any run, and the WebSocket whose
-/// clients present their token in the first message.
-const OPEN_PATHS: [&str; 3] = ["/livez", "/readyz", "/gateway"];
+/// Paths that need no token in a header: probes of a supervisor and the document of the operations, which tell nothing of
+/// any run, and the WebSocket whose clients present their token in the first message.
+const OPEN_PATHS: [&str; 4] = ["/livez", "/readyz", "/openapi.json", "/gateway"];
 
 /// Refuses requests from other sites and without a valid token, before any of their body is read.
 pub(super) async fn authorize(
@@ -128,7 +128,7 @@ macro_rules! scopes {
         }
     )*};
 }
-scopes!(Read, Submit, Steer, Approve);
+scopes!(Read, Submit, Steer, Approve, Admin);
 
 /// The token of a request, which has this scope.
 #[derive(Debug)]

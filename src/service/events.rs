@@ -18,14 +18,25 @@ use hermod_actors::{
     port::FeedCursor,
 };
 use serde_json::Value;
+use utoipa::IntoParams;
 
 use super::{metrics::Counted, problem::Problem, reach::Reach};
-use crate::view::{feed_entry, stream_event};
+use crate::view::{feed_entry, schema, stream_event};
 
 /// Interval of comments that tell a client that the stream lives.
 const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(15);
 /// The header with the record that a client has seen last.
 const LAST_EVENT_ID: &str = "last-event-id";
+
+/// The header of a client that reconnects.
+#[derive(Debug, IntoParams)]
+#[into_params(parameter_in = Header)]
+#[allow(dead_code)] // only the document has it
+pub(super) struct SeenRecord {
+    /// The `id` of the last record that the client has seen.
+    #[param(rename = "Last-Event-ID", value_type = schema::RecordNumber, required = false)]
+    last: u64,
+}
 
 /// An event of a stream, before it is encoded for a transport.
 pub(super) struct StreamEvent {

@@ -15,8 +15,10 @@ use tokio::{
     sync::{Semaphore, SemaphorePermit},
     time::timeout,
 };
+use utoipa::IntoParams;
 
 use super::{Service, problem::Problem, reach::Reach};
+use crate::view::schema;
 
 /// Most bytes of a body. A task may bring a conversation with it.
 pub(super) const MAX_BODY_BYTES: usize = 8 << 20;
@@ -116,7 +118,8 @@ impl<T: DeserializeOwned + Default, S: Sync> FromRequest<S> for OptionalJsonBody
         if request.body().size_hint().exact() == Some(0) {
             return Ok(Self(T::default()));
         }
-        JsonBody::from_request(request, state).await.map(|body| Self(body.value))
+        let body = JsonBody::<Option<T>>::from_request(request, state).await?;
+        Ok(Self(body.value.unwrap_or_default()))
     }
 }
 
@@ -135,8 +138,9 @@ impl<T: DeserializeOwned, S: Sync> FromRequestParts<S> for Query<T> {
 }
 
 /// The row of the run in the path, which the token of the request reaches.
-#[derive(Debug)]
-pub(super) struct PathRun(pub(super) RunRow);
+#[derive(Debug, IntoParams)]
+#[into_params(names("run"), parameter_in = Path)]
+pub(super) struct PathRun(#[param(value_type = schema::Id)] pub(super) RunRow);
 
 impl FromRequestParts<Arc<Service>> for PathRun {
     type Rejection = Problem;

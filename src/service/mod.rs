@@ -6,6 +6,7 @@
 
 mod authorization;
 mod connection;
+mod document;
 mod events;
 mod extract;
 mod fields;
@@ -19,20 +20,21 @@ mod routes;
 mod rpc;
 mod serve;
 mod server;
+mod time_field;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use axum::http::StatusCode;
 use hermod_actors::{
     AcceptedRun, Runtime,
-    model::{LimitIncrease, RunRow},
+    model::{LimitIncrease, RunRow, SessionId},
 };
-use tokio::runtime::Handle;
+use tokio::{runtime::Handle, time::sleep};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
     access::TokenVerifier,
-    control::{RequestError, RequestHandler},
+    control::{RequestError, RequestHandler, SessionRemoval},
     host::{HostError, RunSubmitter},
 };
 
@@ -41,6 +43,10 @@ use problem::Problem;
 use reach::AdmittedSubmission;
 pub use serve::{ServeRequest, ServiceEnd, serve};
 pub use server::{HttpServer, ServerLimits};
+
+/// How often a removal waits for the actor of its session, and how long.
+const MAX_REMOVAL_TRIES: u32 = 20;
+const REMOVAL_RETRY_DELAY: Duration = Duration::from_millis(50);
 
 /// What the operations of the service use.
 #[derive(Debug)]
@@ -86,6 +92,21 @@ impl Service {
         let submitter = Arc::clone(&self.submitter);
         let raised = self.engine.spawn(async move { submitter.raise(&row, by).await }).await;
         Ok(raised.map_err(|_| Problem::stopping())??)
+    }
+
+    /// Removes a session and those of its subagents, whose idle actors are stopped before.
+    async fn remove_session(&self, session: SessionId) -> Result<SessionRemoval, Problem> {
+        let mut tries = 0;
+        loop {
+            let removal = self.handler.remove_session(session).await?;
+            let SessionRemoval::Open(open) = removal else { return Ok(removal) };
+            if tries == MAX_REMOVAL_TRIES {
+                return Ok(removal);
+            }
+            tries += 1;
+            self.runtime.passivate(open)?;
+            sleep(REMOVAL_RETRY_DELAY).await;
+        }
     }
 
     /// Submits a run to its end, even if the client is gone meanwhile.

@@ -1,10 +1,17 @@
 //! Pages of lists: the newest rows first, and where the next page begins.
 
-use hermod_actors::model::{AgentName, Outcome, RunId, RunRow, SessionId, Timestamp};
-use serde::{Deserialize, Serialize};
+use hermod_actors::model::{AgentName, Outcome, RunId, RunRow, SessionId};
+use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
+use utoipa::{
+    IntoParams, PartialSchema, ToSchema,
+    openapi::{
+        RefOr, Schema,
+        schema::{ObjectBuilder, Type},
+    },
+};
 
-use super::{problem::Problem, reach::Reach};
-use crate::view::{RunStateView, RunSummaryView, SessionSummaryView};
+use super::{problem::Problem, reach::Reach, time_field::TimeField};
+use crate::view::{RunStateView, RunSummaryView, SessionSummaryView, schema};
 
 /// Rows of a page whose query names no limit, and the largest limit.
 const DEFAULT_ROWS: usize = 100;
@@ -15,104 +22,140 @@ const ROWS_PER_READ: usize = 256;
 const MAX_SEARCHED: usize = 10_000;
 
 /// A page of a list.
-#[derive(Debug, Serialize)]
-pub(super) struct Page<T, Id> {
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct Page<T> {
     /// The rows, the newest first.
     pub(super) items: Vec<T>,
     /// The `before` of the next page; `null` if there are no more rows.
-    pub(super) next: Option<Id>,
+    #[schema(required)]
+    pub(super) next: Option<String>,
 }
 
 /// The query of a list of sessions.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
 pub(super) struct SessionsQuery {
-    max: Option<usize>,
+    /// Most rows of the page; 100 if it is absent.
+    #[param(value_type = MaxRows, required = false)]
+    max: Option<MaxRows>,
+    /// The `next` of the page before.
+    #[param(value_type = schema::Id, required = false)]
     before: Option<SessionId>,
 }
 
 /// The query of a list of runs. A run fits if it has all that is named.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
 pub(super) struct RunsQuery {
-    max: Option<usize>,
+    /// Most rows of the page; 100 if it is absent.
+    #[param(value_type = MaxRows, required = false)]
+    max: Option<MaxRows>,
+    /// The `next` of the page before.
+    #[param(value_type = schema::Id, required = false)]
     before: Option<RunId>,
     /// The session.
+    #[param(value_type = schema::Id, required = false)]
     session: Option<SessionId>,
     /// The agent.
+    #[param(value_type = String, required = false)]
     agent: Option<AgentName>,
     /// The state.
+    #[param(value_type = RunStateView, required = false)]
     state: Option<RunStateView>,
     /// The outcome.
+    #[param(value_type = schema::OutcomeName, required = false)]
     outcome: Option<Outcome>,
     /// Accepted at this time or later.
-    #[serde(default, with = "hermod_actors::model::optional_rfc3339_time")]
-    since: Option<Timestamp>,
+    #[param(value_type = String, format = DateTime, required = false)]
+    since: Option<TimeField>,
     /// A part of the beginning of the input, whatever its case.
+    #[param(value_type = String, required = false)]
     text: Option<String>,
 }
 
-const fn rows(max: Option<usize>) -> usize {
-    match max {
-        None => DEFAULT_ROWS,
-        Some(max) if max > MAX_ROWS => MAX_ROWS,
-        Some(max) => max,
+/// Most rows of a page.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct MaxRows(usize);
+
+impl<'de> Deserialize<'de> for MaxRows {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(from)?;
+        let max = text.parse().ok().filter(|max| (1..=MAX_ROWS).contains(max));
+        max.map(Self)
+            .ok_or_else(|| D::Error::custom(format!("max: `{text}` is no number from 1 to {MAX_ROWS}")))
     }
 }
 
+impl MaxRows {
+    /// The number of rows of a page whose query names this limit.
+    pub(super) fn or_default(max: Option<Self>) -> usize {
+        max.map_or(DEFAULT_ROWS, |max| max.0)
+    }
+}
+
+impl PartialSchema for MaxRows {
+    fn schema() -> RefOr<Schema> {
+        ObjectBuilder::new().schema_type(Type::Integer).minimum(Some(1)).maximum(Some(MAX_ROWS)).into()
+    }
+}
+
+impl ToSchema for MaxRows {}
+
 impl SessionsQuery {
     /// The newest sessions. A page may have fewer than `max` although there are more.
-    pub(super) async fn page(&self, reach: &Reach) -> Result<Page<SessionSummaryView, SessionId>, Problem> {
-        let (max, mut searched) = (rows(self.max), 0);
-        let mut page = Page { items: Vec::new(), next: self.before };
-        while searched < MAX_SEARCHED && page.items.len() < max {
-            let count = (max - page.items.len()).max(ROWS_PER_READ);
-            let (rows, is_all) = reach.sessions_before(page.next, count).await?;
+    pub(super) async fn page(&self, reach: &Reach) -> Result<Page<SessionSummaryView>, Problem> {
+        let (max, mut searched) = (MaxRows::or_default(self.max), 0);
+        let (mut items, mut next) = (Vec::new(), self.before);
+        while searched < MAX_SEARCHED && items.len() < max {
+            let count = (max - items.len()).max(ROWS_PER_READ);
+            let (rows, is_all) = reach.sessions_before(next, count).await?;
             let mut is_full = false;
             searched += rows.len();
             for (id, row) in rows.into_iter().rev() {
-                if page.items.len() == max {
+                if items.len() == max {
                     is_full = true;
                     break;
                 }
-                page.next = Some(id);
-                page.items.extend(row.as_ref().map(SessionSummaryView::from));
+                next = Some(id);
+                items.extend(row.as_ref().map(SessionSummaryView::from));
             }
             if is_all && !is_full {
-                page.next = None;
+                next = None;
                 break;
             }
         }
-        Ok(page)
+        Ok(Page { items, next: next.map(|id| id.to_string()) })
     }
 }
 
 impl RunsQuery {
     /// The newest runs that fit. A page may have fewer than `max` although there are more.
-    pub(super) async fn page(&self, reach: &Reach) -> Result<Page<RunSummaryView, RunId>, Problem> {
-        let (max, mut searched) = (rows(self.max), 0);
-        let mut page = Page { items: Vec::new(), next: self.before };
-        while searched < MAX_SEARCHED && page.items.len() < max {
-            let (rows, is_all) = reach.runs_before(page.next, ROWS_PER_READ).await?;
+    pub(super) async fn page(&self, reach: &Reach) -> Result<Page<RunSummaryView>, Problem> {
+        let (max, mut searched) = (MaxRows::or_default(self.max), 0);
+        let (mut items, mut next) = (Vec::new(), self.before);
+        while searched < MAX_SEARCHED && items.len() < max {
+            let (rows, is_all) = reach.runs_before(next, ROWS_PER_READ).await?;
             let mut is_full = false;
             searched += rows.len();
             for (id, row) in rows.into_iter().rev() {
-                if page.items.len() == max {
+                if items.len() == max {
                     is_full = true;
                     break;
                 }
-                page.next = Some(id);
+                next = Some(id);
                 if let Some(row) = row.filter(|row| self.fits(row)) {
                     let summary = reach.service().handler.summary(row).await?;
-                    page.items.extend(Some(summary).filter(|summary| self.fits_text(summary)));
+                    items.extend(Some(summary).filter(|summary| self.fits_text(summary)));
                 }
             }
             if is_all && !is_full {
-                page.next = None;
+                next = None;
                 break;
             }
         }
-        Ok(page)
+        Ok(Page { items, next: next.map(|id| id.to_string()) })
     }
 
     fn fits(&self, row: &RunRow) -> bool {
@@ -121,7 +164,7 @@ impl RunsQuery {
             && self.agent.as_ref().is_none_or(|agent| *agent == row.agent)
             && self.state.is_none_or(|state| state == row.state.into())
             && self.outcome.is_none_or(|named| Some(named) == outcome)
-            && self.since.is_none_or(|since| row.accepted_at >= since)
+            && self.since.is_none_or(|since| row.accepted_at >= since.0)
     }
 
     fn fits_text(&self, summary: &RunSummaryView) -> bool {

@@ -7,25 +7,29 @@ use axum::{
 };
 use hermod_actors::{RunError, RuntimeEnd, SubmitError};
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use crate::{
     control::{RequestError, RequestErrorKind},
     host::{HostError, StartError},
 };
 
-/// The media type of problem documents.
-const MEDIA_TYPE: HeaderValue = HeaderValue::from_static("application/problem+json");
 /// Seconds after which a refused request may be repeated.
 const RETRY_AFTER: HeaderValue = HeaderValue::from_static("1");
 
 /// Why a request is refused: `{type, title, status, detail}`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub(super) struct Problem {
+    /// Always `about:blank`: the status says what kind of problem it is.
     #[serde(rename = "type")]
     kind: &'static str,
+    /// The name of the status.
     title: &'static str,
+    /// The status.
     #[serde(serialize_with = "write_status")]
+    #[schema(value_type = u16)]
     status: StatusCode,
+    /// Names what is wrong, and the remedy.
     detail: String,
     /// The field of the body that is wrong; `detail` begins with it.
     #[serde(skip)]
@@ -38,6 +42,9 @@ fn write_status<S: serde::Serializer>(status: &StatusCode, to: S) -> Result<S::O
 }
 
 impl Problem {
+    /// The media type of problem documents.
+    pub(super) const MEDIA_TYPE: &str = "application/problem+json";
+
     /// A problem of this status; `detail` names the value and the remedy.
     pub(super) fn new(status: StatusCode, detail: impl Into<String>) -> Self {
         let title = status.canonical_reason().unwrap_or("Error");
@@ -87,7 +94,7 @@ impl IntoResponse for Problem {
         let mut response = Response::new(Body::from(body));
         *response.status_mut() = self.status;
         let headers = response.headers_mut();
-        headers.insert(header::CONTENT_TYPE, MEDIA_TYPE);
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(Self::MEDIA_TYPE));
         if self.status == StatusCode::UNAUTHORIZED {
             headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }

@@ -134,6 +134,15 @@ impl Reach {
         Ok((seen.collect(), is_all))
     }
 
+    /// Passes the records of a run to `each`; its row came from here.
+    pub(super) async fn records_of_run(
+        &self,
+        row: &RunRow,
+        each: impl FnMut(&Record) + Send,
+    ) -> Result<(), Problem> {
+        Ok(self.service.handler.reader().records_of_run(row, each).await?)
+    }
+
     /// The newest runs of a session that the token reaches, at most `max`, the newest last.
     pub(super) async fn runs_of(&self, session: &SessionRow, max: usize) -> Result<Vec<RunRow>, Problem> {
         Ok(self.service.handler.reader().read(|rows| rows.runs(Some(session.id), max)).await?)

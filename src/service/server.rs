@@ -63,7 +63,7 @@ impl HttpServer {
             .build()?;
         let closing = service.closing.clone();
         let open = service.metrics.connections.clone();
-        let router = routes::router(Arc::new(service));
+        let router = routes::router(Arc::new(service))?;
         let listener = {
             let _runtime = runtime.enter();
             TcpListener::from_std(listener)?

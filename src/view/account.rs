@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 
 use hermod_actors::model::{AccountId, Amounts, BudgetAccount, Dimension};
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
-use super::{encoding, run::RunView};
+use super::{encoding, run::RunView, schema::Id};
 
 /// The budget of a run: `{…of the run, leg, accounts, wall}`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct BudgetView {
     /// The run.
     #[serde(flatten)]
@@ -22,21 +23,25 @@ pub struct BudgetView {
 }
 
 /// The active time of a run, in milliseconds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ActiveTimeView {
     /// Active time allowed; `None` without a limit.
+    #[schema(required)]
     pub limit_ms: Option<u64>,
     /// Active time used; `None` if that is no longer known.
+    #[schema(required)]
     pub used_ms: Option<u64>,
 }
 
 /// An account. Dimensions that are neither limited nor used are absent.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct AccountView {
     /// The account's id.
+    #[schema(value_type = Id)]
     pub account: AccountId,
     /// What is limited and used of each dimension; dollars are nano-dollars here.
     #[serde(with = "encoding::money")]
+    #[schema(value_type = BTreeMap<String, DimensionUsage<f64>>)]
     pub dimensions: BTreeMap<Dimension, DimensionUsage>,
 }
 
@@ -49,15 +54,19 @@ impl AccountView {
 }
 
 /// One dimension of an account.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct DimensionUsage<T = u64> {
     /// The limit; `None` without one.
+    #[schema(value_type = Option<f64>, required)]
     pub limit: Option<T>,
     /// What is spent.
+    #[schema(value_type = f64)]
     pub spent: T,
     /// What calls in progress have reserved.
+    #[schema(value_type = f64)]
     pub reserved: T,
     /// What is left of the limit; `None` without one.
+    #[schema(value_type = Option<f64>, required)]
     pub left: Option<T>,
 }
 

@@ -6,17 +6,25 @@ use hermod_actors::model::{
     ApprovalDecision, ApprovalScope, CallId, PendingApproval, PersonAnswer, RunId, SessionId, Timestamp,
 };
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
-use super::{encoding, run::RunView};
+use super::{
+    encoding,
+    run::RunView,
+    schema::{Call, Decision, Id, Scope, Time},
+};
 
 /// An approval that a person has to give or deny.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct ApprovalView {
     /// The call to decide about; it identifies the approval.
+    #[schema(value_type = Call)]
     pub call: CallId,
     /// The call's run.
+    #[schema(value_type = Id)]
     pub run: RunId,
     /// The call's session.
+    #[schema(value_type = Id)]
     pub session: SessionId,
     /// Whether the call has not started: the policy asks. Otherwise it is in doubt.
     pub before_start: bool,
@@ -25,14 +33,18 @@ pub struct ApprovalView {
     /// The known facts and the question.
     pub question: String,
     /// The names of the policy's rules that ask.
+    #[schema(value_type = Vec<String>)]
     pub rules: Vec<Arc<str>>,
     /// The rules that an approval for the run, or for always, makes.
+    #[schema(value_type = Vec<String>)]
     pub allow_rules: Vec<Arc<str>>,
     /// When the approval was requested.
     #[serde(with = "encoding::time")]
+    #[schema(value_type = Time)]
     pub since: Timestamp,
     /// When a missing answer counts as a denial.
     #[serde(with = "encoding::time")]
+    #[schema(value_type = Time)]
     pub expires_at: Timestamp,
 }
 
@@ -56,13 +68,16 @@ impl ApprovalView {
 }
 
 /// The answer to an approval.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct DecisionView {
     /// The call that was decided.
+    #[schema(value_type = Call)]
     pub call: CallId,
     /// Whether the call may be made.
+    #[schema(value_type = Decision)]
     pub verdict: ApprovalDecision,
     /// How far an approval goes.
+    #[schema(value_type = Scope)]
     pub scope: ApprovalScope,
     /// The call's run.
     pub run: RunView,

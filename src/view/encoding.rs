@@ -60,6 +60,16 @@ pub(super) mod dollars {
     }
 }
 
+/// Nano-dollars as a number of dollars.
+pub(super) mod dollars_known {
+    use serde::{Serialize, Serializer};
+
+    #[allow(clippy::trivially_copy_pass_by_ref)] // the signature that serde calls
+    pub(crate) fn serialize<S: Serializer>(nano_usd: &u64, to: S) -> Result<S::Ok, S::Error> {
+        super::to_dollars(*nano_usd).serialize(to)
+    }
+}
+
 /// A stored value, with its money in dollars.
 pub(super) mod money {
     use serde::{Deserialize, Deserializer, Serialize, Serializer, de, de::DeserializeOwned, ser};

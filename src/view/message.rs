@@ -2,9 +2,12 @@
 
 use hermod_actors::model::{Image, Message, MessageContent, ToolCall};
 use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::schema::ImageInfo;
 
 /// A message in the form of `chat_completions`, with the reasoning beside the text.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, ToSchema)]
 pub struct MessageView {
     /// `system`, `user`, `assistant` or `tool`.
     pub role: &'static str,
@@ -24,11 +27,12 @@ pub struct MessageView {
     pub tool_calls: Vec<ToolCallView>,
     /// The images that belong to the text; absent if there are none.
     #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schema(value_type = Vec<ImageInfo>)]
     pub images: Vec<Image>,
 }
 
 /// A tool call of an answer.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct ToolCallView {
     /// The vendor's id of the call.
     pub id: String,
@@ -40,7 +44,7 @@ pub struct ToolCallView {
 }
 
 /// The tool of a call with its arguments.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct FunctionView {
     /// The name of the tool.
     pub name: String,

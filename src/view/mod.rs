@@ -21,10 +21,12 @@ mod prompt;
 mod provider;
 mod result;
 mod run;
+pub(crate) mod schema;
 mod service;
 mod store;
 mod stream;
 mod token;
+mod usage;
 
 pub use crate::store::redb::StoreFootprint;
 pub use account::{AccountView, ActiveTimeView, BudgetView, DimensionUsage};
@@ -47,3 +49,4 @@ pub use service::{RunAcceptedView, RunWaitView};
 pub use store::{RowsFileView, SetAsideView, StoreRepairView};
 pub use stream::{EventIds, derived_event, feed_entry, record_event, stream_event};
 pub use token::{CreatedTokenView, TokenView};
+pub use usage::{ModelUsageView, RunUsageFold, UsageFold, UsageView};

@@ -5,52 +5,67 @@ use hermod_actors::{
     model::{ModelRef, Outcome, OutcomeDetail, RunId, SessionId, Timestamp, Usage},
 };
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use super::{
     encoding,
     message::MessageView,
     run::{RunView, is_one_leg},
+    schema::{Id, Model, RunEnd, Source, Time, TokenUsage},
 };
 
 /// The result of a run, or the reason why there is none. Without an outcome all but `run`, `session` and `error` is
 /// `null` or absent.
-#[derive(Debug, Clone, PartialEq, Default, Serialize)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, ToSchema)]
 pub struct ResultView {
     /// The run; `None` if nothing was accepted.
+    #[schema(value_type = Option<Id>, required)]
     pub run: Option<RunId>,
     /// The run's session.
+    #[schema(value_type = Option<Id>, required)]
     pub session: Option<SessionId>,
     /// The isolation key of the run's tools; `None` if its records cannot be read.
+    #[schema(required)]
     pub isolation_key: Option<String>,
     /// The outcome and its cause.
     #[serde(flatten, serialize_with = "encoding::outcome::serialize")]
+    #[schema(value_type = RunEnd)]
     pub ended: Option<OutcomeDetail>,
     /// The answer of a completed run.
+    #[schema(required)]
     pub answer: Option<String>,
     /// How the last text came about.
+    #[schema(value_type = Option<Source>, required)]
     pub answer_source: Option<AnswerSource>,
     /// The last text of a run that did not complete; absent if there is none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub partial: Option<String>,
     /// The run's messages as a model reads them.
+    #[schema(required)]
     pub messages: Option<Vec<MessageView>>,
     /// Number of legs; absent if it is 1.
     #[serde(skip_serializing_if = "is_one_leg")]
     pub legs: u32,
     /// Number of iterations.
+    #[schema(required)]
     pub iterations: Option<u32>,
     /// Usage of the run's model calls.
+    #[schema(value_type = Option<TokenUsage>, required)]
     pub usage: Option<Usage>,
-    /// Cost of the run's model calls, in nano-dollars; `None` if it is not known for all of them.
+    /// Cost of the run's model calls; `None` if it is not known for all of them.
     #[serde(rename = "cost_usd", serialize_with = "encoding::dollars::serialize")]
+    #[schema(value_type = Option<f64>, required)]
     pub cost: Option<u64>,
     /// Models whose part of the cost is unknown.
+    #[schema(value_type = Option<Vec<Model>>, required)]
     pub unpriced: Option<Vec<ModelRef>>,
     /// When the run started.
     #[serde(serialize_with = "encoding::optional_time::serialize")]
+    #[schema(value_type = Option<Time>, required)]
     pub started_at: Option<Timestamp>,
     /// When the run ended.
     #[serde(serialize_with = "encoding::optional_time::serialize")]
+    #[schema(value_type = Option<Time>, required)]
     pub ended_at: Option<Timestamp>,
     /// Why there is no outcome; absent if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]

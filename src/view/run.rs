@@ -6,14 +6,18 @@ use hermod_actors::model::{
     RunSpec, RunState, RunWait, SessionId, SessionRow, Timestamp, Usage, WaitKind,
 };
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
-use super::encoding;
+use super::{
+    encoding,
+    schema::{BudgetAmounts, Id, Model, Parent, RunEnd, Time, TokenUsage, Wait},
+};
 
 /// Characters of a run's input in a summary.
 const MAX_INPUT_CHARS: usize = 200;
 
 /// The state of a run, as far as it is stored, and whether a process runs it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum RunStateView {
     /// Accepted; an earlier run of its session runs first.
@@ -54,28 +58,35 @@ impl From<RunState> for RunStateView {
 
 /// A run: `{id, session, agent, state, outcome, cause, …of the cause, accepted_at, started_at, ended_at, legs, iterations,
 /// usage}`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct RunView {
     /// The run's id.
+    #[schema(value_type = Id)]
     pub id: RunId,
     /// The run's session.
+    #[schema(value_type = Id)]
     pub session: SessionId,
     /// The run's agent; owners of earlier versions do not tell it.
     #[serde(default)]
+    #[schema(value_type = String)]
     pub agent: AgentName,
     /// The run's state.
     pub state: RunStateView,
     /// The outcome and its cause; `None` (`null`) if the run has not ended.
     #[serde(flatten, with = "encoding::outcome")]
+    #[schema(value_type = RunEnd)]
     pub ended: Option<OutcomeDetail>,
     /// When the run was accepted.
     #[serde(with = "encoding::time")]
+    #[schema(value_type = Time)]
     pub accepted_at: Timestamp,
     /// When the run started; `None` if it has not.
     #[serde(with = "encoding::optional_time")]
+    #[schema(value_type = Option<Time>, required)]
     pub started_at: Option<Timestamp>,
     /// When the run ended; `None` if it has not.
     #[serde(with = "encoding::optional_time")]
+    #[schema(value_type = Option<Time>, required)]
     pub ended_at: Option<Timestamp>,
     /// Number of legs; absent if it is 1.
     #[serde(default = "one_leg", skip_serializing_if = "is_one_leg")]
@@ -83,6 +94,7 @@ pub struct RunView {
     /// Number of iterations.
     pub iterations: u32,
     /// Usage of the run's model calls.
+    #[schema(value_type = TokenUsage)]
     pub usage: Usage,
 }
 
@@ -124,7 +136,7 @@ impl RunView {
 }
 
 /// A run in a list: `{…of the run, input, model, workspace, spent_usd}`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct RunSummaryView {
     /// The run.
     #[serde(flatten)]
@@ -132,12 +144,15 @@ pub struct RunSummaryView {
     /// The beginning of the input, at most 200 characters; empty if the session cannot be read.
     pub input: String,
     /// The first model of the chain; `None` if the session cannot be read.
+    #[schema(value_type = Option<Model>, required)]
     pub model: Option<ModelRef>,
     /// The folder in which the run's tools work; `None` if the session cannot be read.
+    #[schema(required)]
     pub workspace: Option<String>,
-    /// Nano-dollars booked on the run's account, including its subagents; `None` if no price was known, or the account
+    /// Money booked on the run's account, including its subagents; `None` if no price was known, or the account
     /// cannot be read.
     #[serde(with = "encoding::dollars")]
+    #[schema(value_type = Option<f64>, required)]
     pub spent_usd: Option<u64>,
     /// Why the session or the account cannot be read; absent if both can.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -164,25 +179,30 @@ impl RunSummaryView {
 }
 
 /// All details of a run: `{…of the run, waits, cost_usd, unpriced, input, said, spec}`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct RunDetailView {
     /// The run.
     #[serde(flatten)]
     pub run: RunView,
     /// What the run waits for; empty if it has ended.
+    #[schema(value_type = Vec<Wait>)]
     pub waits: Vec<RunWait>,
-    /// Cost of the run's model calls, in nano-dollars; `None` if it is not known for all of them.
+    /// Cost of the run's model calls; `None` if it is not known for all of them.
     #[serde(rename = "cost_usd", with = "encoding::dollars")]
+    #[schema(value_type = Option<f64>, required)]
     pub cost: Option<u64>,
     /// Models whose part of the cost is unknown.
+    #[schema(value_type = Vec<Model>)]
     pub unpriced: Vec<ModelRef>,
     /// The run's task.
     pub input: String,
     /// The model's latest text.
     #[serde(rename = "said")]
+    #[schema(required)]
     pub last_text: Option<String>,
     /// Specification from the run's acceptance; `None` if the session cannot be read.
     #[serde(with = "encoding::money")]
+    #[schema(value_type = Option<Object>, required)]
     pub spec: Option<RunSpec>,
     /// Why the session cannot be read, in which case only `run` is known; absent if it can.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -211,27 +231,33 @@ impl RunDetailView {
 }
 
 /// A run and its subagents: `{…of the run, parent, input, limits, spent, reserved, waits, children}`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct NodeView {
     /// The run.
     #[serde(flatten)]
     pub run: RunView,
     /// The delegating call; `None` for a run that is no subagent's.
+    #[schema(value_type = Option<Parent>, required)]
     pub parent: Option<ParentRef>,
     /// The beginning of the input, at most 200 characters; empty if the journal cannot be read.
     pub input: String,
     /// The limits of the run's account; `None` without an account.
     #[serde(with = "encoding::money")]
+    #[schema(value_type = Option<BudgetAmounts>, required)]
     pub limits: Option<Amounts>,
     /// What is spent of them.
     #[serde(with = "encoding::money")]
+    #[schema(value_type = Option<BudgetAmounts>, required)]
     pub spent: Option<Amounts>,
     /// What calls in progress have reserved of them.
     #[serde(with = "encoding::money")]
+    #[schema(value_type = Option<BudgetAmounts>, required)]
     pub reserved: Option<Amounts>,
     /// What the run waits for; empty if it has ended.
+    #[schema(value_type = Vec<Wait>)]
     pub waits: Vec<RunWait>,
     /// The subagents, including ended ones, in the order of their start.
+    #[schema(no_recursion)]
     pub children: Vec<NodeView>,
 }
 
@@ -252,19 +278,23 @@ impl NodeView {
 }
 
 /// A session: `{id, key, agent, opened_at, quarantined}`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct SessionView {
     /// The session's id.
+    #[schema(value_type = Id)]
     pub id: SessionId,
     /// The caller's session key.
     pub key: String,
     /// The agent of all its runs.
     #[serde(default)]
+    #[schema(value_type = String)]
     pub agent: AgentName,
     /// When the session was first opened.
     #[serde(with = "encoding::time")]
+    #[schema(value_type = Time)]
     pub opened_at: Timestamp,
     /// Why this version cannot read the journal; `None` if it can.
+    #[schema(required)]
     pub quarantined: Option<String>,
 }
 
@@ -277,17 +307,20 @@ impl SessionView {
 }
 
 /// A session in a list, whose journal is not read: `{id, key, agent, opened_at}`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct SessionSummaryView {
     /// The session's id.
+    #[schema(value_type = Id)]
     pub id: SessionId,
     /// The caller's session key.
     pub key: String,
     /// The agent of all its runs.
     #[serde(default)]
+    #[schema(value_type = String)]
     pub agent: AgentName,
     /// When the session was first opened.
     #[serde(with = "encoding::time")]
+    #[schema(value_type = Time)]
     pub opened_at: Timestamp,
 }
 
@@ -299,7 +332,7 @@ impl From<&SessionRow> for SessionSummaryView {
 }
 
 /// A session and its runs: `{…of the session, runs, todo}`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct SessionDetailView {
     /// The session.
     #[serde(flatten)]
@@ -307,6 +340,7 @@ pub struct SessionDetailView {
     /// The session's newest runs.
     pub runs: Vec<RunView>,
     /// The model's to-do list, one item per line; `None` if it is empty or cannot be read.
+    #[schema(required)]
     pub todo: Option<String>,
 }
 

@@ -5,18 +5,26 @@ use hermod_actors::{
     model::{Outcome, OutcomeDetail, RunId, RunRow, SessionId, Timestamp},
 };
 use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
-use super::{encoding, run::RunStateView};
+use super::{
+    encoding,
+    run::RunStateView,
+    schema::{Id, OutcomeName, Time},
+};
 
 /// A run that is durable: `{run, session, accepted_at}`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct RunAcceptedView {
     /// The run; for a repeated submission, the first one.
+    #[schema(value_type = Id)]
     pub run: RunId,
     /// The run's session.
+    #[schema(value_type = Id)]
     pub session: SessionId,
     /// When the run was accepted.
     #[serde(with = "encoding::time")]
+    #[schema(value_type = Time)]
     pub accepted_at: Timestamp,
 }
 
@@ -27,17 +35,21 @@ impl From<AcceptedRun> for RunAcceptedView {
 }
 
 /// The state of a run: `{run, session, state, outcome, answer, partial, reason}`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct RunWaitView {
     /// The run.
+    #[schema(value_type = Id)]
     pub run: RunId,
     /// The run's session.
+    #[schema(value_type = Id)]
     pub session: SessionId,
     /// The run's state.
     pub state: RunStateView,
     /// The name of the outcome; `None` (`null`) if the run has not ended.
+    #[schema(value_type = Option<OutcomeName>, required)]
     pub outcome: Option<String>,
     /// The answer of a completed run, else `null`.
+    #[schema(required)]
     pub answer: Option<String>,
     /// The last text of a run that did not complete; absent if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -90,6 +90,7 @@ fn own_fields(body: &EventBody) -> Value {
             fields
         }
         EventBody::Lifecycle(stage) => json!({ "stage": stage.name() }),
+        EventBody::Compaction(stage) => json!({ "stage": stage.name() }),
         EventBody::ThinkingStart { call, attempt }
         | EventBody::ThinkingEnd { call, attempt }
         | EventBody::Retry { call, attempt } => json!({ "call": call, "attempt": attempt }),
@@ -124,5 +125,6 @@ const fn stream_name(stream: EventStream) -> &'static str {
         EventStream::Lifecycle => "lifecycle",
         EventStream::Assistant => "assistant",
         EventStream::Tool => "tool",
+        EventStream::Compaction => "compaction",
     }
 }

@@ -7,6 +7,7 @@ mod http;
 mod metrics;
 mod openai_chat;
 mod openai_responses;
+mod openapi;
 mod operations;
 mod rest;
 mod rpc;
@@ -16,6 +17,7 @@ mod rpc_socket;
 #[path = "../common/running.rs"]
 mod running;
 mod served;
+mod sessions;
 mod socket;
 #[allow(dead_code)] // other binaries use more of it
 #[path = "../common/world.rs"]

@@ -224,7 +224,12 @@ fn wrong_requests_get_problems() {
     served.refuses(submit, r#"{"input":"x","workspace":"/nowhere"}"#, 422, "workspace /nowhere");
     let state = json!({ "input": "x", "workspace": served.world.state() }).to_string();
     served.refuses(submit, &state, 422, "it lies in Hermod's state directory");
-    served.refuses(submit, r#"{"input":"x","budget":{"iterations":0}}"#, 422, "budget: iterations=0");
+    served.refuses(
+        submit,
+        r#"{"input":"x","budget":{"iterations":0}}"#,
+        422,
+        "budget.iterations: `0` must be",
+    );
     served.refuses(submit, r#"{"input":"x","timeout":"soon"}"#, 422, "timeout: `soon`");
     served.refuses(submit, r#"{"input":"x","session":""}"#, 422, "session: is empty");
     let deep = format!(r#"{{"input":"x","budget":{}"#, "[".repeat(100_000));

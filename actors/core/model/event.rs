@@ -36,6 +36,8 @@ pub enum EventBody {
     Status(RunStatus),
     /// The run reached a stage of its lifecycle.
     Lifecycle(Lifecycle),
+    /// The conversation is being made shorter, or was.
+    Compaction(CompactionStage),
     /// An attempt of the model call starts, with or without reasoning.
     ThinkingStart {
         /// The call.
@@ -186,6 +188,24 @@ pub enum Lifecycle {
     Error,
 }
 
+/// A stage of a compaction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, IntoStaticStr, Serialize, Deserialize)]
+#[serde(tag = "stage", rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
+pub enum CompactionStage {
+    /// A call for a summary starts, perhaps ahead of its need.
+    Start,
+    /// The model gets a shorter conversation from here on. Some compactions need no call, and have only this stage.
+    End,
+}
+
+impl CompactionStage {
+    /// The public name.
+    pub fn name(self) -> &'static str {
+        self.into()
+    }
+}
+
 /// The stream of an event, by which clients filter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum EventStream {
@@ -197,6 +217,8 @@ pub enum EventStream {
     Assistant,
     /// Tool calls.
     Tool,
+    /// Stages of compactions.
+    Compaction,
 }
 
 impl EventBody {
@@ -206,6 +228,7 @@ impl EventBody {
             Self::Recorded { .. } => "record",
             Self::Status(_) => "status",
             Self::Lifecycle(_) => "lifecycle",
+            Self::Compaction(_) => "compaction",
             Self::ThinkingStart { .. } => "thinking.start",
             Self::ThinkingEnd { .. } => "thinking.end",
             Self::TextDelta { .. } => "text.delta",
@@ -232,6 +255,7 @@ impl EventBody {
             | Self::ToolCallStreamed { .. }
             | Self::ToolCallParsed { .. } => EventStream::Assistant,
             Self::ToolStart { .. } | Self::ToolProgress { .. } | Self::ToolEnd { .. } => EventStream::Tool,
+            Self::Compaction(_) => EventStream::Compaction,
             Self::Retry { call, .. } => match call.n {
                 0 => EventStream::Assistant,
                 _ => EventStream::Tool,

@@ -59,7 +59,7 @@ pub use credential::{CredentialId, PoolStrategy};
 pub use delegation::{ChildEnded, Delegation, LimitIncrease, ParentRef, SubagentRef};
 pub use disk_space::{ByteSize, LowDiskSpace};
 pub use durable::Durable;
-pub use event::{EventBody, EventStream, Lifecycle, RunStatus, SessionEvent};
+pub use event::{CompactionStage, EventBody, EventStream, Lifecycle, RunStatus, SessionEvent};
 pub use failure::{Deadline, Failure, FailureClass, RequestFate};
 pub use hash::{ContentHash, ContentHasher, Digest, Hash, Hasher};
 pub use ids::{AccountId, Attempt, AttemptId, BootId, CallId, IdError, Incarnation, RunId, Seq, SessionId};

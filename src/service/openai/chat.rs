@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use axum::{
-    Extension, Json, Router,
+    Extension, Json,
     extract::State,
     http::HeaderMap,
     response::{IntoResponse as _, Response},
-    routing::post,
 };
+use utoipa_axum::{router::OpenApiRouter, routes};
 
 use super::{
     chat_answer::AnswerHead,
@@ -22,13 +22,31 @@ use crate::service::{
     Service,
     authorization::{Granted, Submit},
     extract::JsonBody,
+    routes::IdempotencyKey,
 };
 
-pub(super) fn routes() -> Router<Arc<Service>> {
-    Router::new().route("/v1/chat/completions", post(create))
+pub(super) fn routes() -> OpenApiRouter<Arc<Service>> {
+    OpenApiRouter::new().routes(routes!(create))
 }
 
-/// Begins a run and answers when it has ended. A client that goes does not end the run.
+/// Begins a run, and answers when it has ended
+///
+/// A client that goes does not end the run. With `stream`, the chunks are server-sent events. The errors after the
+/// acceptance of the run have the status 422.
+#[utoipa::path(
+    post, path = "/v1/chat/completions", request_body = ChatBody,
+    params(IdempotencyKey),
+    responses(
+        (status = 200, description = "The answer", content(
+            (ref("#/components/schemas/ChatCompletion") = "application/json"),
+            (crate::view::schema::ServerSentEvent = "text/event-stream"),
+        )),
+        (status = 404, description = "There is no such agent"),
+        (status = 409, description = "The session cannot be read by this version"),
+        (status = 429, description = "Too much waits"),
+    ),
+    security(("token" = ["submit"])),
+)]
 async fn create(
     granted: Granted<Submit>,
     State(service): State<Arc<Service>>,

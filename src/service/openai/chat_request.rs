@@ -3,76 +3,106 @@
 use hermod_actors::model::{ThinkingLevel, ToolCall};
 use serde::Deserialize;
 use serde_json::Value;
+use utoipa::ToSchema;
 
 use super::{
     content::{Content, unknown_part},
     conversation::{ClientConversation, ClientMessage, Speaker},
     error::ApiError,
     fields::{refuse, refuse_format, refuse_tool_choice, refuse_tools, thinking},
+    schema,
 };
 
-/// The fields that mean something here. Clients send many more, which only tune how a model samples.
-#[derive(Debug, Deserialize)]
+/// A conversation whose last message is the user's. Other fields, which tune how a model samples, are ignored.
+#[derive(Debug, Deserialize, ToSchema)]
 pub(super) struct ChatBody {
+    /// The name of an agent; `default` if it is absent.
     pub(super) model: Option<String>,
+    /// The conversation. The task is in the last messages, which are the user's.
+    #[schema(min_items = 1)]
     messages: Vec<ChatMessage>,
+    /// Whether to answer by server-sent events.
     #[serde(default)]
     pub(super) stream: Option<bool>,
     stream_options: Option<StreamOptions>,
+    /// The thinking level.
+    #[schema(schema_with = schema::effort)]
     reasoning_effort: Option<String>,
+    /// A run has one answer.
+    #[schema(schema_with = schema::one)]
     n: Option<Value>,
+    /// Not supported: absent or empty.
+    #[schema(schema_with = schema::absent)]
     tools: Option<Value>,
+    /// There are no tools of the client.
+    #[schema(schema_with = schema::tool_choice)]
     tool_choice: Option<Value>,
+    /// Not supported: absent or empty.
+    #[schema(schema_with = schema::absent)]
     functions: Option<Value>,
+    /// There are no tools of the client.
+    #[schema(schema_with = schema::tool_choice)]
     function_call: Option<Value>,
+    /// Not supported: absent or empty.
+    #[schema(schema_with = schema::absent)]
     logprobs: Option<Value>,
+    /// Only text.
+    #[schema(schema_with = schema::text_format)]
     response_format: Option<Value>,
+    /// Only text.
+    #[schema(schema_with = schema::modalities)]
     modalities: Option<Vec<String>>,
+    /// Not supported: absent or empty.
+    #[schema(schema_with = schema::absent)]
     audio: Option<Value>,
+    /// Not supported: absent.
+    #[schema(schema_with = schema::null)]
     web_search_options: Option<Value>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, ToSchema)]
 struct StreamOptions {
     include_usage: Option<bool>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, ToSchema)]
 struct ChatMessage {
+    #[schema(schema_with = schema::chat_role)]
     role: String,
     content: Option<ChatContent>,
     tool_calls: Option<Vec<ChatCall>>,
     tool_call_id: Option<String>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, ToSchema)]
 #[serde(untagged, expecting = "this is neither a text nor a list of parts")]
 enum ChatContent {
     Text(String),
     Parts(Vec<ChatPart>),
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, ToSchema)]
 struct ChatPart {
     #[serde(rename = "type")]
+    #[schema(schema_with = schema::chat_part)]
     kind: String,
     text: Option<String>,
     refusal: Option<String>,
     image_url: Option<ImageUrl>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, ToSchema)]
 struct ImageUrl {
     url: String,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, ToSchema)]
 struct ChatCall {
     id: Option<String>,
     function: Option<ChatFunction>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, ToSchema)]
 struct ChatFunction {
     name: String,
     arguments: Option<String>,

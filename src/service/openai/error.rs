@@ -186,7 +186,8 @@ pub(in crate::service) async fn render_errors(request: Request, next: Next) -> R
     }
 }
 
-fn is_own_path(path: &str) -> bool {
+/// True for the paths whose errors have the form of OpenAI.
+pub(in crate::service) fn is_own_path(path: &str) -> bool {
     let is_below =
         |own: &str| path.strip_prefix(own).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
     PATHS.into_iter().any(is_below)

@@ -17,21 +17,24 @@ mod response_events;
 mod response_object;
 mod response_request;
 mod responses;
+mod schema;
 mod sessions;
 mod stream;
 mod submission;
 
 use std::sync::Arc;
 
-use axum::{Extension, Router};
+use axum::Extension;
+use utoipa_axum::router::OpenApiRouter;
 
 use self::sessions::KnownSessions;
 use super::Service;
 
-pub(super) use error::render_errors;
+pub(super) use error::{is_own_path, render_errors};
+pub(super) use schema::schemas;
 
-pub(super) fn routes() -> Router<Arc<Service>> {
-    Router::new()
+pub(super) fn routes() -> OpenApiRouter<Arc<Service>> {
+    OpenApiRouter::new()
         .merge(chat::routes())
         .merge(responses::routes())
         .merge(models::routes())

@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use axum::{
-    Json, Router,
+    Json,
     extract::{Path, State},
-    routing::get,
 };
 use hermod_actors::model::AgentName;
 use serde_json::{Value, json};
+use utoipa_axum::{router::OpenApiRouter, routes};
 
 use super::error::ApiError;
 use crate::service::{
@@ -16,17 +16,28 @@ use crate::service::{
     authorization::{Granted, Read},
 };
 
-pub(super) fn routes() -> Router<Arc<Service>> {
-    // The name of a model may have slashes.
-    Router::new().route("/v1/models", get(list)).route("/v1/models/{*model}", get(show))
+pub(super) fn routes() -> OpenApiRouter<Arc<Service>> {
+    OpenApiRouter::new().routes(routes!(list)).routes(routes!(show))
 }
 
-/// The agents that the token may use.
+/// The agents that the token may use
+#[utoipa::path(
+    get, path = "/v1/models",
+    responses((status = 200, description = "The agents", body = ref("#/components/schemas/ModelList"))),
+    security(("token" = ["read"])),
+)]
 async fn list(granted: Granted<Read>, State(service): State<Arc<Service>>) -> Json<Value> {
     let models: Vec<Value> = granted.reach(service).agents().iter().map(model).collect();
     Json(json!({ "object": "list", "data": models }))
 }
 
+/// An agent
+// The name of a model may have slashes.
+#[utoipa::path(
+    get, path = "/v1/models/{*model}", params(("model" = String, Path, description = "The name of the agent")),
+    responses((status = 200, description = "The agent", body = ref("#/components/schemas/ModelObject"))),
+    security(("token" = ["read"])),
+)]
 async fn show(
     granted: Granted<Read>,
     State(service): State<Arc<Service>>,

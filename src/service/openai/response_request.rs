@@ -3,16 +3,18 @@
 use hermod_actors::model::ThinkingLevel;
 use serde::Deserialize;
 use serde_json::Value;
+use utoipa::ToSchema;
 
 use super::{
     content::{Content, unknown_part},
     conversation::{ClientConversation, ClientMessage, Speaker},
     error::ApiError,
     fields::{refuse, refuse_format, refuse_tool_choice, refuse_tools, thinking},
+    schema,
 };
 
-/// The fields that mean something here. Clients send many more, which only tune how a model samples.
-#[derive(Debug, Deserialize)]
+/// A task, as a text or as messages of which the last is the user's. Other fields are ignored.
+#[derive(Debug, Deserialize, ToSchema)]
 pub(super) struct ResponseBody {
     pub(super) model: Option<String>,
     input: Option<ResponseInput>,
@@ -21,51 +23,65 @@ pub(super) struct ResponseBody {
     pub(super) store: Option<bool>,
     pub(super) stream: Option<bool>,
     pub(super) background: Option<bool>,
+    #[schema(value_type = Option<Object>)]
     pub(super) metadata: Option<Value>,
     reasoning: Option<Reasoning>,
     text: Option<TextOptions>,
+    /// Not supported: absent or empty.
+    #[schema(schema_with = schema::absent)]
     tools: Option<Value>,
+    /// There are no tools of the client.
+    #[schema(schema_with = schema::tool_choice)]
     tool_choice: Option<Value>,
+    /// Not supported: absent or empty.
+    #[schema(schema_with = schema::absent)]
     conversation: Option<Value>,
+    /// Not supported: absent or empty.
+    #[schema(schema_with = schema::absent)]
     prompt: Option<Value>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, ToSchema)]
 struct Reasoning {
+    #[schema(schema_with = schema::effort)]
     effort: Option<String>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, ToSchema)]
 struct TextOptions {
+    #[schema(schema_with = schema::text_format)]
     format: Option<Value>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, ToSchema)]
 #[serde(untagged, expecting = "this is neither a text nor a list of items")]
 enum ResponseInput {
     Text(String),
     Items(Vec<InputItem>),
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, ToSchema)]
 struct InputItem {
     /// Absent for a message.
     #[serde(rename = "type")]
+    #[schema(schema_with = schema::item_type)]
     kind: Option<String>,
+    #[schema(schema_with = schema::response_role)]
     role: Option<String>,
     content: Option<InputContent>,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, ToSchema)]
 #[serde(untagged, expecting = "this is neither a text nor a list of parts")]
 enum InputContent {
     Text(String),
     Parts(Vec<InputPart>),
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, ToSchema)]
 struct InputPart {
     #[serde(rename = "type")]
+    #[schema(schema_with = schema::response_part)]
     kind: String,
     text: Option<String>,
     refusal: Option<String>,

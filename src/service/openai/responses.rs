@@ -3,14 +3,14 @@
 use std::sync::Arc;
 
 use axum::{
-    Extension, Json, Router,
+    Extension, Json,
     extract::{Path, RawQuery, State},
     http::{HeaderMap, StatusCode},
     response::{IntoResponse as _, Response},
-    routing::{get, post},
 };
 use hermod_actors::model::{RunRow, RunState};
 use serde_json::Value;
+use utoipa_axum::{router::OpenApiRouter, routes};
 
 use super::{
     error::ApiError,
@@ -30,17 +30,32 @@ use crate::{
         extract::JsonBody,
         problem::Problem,
         reach::Reach,
+        routes::IdempotencyKey,
     },
 };
 
-pub(super) fn routes() -> Router<Arc<Service>> {
-    Router::new()
-        .route("/v1/responses", post(create))
-        .route("/v1/responses/{response}", get(show))
-        .route("/v1/responses/{response}/cancel", post(cancel))
+pub(super) fn routes() -> OpenApiRouter<Arc<Service>> {
+    OpenApiRouter::new().routes(routes!(create)).routes(routes!(show)).routes(routes!(cancel))
 }
 
-/// Begins a run. Answers when it has ended, or at once if it is to go on in the background.
+/// Begins a run, and answers when it has ended
+///
+/// With `background` it answers at once, and with `stream` by server-sent events. The errors after the acceptance of the
+/// run have the status 422.
+#[utoipa::path(
+    post, path = "/v1/responses", request_body = ResponseBody,
+    params(IdempotencyKey),
+    responses(
+        (status = 200, description = "The response", content(
+            (ref("#/components/schemas/Response") = "application/json"),
+            (crate::view::schema::ServerSentEvent = "text/event-stream"),
+        )),
+        (status = 404, description = "There is no such agent, or no such previous response"),
+        (status = 409, description = "The session cannot be read by this version"),
+        (status = 429, description = "Too much waits"),
+    ),
+    security(("token" = ["submit"])),
+)]
 async fn create(
     granted: Granted<Submit>,
     State(service): State<Arc<Service>>,
@@ -92,7 +107,12 @@ async fn create(
     Ok(Json(view.ended(&result).0).into_response())
 }
 
-/// The response as it is now.
+/// The response as it is now
+#[utoipa::path(
+    get, path = "/v1/responses/{response}", params(("response" = String, Path, description = "The id of the response")),
+    responses((status = 200, description = "The response", body = ref("#/components/schemas/Response"))),
+    security(("token" = ["read"])),
+)]
 async fn show(
     granted: Granted<Read>,
     State(service): State<Arc<Service>>,
@@ -107,7 +127,15 @@ async fn show(
     fetched(&service, &row).await.map(Json)
 }
 
-/// Stops the run, and shows its response afterwards. A response whose run has ended stays as it is.
+/// Stops the run, and shows its response afterwards
+///
+/// A response whose run has ended stays as it is.
+#[utoipa::path(
+    post, path = "/v1/responses/{response}/cancel",
+    params(("response" = String, Path, description = "The id of the response")),
+    responses((status = 200, description = "The response", body = ref("#/components/schemas/Response"))),
+    security(("token" = ["steer"])),
+)]
 async fn cancel(
     granted: Granted<Steer>,
     State(service): State<Arc<Service>>,

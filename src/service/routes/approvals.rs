@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use axum::{
-    Json, Router,
+    Json,
     extract::{Path, State},
-    routing::{get, post},
 };
 use hermod_actors::model::{ApprovalDecision, ApprovalScope, PersonAnswer};
 use serde::Deserialize;
+use utoipa::{IntoParams, ToSchema};
+use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::{
     control::{self, RequestError},
@@ -19,35 +20,48 @@ use crate::{
         problem::Problem,
         reach::Reach,
     },
-    view::{ApprovalView, DecisionView},
+    view::{ApprovalView, DecisionView, schema},
 };
 
-pub(super) fn routes() -> Router<Arc<Service>> {
-    Router::new()
-        .route("/v1/approvals", get(list))
-        .route("/v1/approvals/{call}/allow", post(allow))
-        .route("/v1/approvals/{call}/deny", post(deny))
-        .route("/v1/approvals/{call}/answer", post(answer))
+pub(super) fn routes() -> OpenApiRouter<Arc<Service>> {
+    OpenApiRouter::new()
+        .routes(routes!(list))
+        .routes(routes!(allow))
+        .routes(routes!(deny))
+        .routes(routes!(answer))
 }
 
+/// The call in a path.
+#[derive(Debug, IntoParams)]
+#[into_params(names("call"), parameter_in = Path)]
+#[allow(dead_code)] // only the document has it
+struct CallPath(#[param(value_type = schema::Call)] String);
+
 /// The body of an approval.
-#[derive(Debug, Default, Deserialize)]
+#[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 struct AllowBody {
     /// How far the approval goes.
     #[serde(default)]
+    #[schema(value_type = schema::Scope)]
     scope: ApprovalScope,
 }
 
 /// The body of an answer.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 struct AnswerBody {
     /// The answer to the model's question.
+    #[schema(pattern = r"\S")]
     text: String,
 }
 
-/// The calls that wait for a person.
+/// The calls that wait for a person
+#[utoipa::path(
+    get, path = "/v1/approvals",
+    responses((status = 200, description = "The calls", body = Vec<ApprovalView>)),
+    security(("token" = ["read"])),
+)]
 async fn list(
     granted: Granted<Read>,
     State(service): State<Arc<Service>>,
@@ -55,7 +69,12 @@ async fn list(
     Ok(Json(granted.reach(service).approvals().await?))
 }
 
-/// Allows a call.
+/// Allows a call
+#[utoipa::path(
+    post, path = "/v1/approvals/{call}/allow", params(CallPath), request_body = Option<AllowBody>,
+    responses((status = 200, description = "The decision", body = DecisionView), (status = 409, description = "It was decided already")),
+    security(("token" = ["approve"])),
+)]
 async fn allow(
     granted: Granted<Approve>,
     State(service): State<Arc<Service>>,
@@ -65,7 +84,16 @@ async fn allow(
     decide(&granted.reach(service), &call, ApprovalDecision::Allow, body.scope).await
 }
 
-/// Denies a call.
+/// Denies a call
+#[utoipa::path(
+    post, path = "/v1/approvals/{call}/deny", params(CallPath),
+    responses(
+        (status = 200, description = "The decision", body = DecisionView),
+        (status = 409, description = "It was decided already"),
+        (status = 422, description = "The call asks for something else"),
+    ),
+    security(("token" = ["approve"])),
+)]
 async fn deny(
     granted: Granted<Approve>,
     State(service): State<Arc<Service>>,
@@ -84,7 +112,12 @@ async fn decide(
     record(reach, call, move |approval| control::decision(approval, verdict, scope)).await
 }
 
-/// Answers a question of a model.
+/// Answers a question of a model
+#[utoipa::path(
+    post, path = "/v1/approvals/{call}/answer", params(CallPath), request_body = AnswerBody,
+    responses((status = 200, description = "The decision", body = DecisionView), (status = 409, description = "It was decided already")),
+    security(("token" = ["approve"])),
+)]
 async fn answer(
     granted: Granted<Approve>,
     State(service): State<Arc<Service>>,

@@ -2,15 +2,22 @@
 
 use std::sync::Arc;
 
-use axum::{Router, extract::State, http::StatusCode, routing::get};
+use axum::{extract::State, http::StatusCode};
+use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::service::{Service, lifecycle::unready_reasons, problem::Problem};
 
-pub(super) fn routes() -> Router<Arc<Service>> {
-    Router::new().route("/livez", get(live)).route("/readyz", get(ready))
+pub(super) fn routes() -> OpenApiRouter<Arc<Service>> {
+    OpenApiRouter::new().routes(routes!(live)).routes(routes!(ready))
 }
 
+/// Whether the process works
+///
 /// The process answers, and no message handler hangs.
+#[utoipa::path(get, path = "/livez", responses(
+    (status = 200, description = "It works", body = String, content_type = "text/plain"),
+    (status = 503, description = "A message handler does not return"),
+))]
 async fn live(State(service): State<Arc<Service>>) -> Result<&'static str, Problem> {
     let stalled = service.runtime.health_probe().stalled_handlers();
     if stalled.is_empty() {
@@ -20,7 +27,11 @@ async fn live(State(service): State<Arc<Service>>) -> Result<&'static str, Probl
     Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail))
 }
 
-/// The service takes work.
+/// Whether the service takes work
+#[utoipa::path(get, path = "/readyz", responses(
+    (status = 200, description = "It does", body = String, content_type = "text/plain"),
+    (status = 503, description = "It is stopping, or tries unfinished runs one at a time after crashes"),
+))]
 async fn ready(state: State<Arc<Service>>) -> Result<&'static str, Problem> {
     if state.closing.is_cancelled() {
         return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "the service is stopping"));

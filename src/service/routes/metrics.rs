@@ -2,7 +2,12 @@
 
 use std::sync::Arc;
 
-use axum::{Router, extract::State, http::HeaderMap, response::Response, routing::get};
+use axum::{
+    extract::State,
+    http::{HeaderMap, StatusCode},
+    response::Response,
+};
+use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::service::{
     Service,
@@ -11,15 +16,27 @@ use crate::service::{
     problem::Problem,
 };
 
-pub(super) fn routes() -> Router<Arc<Service>> {
-    Router::new().route("/metrics", get(metrics))
+pub(super) fn routes() -> OpenApiRouter<Arc<Service>> {
+    OpenApiRouter::new().routes(routes!(metrics))
 }
 
-/// All metrics, as OpenMetrics text.
+/// All metrics, as OpenMetrics text
+///
+/// They tell of all agents: a token that is limited to some is refused.
+#[utoipa::path(
+    get, path = "/metrics",
+    responses((status = 200, description = "The metrics", body = String, content_type = "application/openmetrics-text")),
+    security(("token" = ["read"])),
+)]
 async fn metrics(
-    _: Granted<Read>,
+    granted: Granted<Read>,
     State(service): State<Arc<Service>>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
+    if granted.token.agents.is_some() {
+        let detail =
+            format!("metrics tell of all agents, and the token `{}` is limited to some", granted.token.name);
+        return Err(Problem::new(StatusCode::FORBIDDEN, detail));
+    }
     scrape(&service, &headers).await
 }

@@ -1,38 +1,54 @@
 //! The operations of the service: a file per resource, each with its routes.
 
 mod approvals;
+mod artifacts;
+mod document;
 mod feed;
 mod health;
 mod metrics;
 mod runs;
 mod sessions;
 mod state;
+mod usage;
 
 use std::sync::Arc;
 
-use axum::{Router, extract::OriginalUri, http::Method, middleware};
+use axum::{Extension, Router, extract::OriginalUri, http::Method, middleware};
+use utoipa_axum::router::OpenApiRouter;
 
-use super::{Service, authorization::authorize, openai, problem::Problem, rpc};
+use super::{Service, authorization::authorize, document::Document, openai, problem::Problem, rpc};
 
-pub(super) use runs::idempotency_key;
+pub(super) use runs::{IdempotencyKey, idempotency_key};
 
-/// All routes. Each request is authorized first.
-pub(super) fn router(service: Arc<Service>) -> Router {
-    Router::new()
+/// All operations: their routes, and what the document has of them.
+fn operations() -> OpenApiRouter<Arc<Service>> {
+    OpenApiRouter::with_openapi(crate::service::document::base())
         .merge(health::routes())
         .merge(metrics::routes())
+        .merge(document::routes())
         .merge(runs::routes())
+        .merge(artifacts::routes())
         .merge(sessions::routes())
         .merge(approvals::routes())
         .merge(state::routes())
+        .merge(usage::routes())
         .merge(feed::routes())
         .merge(openai::routes())
+}
+
+/// All routes. Each request is authorized first.
+pub(super) fn router(service: Arc<Service>) -> serde_json::Result<Router> {
+    let (routes, document) = operations().split_for_parts();
+    let document = Document::new(&document)?;
+    let router = routes
         .merge(rpc::routes())
+        .layer(Extension(document))
         .fallback(unknown)
         .method_not_allowed_fallback(not_allowed)
         .layer(middleware::from_fn_with_state(Arc::clone(&service), authorize))
         .layer(middleware::from_fn(openai::render_errors))
-        .with_state(service)
+        .with_state(service);
+    Ok(router)
 }
 
 async fn unknown(OriginalUri(uri): OriginalUri) -> Problem {

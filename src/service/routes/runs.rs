@@ -3,17 +3,24 @@
 use std::{sync::Arc, time::Duration};
 
 use axum::{
-    Json, Router,
+    Json,
     extract::State,
     http::{HeaderMap, StatusCode},
     response::Response,
-    routing::{get, post},
 };
 use hermod_actors::{
     RunError, SteerReceipt,
-    model::{LimitIncrease, RunId, RunState, ThinkingLevel},
+    model::{LimitIncrease, RunState, ThinkingLevel},
 };
 use serde::Deserialize;
+use utoipa::{
+    IntoParams, ToSchema,
+    openapi::{
+        Schema,
+        schema::{AllOfBuilder, ObjectBuilder, Ref},
+    },
+};
+use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::{
     access::TokenEntry,
@@ -23,71 +30,96 @@ use crate::{
         authorization::{Granted, Read, Steer, Submit},
         events,
         extract::{JsonBody, PathRun, Query},
-        fields::{BudgetField, DurationField, own_key},
+        fields::{BudgetField, DurationField, DurationText, LimitFields, own_key},
         page::{Page, RunsQuery},
         problem::Problem,
     },
-    view::{BudgetView, ResultView, RunAcceptedView, RunDetailView, RunSummaryView, RunView, RunWaitView},
+    view::{
+        BudgetView, ResultView, RunAcceptedView, RunDetailView, RunSummaryView, RunView, RunWaitView, schema,
+    },
 };
 
 /// Time of a wait that names none, and the longest one.
 const DEFAULT_WAIT: Duration = Duration::from_secs(30);
 const MAX_WAIT: Duration = Duration::from_mins(10);
 
-pub(super) fn routes() -> Router<Arc<Service>> {
-    Router::new()
-        .route("/v1/runs", get(list).post(submit))
-        .route("/v1/runs/{run}", get(show))
-        .route("/v1/runs/{run}/wait", get(wait))
-        .route("/v1/runs/{run}/stop", post(stop))
-        .route("/v1/runs/{run}/steer", post(steer))
-        .route("/v1/runs/{run}/events", get(events_of_run))
-        .route("/v1/runs/{run}/result", get(result))
-        .route("/v1/runs/{run}/budget", get(budget).post(raise))
+pub(super) fn routes() -> OpenApiRouter<Arc<Service>> {
+    OpenApiRouter::new()
+        .routes(routes!(list, submit))
+        .routes(routes!(show))
+        .routes(routes!(wait))
+        .routes(routes!(stop))
+        .routes(routes!(steer))
+        .routes(routes!(events_of_run))
+        .routes(routes!(result))
+        .routes(routes!(budget, raise))
 }
 
-/// The body of a submission.
-#[derive(Debug, Deserialize)]
+/// A submission.
+#[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 struct SubmitBody {
-    /// The task.
+    /// The task; not blank.
+    #[schema(pattern = r"\S")]
     input: String,
-    /// The model, as `provider/model`.
+    /// The model, as `provider/model`, or a name that one provider has.
+    #[schema(pattern = r"\S")]
     model: Option<String>,
     /// The agent; absent is that of the session, for a new one `default`.
     agent: Option<String>,
-    /// Id or key of the session.
+    /// Id or key of the session; a key that no session has names a new one. Without it, a new session.
+    #[schema(pattern = r"\S")]
     session: Option<String>,
-    /// The folder in which the tools work.
+    /// The folder in which the tools work; it must exist. Without it, that of the session's last run, else the service's.
+    #[schema(pattern = r"\S")]
     workspace: Option<String>,
     /// Limits of the run.
     #[serde(default)]
+    #[schema(value_type = Option<LimitFields>)]
     budget: BudgetField,
     /// Time after which the run ends as timed out.
     timeout: Option<DurationField>,
     /// How much the models are to think.
+    #[schema(value_type = Option<schema::Thinking>)]
     thinking: Option<ThinkingLevel>,
     /// A system message for this run only.
     system: Option<String>,
 }
 
 /// The query of a wait.
-#[derive(Debug, Deserialize)]
+#[derive(Debug, Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
 struct WaitQuery {
-    /// Time after which the wait ends, not the run.
+    /// Time after which the wait ends, not the run; 30s if it is absent, and never more than 10 minutes.
+    #[param(value_type = DurationText, required = false)]
     timeout: Option<DurationField>,
 }
 
-/// The body of a steering message.
-#[derive(Debug, Deserialize)]
+/// A steering message.
+#[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 struct SteerBody {
-    /// The text of the message.
+    /// The text of the message; not blank.
+    #[schema(pattern = r"\S")]
     text: String,
 }
 
-/// Accepts a run: when this answers 202, the run is durable and will reach an outcome.
+/// Begins a run
+///
+/// When this answers 202, the run is durable and will reach an outcome. With an `Idempotency-Key`, a repeat gets the
+/// first run; the same key with another body is refused with 422, as is a model, an agent or a workspace that does not
+/// exist.
+#[utoipa::path(
+    post, path = "/v1/runs", request_body = SubmitBody,
+    params(IdempotencyKey),
+    responses(
+        (status = 202, description = "The run is durable", body = RunAcceptedView),
+        (status = 409, description = "The session cannot be read by this version"),
+        (status = 429, description = "Too much waits"),
+    ),
+    security(("token" = ["submit"])),
+)]
 async fn submit(
     granted: Granted<Submit>,
     State(service): State<Arc<Service>>,
@@ -132,6 +164,21 @@ async fn submit(
     Ok((StatusCode::ACCEPTED, Json(accepted.into())))
 }
 
+/// The header of a request that may be repeated.
+#[derive(Debug, IntoParams)]
+#[into_params(parameter_in = Header)]
+#[allow(dead_code)] // only the document has it
+pub(in crate::service) struct IdempotencyKey {
+    /// Stands for this request: a repeat gets the first run. It belongs to the token.
+    #[param(
+        rename = "Idempotency-Key",
+        required = false,
+        max_length = 256,
+        pattern = "^[!-~]([ -~]*[!-~])?$"
+    )]
+    key: String,
+}
+
 /// The idempotency key of a request.
 pub(in crate::service) fn idempotency_key(
     headers: &HeaderMap,
@@ -142,14 +189,28 @@ pub(in crate::service) fn idempotency_key(
     key.map(Some).map_err(|rule| Problem::bad_request(format!("the header Idempotency-Key {rule}")))
 }
 
+/// The runs, the newest first
+///
+/// A run fits if it has all that is named. A page may have fewer rows than `max` although there are more.
+#[utoipa::path(
+    get, path = "/v1/runs", params(RunsQuery),
+    responses((status = 200, description = "A page", body = Page<RunSummaryView>)),
+    security(("token" = ["read"])),
+)]
 async fn list(
     granted: Granted<Read>,
     State(service): State<Arc<Service>>,
     Query(query): Query<RunsQuery>,
-) -> Result<Json<Page<RunSummaryView, RunId>>, Problem> {
+) -> Result<Json<Page<RunSummaryView>>, Problem> {
     Ok(Json(query.page(&granted.reach(service)).await?))
 }
 
+/// A run with all details
+#[utoipa::path(
+    get, path = "/v1/runs/{run}", params(PathRun),
+    responses((status = 200, description = "The run", body = RunDetailView)),
+    security(("token" = ["read"])),
+)]
 async fn show(
     _: Granted<Read>,
     State(service): State<Arc<Service>>,
@@ -158,7 +219,14 @@ async fn show(
     Ok(Json(service.handler.run(&row.id.to_string()).await?))
 }
 
-/// Waits for the outcome; a wait whose time is over answers with the state of the run.
+/// Waits for the outcome
+///
+/// When the time of the wait is over, it answers with the state of the run: then `outcome` is null.
+#[utoipa::path(
+    get, path = "/v1/runs/{run}/wait", params(PathRun, WaitQuery),
+    responses((status = 200, description = "The run as it is now", body = RunWaitView)),
+    security(("token" = ["read"])),
+)]
 async fn wait(
     _: Granted<Read>,
     State(service): State<Arc<Service>>,
@@ -177,7 +245,12 @@ async fn wait(
     }
 }
 
-/// Stops a run and its subagents, and shows it afterwards.
+/// Stops a run and its subagents, and shows it afterwards
+#[utoipa::path(
+    post, path = "/v1/runs/{run}/stop", params(PathRun),
+    responses((status = 200, description = "The run after the stop", body = RunWaitView)),
+    security(("token" = ["steer"])),
+)]
 async fn stop(
     _: Granted<Steer>,
     State(service): State<Arc<Service>>,
@@ -187,7 +260,17 @@ async fn stop(
     Ok(Json(stopped.into_iter().next().unwrap_or(row).into()))
 }
 
-/// Sends a message to a run under way: it is durable when this answers.
+/// Sends a message to a run under way
+///
+/// It is durable when this answers 202.
+#[utoipa::path(
+    post, path = "/v1/runs/{run}/steer", params(PathRun), request_body = SteerBody,
+    responses(
+        (status = 202, description = "The message is durable", body = schema::Steered),
+        (status = 409, description = "The run has ended"),
+    ),
+    security(("token" = ["steer"])),
+)]
 async fn steer(
     _: Granted<Steer>,
     State(service): State<Arc<Service>>,
@@ -198,7 +281,15 @@ async fn steer(
     Ok((StatusCode::ACCEPTED, Json(service.runtime.steer(row.id, body.text).await?)))
 }
 
-/// The result of a run that has ended, with its messages.
+/// The result of a run that has ended, with its messages
+#[utoipa::path(
+    get, path = "/v1/runs/{run}/result", params(PathRun),
+    responses(
+        (status = 200, description = "The result", body = ResultView),
+        (status = 409, description = "The run has not ended"),
+    ),
+    security(("token" = ["read"])),
+)]
 async fn result(
     _: Granted<Read>,
     State(service): State<Arc<Service>>,
@@ -211,7 +302,12 @@ async fn result(
     Ok(Json(ResultView::from(&service.runtime.wait(row.id, Some(MAX_WAIT)).await?)))
 }
 
-/// The limits of a run and what it has used of them.
+/// The limits of a run and what it has used of them
+#[utoipa::path(
+    get, path = "/v1/runs/{run}/budget", params(PathRun),
+    responses((status = 200, description = "The accounts", body = BudgetView)),
+    security(("token" = ["read"])),
+)]
 async fn budget(
     _: Granted<Read>,
     State(service): State<Arc<Service>>,
@@ -220,15 +316,32 @@ async fn budget(
     Ok(Json(service.handler.budget(&row.id.to_string()).await?))
 }
 
-/// The body of a raise.
-#[derive(Debug, Deserialize)]
+/// A raise of limits.
+#[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 struct RaiseBody {
-    /// What is added to the limits.
+    /// What is added to the limits; at least one.
+    #[schema(schema_with = some_limits)]
     add: BudgetField,
 }
 
-/// Raises limits of a run. One that has used up its budget goes on.
+fn some_limits() -> Schema {
+    let limits = Ref::from_schema_name(LimitFields::name());
+    let one = ObjectBuilder::new().min_properties(Some(1));
+    AllOfBuilder::new().item(limits).item(one).into()
+}
+
+/// Raises limits of a run
+///
+/// A run that has used up its budget goes on.
+#[utoipa::path(
+    post, path = "/v1/runs/{run}/budget", params(PathRun), request_body = RaiseBody,
+    responses(
+        (status = 200, description = "The run with its new limits", body = RunView),
+        (status = 409, description = "The run cannot go on, or has no such limit"),
+    ),
+    security(("token" = ["submit"])),
+)]
 async fn raise(
     _: Granted<Submit>,
     State(service): State<Arc<Service>>,
@@ -243,7 +356,18 @@ async fn raise(
     Ok(Json(service.raise(row, by).await?.into()))
 }
 
-/// The events of a run as a stream that ends with the run.
+/// The events of a run, until its end
+///
+/// A client that reconnects with `Last-Event-ID` gets each record once, in order.
+#[utoipa::path(
+    get, path = "/v1/runs/{run}/events",
+    params(PathRun, events::SeenRecord),
+    responses(
+        (status = 200, description = "Server-sent events", body = schema::ServerSentEvent, content_type = "text/event-stream"),
+        (status = 204, description = "The client has seen the end of the run"),
+    ),
+    security(("token" = ["read"])),
+)]
 async fn events_of_run(
     granted: Granted<Read>,
     State(service): State<Arc<Service>>,

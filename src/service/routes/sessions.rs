@@ -3,40 +3,45 @@
 use std::sync::Arc;
 
 use axum::{
-    Json, Router,
+    Json,
     extract::{FromRequestParts, State},
-    http::{HeaderMap, request::Parts},
+    http::{HeaderMap, StatusCode, request::Parts},
     response::Response,
-    routing::get,
 };
 use hermod_actors::model::{SessionId, SessionRow};
+use serde::Deserialize;
+use utoipa::IntoParams;
+use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::{
+    control::SessionRemoval,
     service::{
         Service,
-        authorization::{Granted, Read},
+        authorization::{Admin, Granted, Read},
         events,
         extract::{Query, path_parameter},
-        page::{Page, SessionsQuery},
+        page::{MaxRows, Page, SessionsQuery},
         problem::Problem,
         reach::Reach,
     },
-    view::{SessionDetailView, SessionSummaryView},
+    view::{MessageView, SessionDetailView, SessionSummaryView, schema},
 };
 
 /// Runs of a session that is shown; `/v1/runs?session=…` has all.
 const MAX_RUNS: usize = 100;
 
-pub(super) fn routes() -> Router<Arc<Service>> {
-    Router::new()
-        .route("/v1/sessions", get(list))
-        .route("/v1/sessions/{session}", get(show))
-        .route("/v1/sessions/{session}/events", get(events_of_session))
+pub(super) fn routes() -> OpenApiRouter<Arc<Service>> {
+    OpenApiRouter::new()
+        .routes(routes!(list))
+        .routes(routes!(show, remove))
+        .routes(routes!(messages))
+        .routes(routes!(events_of_session))
 }
 
 /// The row of the session in the path, named by its id or its key. The token of the request reaches it.
-#[derive(Debug)]
-struct PathSession(SessionRow);
+#[derive(Debug, IntoParams)]
+#[into_params(names("session"), parameter_in = Path)]
+struct PathSession(#[param(value_type = String)] SessionRow);
 
 impl FromRequestParts<Arc<Service>> for PathSession {
     type Rejection = Problem;
@@ -48,16 +53,26 @@ impl FromRequestParts<Arc<Service>> for PathSession {
     }
 }
 
-/// The sessions, the newest first.
+/// The sessions, the newest first
+#[utoipa::path(
+    get, path = "/v1/sessions", params(SessionsQuery),
+    responses((status = 200, description = "A page", body = Page<SessionSummaryView>)),
+    security(("token" = ["read"])),
+)]
 async fn list(
     granted: Granted<Read>,
     State(service): State<Arc<Service>>,
     Query(query): Query<SessionsQuery>,
-) -> Result<Json<Page<SessionSummaryView, SessionId>>, Problem> {
+) -> Result<Json<Page<SessionSummaryView>>, Problem> {
     Ok(Json(query.page(&granted.reach(service)).await?))
 }
 
-/// A session and its newest runs.
+/// A session and its newest runs
+#[utoipa::path(
+    get, path = "/v1/sessions/{session}", params(PathSession),
+    responses((status = 200, description = "The session", body = SessionDetailView)),
+    security(("token" = ["read"])),
+)]
 async fn show(
     _: Granted<Read>,
     State(service): State<Arc<Service>>,
@@ -66,7 +81,77 @@ async fn show(
     Ok(Json(service.handler.session(&row.id.to_string(), MAX_RUNS).await?))
 }
 
-/// The events of a session, until the client goes.
+/// The query of a conversation.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+struct MessagesQuery {
+    /// Most messages of the page; 100 if it is absent.
+    #[param(value_type = MaxRows, required = false)]
+    max: Option<MaxRows>,
+    /// The `next` of the page before.
+    #[param(value_type = u32, required = false, maximum = 4_294_967_295_u32)]
+    after: Option<u32>,
+}
+
+/// The conversation of a session, the oldest message first
+///
+/// It has the messages of all runs, also those that a model no longer gets because they were summarised.
+#[utoipa::path(
+    get, path = "/v1/sessions/{session}/messages", params(PathSession, MessagesQuery),
+    responses((status = 200, description = "A page", body = Page<MessageView>)),
+    security(("token" = ["read"])),
+)]
+async fn messages(
+    _: Granted<Read>,
+    State(service): State<Arc<Service>>,
+    PathSession(row): PathSession,
+    Query(query): Query<MessagesQuery>,
+) -> Result<Json<Page<MessageView>>, Problem> {
+    let messages = service.runtime.messages(row.id).await?;
+    let first = query.after.map_or(0, |after| usize::try_from(after).unwrap_or(usize::MAX));
+    let end = first.saturating_add(MaxRows::or_default(query.max));
+    let items = messages.iter().take(end).skip(first).map(MessageView::from).collect();
+    Ok(Json(Page { items, next: (end < messages.len()).then(|| end.to_string()) }))
+}
+
+/// Removes a session with its runs, and the sessions of its subagents
+///
+/// It is durable when this answers. A session with an unfinished run is refused.
+#[utoipa::path(
+    delete, path = "/v1/sessions/{session}", params(PathSession),
+    responses(
+        (status = 204, description = "The session is removed"),
+        (status = 409, description = "A run has not ended, or something else needs the session"),
+        (status = 429, description = "Another removal or a backup is under way"),
+    ),
+    security(("token" = ["admin"])),
+)]
+async fn remove(
+    _: Granted<Admin>,
+    State(service): State<Arc<Service>>,
+    PathSession(row): PathSession,
+) -> Result<StatusCode, Problem> {
+    let removing = Arc::clone(&service);
+    let removed = service.engine.spawn(async move { removing.remove_session(row.id).await }).await;
+    match removed.map_err(|_| Problem::stopping())?? {
+        SessionRemoval::Removed => Ok(StatusCode::NO_CONTENT),
+        SessionRemoval::Open(_) => Err(retained(row.id, "it is in use; try again in a moment")),
+        SessionRemoval::Retained(why) => Err(retained(row.id, why)),
+    }
+}
+
+fn retained(session: SessionId, why: &str) -> Problem {
+    Problem::new(StatusCode::CONFLICT, format!("session {session} is not removed: {why}"))
+}
+
+/// The events of a session, until the client goes
+#[utoipa::path(
+    get, path = "/v1/sessions/{session}/events",
+    params(PathSession, events::SeenRecord),
+    responses((status = 200, description = "Server-sent events", body = schema::ServerSentEvent, content_type = "text/event-stream")),
+    security(("token" = ["read"])),
+)]
 async fn events_of_session(
     granted: Granted<Read>,
     State(service): State<Arc<Service>>,

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use axum::{Json, Router, extract::State, routing::get};
+use axum::{Json, extract::State};
 use hermod_actors::ProviderStatus;
+use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::{
     service::{
@@ -11,14 +12,19 @@ use crate::{
         authorization::{Granted, Read},
         problem::Problem,
     },
-    view::NodeView,
+    view::{NodeView, schema},
 };
 
-pub(super) fn routes() -> Router<Arc<Service>> {
-    Router::new().route("/v1/tree", get(tree)).route("/v1/providers", get(providers))
+pub(super) fn routes() -> OpenApiRouter<Arc<Service>> {
+    OpenApiRouter::new().routes(routes!(tree)).routes(routes!(providers))
 }
 
-/// All unfinished runs with their subagents.
+/// All unfinished runs with their subagents
+#[utoipa::path(
+    get, path = "/v1/tree",
+    responses((status = 200, description = "The runs that are no subagents'", body = Vec<NodeView>)),
+    security(("token" = ["read"])),
+)]
 async fn tree(
     granted: Granted<Read>,
     State(service): State<Arc<Service>>,
@@ -26,7 +32,12 @@ async fn tree(
     Ok(Json(granted.reach(service).tree().await?))
 }
 
-/// Which models are available, and which are not for a while.
+/// Which models are available, and which are not for a while
+#[utoipa::path(
+    get, path = "/v1/providers",
+    responses((status = 200, description = "The providers that runs use", body = Vec<schema::Provider>)),
+    security(("token" = ["read"])),
+)]
 async fn providers(
     _: Granted<Read>,
     State(service): State<Arc<Service>>,

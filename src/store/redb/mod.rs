@@ -48,7 +48,10 @@ pub use backup::{LockedStateDir, STORE_FOLDERS, Snapshot, StoreContents, inspect
 pub use check::{ArtifactLookup, CheckReport, StoreCounts, check};
 pub use damage::Damage;
 pub use error::{StoppedError, StoreError, ThrottleFn};
-pub use gc::{GarbageCollector, GcError, GcMode, GcPass, GcSnapshot, RemovedSet, StoreFootprint, Tally, why};
+pub use gc::{
+    GarbageCollector, GcError, GcMode, GcPass, GcSnapshot, RemovedSet, SessionRemovalResult, StoreFootprint,
+    Tally, why,
+};
 pub use journal::{Durability, RedbJournal};
 pub use open::{OpenError, is_in};
 pub use repair::{Repair, RepairReport, RepairTarget, SET_ASIDE};

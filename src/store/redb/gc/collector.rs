@@ -56,6 +56,9 @@ pub struct RemovedSet {
     pub runs: HashSet<RunId>,
 }
 
+/// What was removed with a session; otherwise a session that must stay, and why.
+pub type SessionRemovalResult = Result<RemovedSet, (SessionId, &'static str)>;
+
 impl GarbageCollector {
     /// Starts a pass; fails with [`GcError::Busy`] while another pass or a backup is under way.
     pub fn start(&self, mode: GcMode) -> Result<GcPass, GcError> {
@@ -123,6 +126,48 @@ impl GcPass {
             })?;
         }
         Ok(done)
+    }
+
+    /// Removes a session and those of its subagents, whatever their age. Returns the removed set, or a session
+    /// that must stay and why: then all of them stay, unless that one has changed meanwhile. The removal is durable on return.
+    pub fn remove_session(&mut self, session: SessionId) -> Result<SessionRemovalResult, GcError> {
+        let collector = self.collector.clone();
+        let removed = collector.guarded(|| self.remove_tree(session))?;
+        self.run_step(|committer| {
+            committer.flush_acknowledged();
+            Ok(())
+        })?;
+        Ok(removed)
+    }
+
+    fn remove_tree(&mut self, session: SessionId) -> Result<SessionRemovalResult, GcError> {
+        self.remove_leftovers()?;
+        let found = match self.snapshot()?.with_subagents(session)? {
+            Ok(found) => found,
+            Err(why) => return Ok(Err((session, why))),
+        };
+        let snapshot = self.snapshot()?;
+        let found: Result<Option<Vec<RemovableSession>>, _> =
+            found.into_iter().map(|one| snapshot.removable(one)).collect();
+        drop(snapshot);
+        let Some(found) = found? else { return Ok(Err((session, why::UNREADABLE))) };
+        // Nothing is removed if one of them is open. Those of subagents go first: no account loses its parent.
+        for mode in [GcMode::DryRun, GcMode::Remove] {
+            self.mode = mode;
+            let mut removed = RemovedSet::default();
+            for one in &found {
+                let (mut tally, mut keys) = (Tally::default(), Tally::default());
+                self.remove_batch(vec![one.clone()], &mut tally, &mut keys, &mut removed)?;
+                if let Some(why) = tally.retained.keys().next() {
+                    return Ok(Err((one.session, why)));
+                }
+            }
+            if mode == GcMode::Remove {
+                self.remove_leftovers()?;
+                return Ok(Ok(removed));
+            }
+        }
+        Ok(Ok(RemovedSet::default()))
     }
 
     fn expire(&mut self, before: Option<Timestamp>) -> Result<(Tally, Tally, RemovedSet), GcError> {

@@ -17,7 +17,7 @@ mod steps;
 #[cfg(test)]
 mod tests;
 
-pub use collector::{GarbageCollector, GcError, GcPass, RemovedSet};
+pub use collector::{GarbageCollector, GcError, GcPass, RemovedSet, SessionRemovalResult};
 pub use footprint::StoreFootprint;
 pub use snapshot::GcSnapshot;
 pub(super) use steps::GcStep;

@@ -195,6 +195,36 @@ impl GcSnapshot {
         })
     }
 
+    /// A session and those of its subagents, which come first; the reason if one of them must stay.
+    pub(super) fn with_subagents(
+        &mut self,
+        session: SessionId,
+    ) -> Result<Result<Vec<RemovableSession>, &'static str>> {
+        let parents = accounts::parents(self.txn())?;
+        let (mut found, mut seen, mut next) = (Vec::new(), HashSet::from([session]), vec![session]);
+        while let Some(session) = next.pop() {
+            let row = self.txn().open_table(SESSIONS)?.get(session.bits())?;
+            let row = row.and_then(|stored| self.reader.blobs.json::<SessionRow>(stored.value()).ok());
+            let one = match self.check_expired(session, row, Timestamp(i64::MAX))? {
+                Ok(one) => one,
+                Err(why) => return Ok(Err(why)),
+            };
+            let runs: HashSet<u128> = one.runs.iter().copied().collect();
+            for (run, _) in parents.iter().filter(|(_, parent)| runs.contains(parent)) {
+                let row = self.reader.read(|rows| rows.run(RunId::from_bits(*run)));
+                match row {
+                    Ok(Some(row)) if seen.insert(row.session) => next.push(row.session),
+                    Ok(_) => {}
+                    Err(_) => return Ok(Err(why::UNREADABLE)),
+                }
+            }
+            found.push(one);
+        }
+        found.reverse();
+        self.find_keys(&mut found)?;
+        Ok(Ok(found))
+    }
+
     /// Adds the log rows of its records; `None` if their chain cannot be followed.
     pub(super) fn removable(&self, expired: RemovableSession) -> Result<Option<RemovableSession>> {
         let rows = self.chain(expired.session, expired.tail.position, usize::MAX)?;

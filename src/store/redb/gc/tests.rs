@@ -96,6 +96,11 @@ impl Bench {
 
     /// A session with one ended run and these contents, each in a row of its own.
     fn ended(&mut self, n: u128, at: i64, contents: &[u8]) {
+        self.ended_under(None, n, at, contents);
+    }
+
+    /// The same, with the run that started its run.
+    fn ended_under(&mut self, parent: Option<u128>, n: u128, at: i64, contents: &[u8]) {
         self.appended(n, |append| {
             append.records = vec![record(at, "first".into())];
             let row = SessionRow {
@@ -110,7 +115,7 @@ impl Bench {
             let limits = Amounts::default();
             append.ledger.new_accounts = vec![NewAccount {
                 id: AccountId::from(run(n)),
-                parent: None,
+                parent: parent.map(|parent| run(parent).into()),
                 limits,
                 owns_iterations: false,
             }];
@@ -331,6 +336,44 @@ fn a_parent_of_what_stays_stays() {
         .unwrap();
     assert_eq!((tally.removed, tally.retained.get(why::PARENT)), (1, Some(&1)));
     assert_eq!([1, 2].map(|n| bench.is_known(n)), [true, false]);
+}
+
+#[test]
+fn a_session_goes_with_its_subagents_or_stays_with_them() {
+    let mut bench = Bench::new();
+    bench.ended(1, 100, &[1]);
+    bench.ended_under(Some(1), 2, 100, &[3; 100]);
+    bench.ended_under(Some(2), 3, 100, &[]);
+    bench.ended(4, 100, &[]);
+    let remove = |bench: &Bench, n: u128| {
+        let collector = bench.journal.garbage_collector();
+        collector.start(GcMode::Remove).unwrap().remove_session(session(n)).unwrap()
+    };
+    let mut bench = bench.again();
+    bench.appended(3, |append| append.records = vec![record(100, "a word".into())]);
+    assert_eq!(remove(&bench, 1), Err((session(3), why::OPEN)));
+    assert_eq!([1, 2, 3, 4].map(|n| bench.is_known(n)), [true; 4]);
+    let bench = bench.again();
+    let removed = remove(&bench, 1).unwrap();
+    assert_eq!(removed.sessions, [1, 2, 3].map(session).into());
+    assert_eq!([1, 2, 3, 4].map(|n| bench.is_known(n)), [false, false, false, true]);
+    assert_eq!(remove(&bench, 1), Err((session(1), why::UNREADABLE)));
+    let bench = bench.again();
+    assert_eq!((bench.is_known(2), bench.rows_of_log()), (false, 2));
+}
+
+#[test]
+fn a_session_with_an_unfinished_run_stays() {
+    let mut bench = Bench::new();
+    bench.ended(1, 100, &[]);
+    bench.appended(1, |append| {
+        append.records = vec![record(100, "again".into())];
+        append.index = vec![row(1, RunState::Running)];
+    });
+    let bench = bench.again();
+    let mut pass = bench.journal.garbage_collector().start(GcMode::Remove).unwrap();
+    assert_eq!(pass.remove_session(session(1)).unwrap(), Err((session(1), why::UNFINISHED)));
+    assert!(bench.is_known(1));
 }
 
 /// Removes a long session in several steps, with a kill after each of them.

@@ -1,0 +1,85 @@
+//! `/v1/usage`: what runs have used of models.
+
+use std::sync::Arc;
+
+use axum::{Json, extract::State};
+use hermod_actors::model::RunId;
+use serde::Deserialize;
+use utoipa::IntoParams;
+use utoipa_axum::{router::OpenApiRouter, routes};
+
+use crate::{
+    service::{
+        Service,
+        authorization::{Granted, Read},
+        extract::Query,
+        problem::Problem,
+        time_field::TimeField,
+    },
+    view::{UsageFold, UsageView, schema},
+};
+
+/// Runs whose rows are read for one answer, and records after which it ends; the next answer goes on there.
+const MAX_RUNS: usize = 1_000;
+const MAX_RECORDS: usize = 100_000;
+
+pub(super) fn routes() -> OpenApiRouter<Arc<Service>> {
+    OpenApiRouter::new().routes(routes!(usage))
+}
+
+/// The query of the usage.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+struct UsageQuery {
+    /// Only runs that were accepted at this time or later.
+    #[param(value_type = String, format = DateTime, required = false)]
+    since: Option<TimeField>,
+    /// Only runs that were accepted before this time.
+    #[param(value_type = String, format = DateTime, required = false)]
+    until: Option<TimeField>,
+    /// The `next` of the part before.
+    #[param(value_type = schema::Id, required = false)]
+    before: Option<RunId>,
+}
+
+/// Tokens and money of model calls, by model
+///
+/// It counts what the records tell, also of runs under way, the newest runs first. One answer covers at most 1,000 runs:
+/// `next` leads to the others.
+#[utoipa::path(
+    get, path = "/v1/usage", params(UsageQuery),
+    responses((status = 200, description = "The usage", body = UsageView)),
+    security(("token" = ["read"])),
+)]
+async fn usage(
+    granted: Granted<Read>,
+    State(service): State<Arc<Service>>,
+    Query(query): Query<UsageQuery>,
+) -> Result<Json<UsageView>, Problem> {
+    let reach = granted.reach(service);
+    let (rows, is_all) = reach.runs_before(query.before, MAX_RUNS).await?;
+    let (mut fold, mut runs, mut records, mut last) = (UsageFold::default(), 0, 0, None);
+    for (id, row) in rows.into_iter().rev() {
+        if records >= MAX_RECORDS {
+            return Ok(Json(UsageView { models: fold.into_models(), runs, next: last }));
+        }
+        last = Some(id.to_string());
+        let Some(row) = row else { continue };
+        // Ids are in the order of acceptance: all others are older.
+        if query.since.is_some_and(|since| row.accepted_at < since.0) {
+            return Ok(Json(UsageView { models: fold.into_models(), runs, next: None }));
+        }
+        if query.until.is_none_or(|until| row.accepted_at < until.0) {
+            let mut run = fold.run();
+            reach
+                .records_of_run(&row, |record| {
+                    records += 1;
+                    run.take(record);
+                })
+                .await?;
+            runs += 1;
+        }
+    }
+    Ok(Json(UsageView { models: fold.into_models(), runs, next: last.filter(|_| !is_all) }))
+}
