@@ -40,8 +40,9 @@ pub use policy::{AnswerSource, Bill, FinalText, SanitizedText, SummarizerStatus,
 pub use policy::{clarify::CLARIFY, todo::TODO};
 pub use provider::{ModelStatus, ProviderStatus};
 pub use runtime::{
-    Defaults, FirstTask, HealthProbe, KeyConflict, MAX_IMAGE_BYTES, MAX_IMAGES, RecordFeed, RunError,
-    RunRequest, RunResult, Runtime, RuntimeDependencies, SessionChoice, SteerReceipt, TaskPart, Watch,
+    Defaults, FirstTask, HealthProbe, KeyConflict, MAX_IMAGE_BYTES, MAX_IMAGES, MESSAGE_TAG_BITS, RecordFeed,
+    RunError, RunRequest, RunResult, Runtime, RuntimeDependencies, SessionChoice, SteerReceipt, TaskPart,
+    Watch,
 };
 pub use session::{AcceptedRun, SubmitError};
 pub use supervisor::{ChildStatus, RuntimeEnd, SessionCounts, SessionPhase, SessionStatus, SupervisionTree};

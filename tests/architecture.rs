@@ -232,7 +232,7 @@ fn adapters_know_the_actors_and_never_each_other() {
 /// Where the code of the service may look into the store: where the reach of a token is decided, and for rows that came from
 /// there.
 const STORE_READS: &[(&str, &[&str])] = &[
-    ("src/service/reach.rs", &["handler.reader()", "handler.tree("]),
+    ("src/service/reach.rs", &["handler.reader()", "handler.tree(", "open_runs("]),
     // For the operator, at the control socket.
     ("src/service/lifecycle.rs", &["handler.reader()", "open_runs("]),
     // Counts, for tokens that are not limited.

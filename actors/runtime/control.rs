@@ -14,6 +14,9 @@ use crate::{
     turn::Input,
 };
 
+/// The bits of a message's id that [`Runtime::steer_tagged`] takes from its tag; the others are the time.
+pub const MESSAGE_TAG_BITS: u128 = (1 << 80) - 1;
+
 /// A steering message that is durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SteerReceipt {
@@ -33,7 +36,27 @@ impl Runtime {
     /// skipped. A message that comes too late for the run is the input of the next one. A run that has ended, or is
     /// being stopped, is [`RunError::Ended`].
     pub async fn steer(&self, run: RunId, text: impl Into<Arc<str>>) -> Result<SteerReceipt, RunError> {
-        let mut text: Arc<str> = text.into();
+        self.steer_with_id(run, text.into(), RunId::from_bits(self.new_ulid())).await
+    }
+
+    /// Steers like [`Runtime::steer`], with a message whose id ends with the lower 80 bits of `tag`. A caller that
+    /// derives the tag from an idempotency key finds the message again in the session's records.
+    pub async fn steer_tagged(
+        &self,
+        run: RunId,
+        text: impl Into<Arc<str>>,
+        tag: u128,
+    ) -> Result<SteerReceipt, RunError> {
+        let bits = self.new_ulid() & !MESSAGE_TAG_BITS | tag & MESSAGE_TAG_BITS;
+        self.steer_with_id(run, text.into(), RunId::from_bits(bits)).await
+    }
+
+    async fn steer_with_id(
+        &self,
+        run: RunId,
+        mut text: Arc<str>,
+        next: RunId,
+    ) -> Result<SteerReceipt, RunError> {
         redact_text(&mut text, &*self.parts.redactor);
         if text.trim().is_empty() {
             return Err(RunError::Invalid {
@@ -45,7 +68,7 @@ impl Runtime {
         if row.state == RunState::Ended {
             return Err(RunError::Ended(run));
         }
-        let (session, next) = (row.session, RunId::from_bits(self.new_ulid()));
+        let session = row.session;
         // A repeat to a session that crashed meanwhile is recognized by its id, even if the run has ended.
         let input = Input::Steer(MessageSteered { run, text, followup_run: next });
         let is_recorded =

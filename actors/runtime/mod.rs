@@ -35,7 +35,7 @@ use crate::{
     tool_executor::ToolExecutorHandle,
     turn::Input,
 };
-pub use control::SteerReceipt;
+pub use control::{MESSAGE_TAG_BITS, SteerReceipt};
 pub(crate) use feed::FeedTail;
 pub use feed::RecordFeed;
 pub use health::HealthProbe;

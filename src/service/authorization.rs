@@ -12,8 +12,9 @@ use axum::{
 use super::{Service, problem::Problem, reach::Reach};
 use crate::access::{Scope, TokenEntry};
 
-/// Paths that need no token: probes of a supervisor and the document of the operations, which tell nothing of any run.
-const OPEN_PATHS: [&str; 3] = ["/livez", "/readyz", "/openapi.json"];
+/// Paths that need no token in a header: probes of a supervisor and the document of the operations, which tell nothing of
+/// any run, and the WebSocket whose clients present their token in the first message.
+const OPEN_PATHS: [&str; 4] = ["/livez", "/readyz", "/openapi.json", "/gateway"];
 
 /// Refuses requests from other sites and without a valid token, before any of their body is read.
 pub(super) async fn authorize(
@@ -38,8 +39,13 @@ fn check(service: &Service, request: &Request) -> Result<Option<Arc<TokenEntry>>
         let text = "the header Authorization is not `Bearer TOKEN`; `hermod tokens create` makes a token";
         Problem::new(StatusCode::UNAUTHORIZED, text)
     })?;
+    verify(service, token).map(Some)
+}
+
+/// The entry of a presented token.
+pub(super) fn verify(service: &Service, token: &str) -> Result<Arc<TokenEntry>, Problem> {
     match service.tokens.verify(token) {
-        Ok(Some(entry)) => Ok(Some(entry)),
+        Ok(Some(entry)) => Ok(entry),
         Ok(None) => Err(Problem::new(
             StatusCode::UNAUTHORIZED,
             "this token is not known, revoked or expired; `hermod tokens create` makes a new one",
@@ -143,12 +149,31 @@ impl<S: RequiredScope, T: Sync> FromRequestParts<T> for Granted<S> {
 
     async fn from_request_parts(parts: &mut Parts, _: &T) -> Result<Self, Problem> {
         let token = token_of(parts)?;
-        if token.has(S::SCOPE) {
-            return Ok(Self { token, scope: PhantomData });
-        }
-        let detail = format!("the token `{}` has no scope `{}`", token.name, S::SCOPE);
-        Err(Problem::new(StatusCode::FORBIDDEN, detail))
+        require(&token, S::SCOPE)?;
+        Ok(Self { token, scope: PhantomData })
     }
+}
+
+/// What the token of a request reaches, whatever its scopes: an operation that learns from the body what is asked checks
+/// them by [`require`].
+#[derive(Debug)]
+pub(super) struct Presented(pub(super) Reach);
+
+impl FromRequestParts<Arc<Service>> for Presented {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, service: &Arc<Service>) -> Result<Self, Problem> {
+        Reach::of_request(parts, service).map(Self)
+    }
+}
+
+/// Refuses a token without this scope.
+pub(super) fn require(token: &TokenEntry, scope: Scope) -> Result<(), Problem> {
+    if token.has(scope) {
+        return Ok(());
+    }
+    let detail = format!("the token `{}` has no scope `{scope}`", token.name);
+    Err(Problem::new(StatusCode::FORBIDDEN, detail))
 }
 
 #[cfg(test)]

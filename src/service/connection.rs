@@ -1,5 +1,5 @@
 //! A client's connection with a limit for its writes: a client that does not take what it asked for is cut off, and holds
-//! no memory for longer.
+//! no memory for longer. It counts among the open connections as long as it lives, also as a WebSocket.
 
 use std::{
     io,
@@ -11,8 +11,11 @@ use std::{
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     net::TcpStream,
+    sync::OwnedSemaphorePermit,
     time::{Sleep, sleep},
 };
+
+use super::metrics::Counted;
 
 /// A stream whose write fails when the client takes no byte for a while.
 #[derive(Debug)]
@@ -21,11 +24,13 @@ pub(super) struct ClientStream {
     patience: Duration,
     /// Set while a write waits.
     deadline: Option<Pin<Box<Sleep>>>,
+    /// Its place among the open connections, and its count in the metrics.
+    _held: (OwnedSemaphorePermit, Counted),
 }
 
 impl ClientStream {
-    pub(super) fn new(stream: TcpStream, patience: Duration) -> Self {
-        Self { stream, patience, deadline: None }
+    pub(super) fn new(stream: TcpStream, patience: Duration, held: (OwnedSemaphorePermit, Counted)) -> Self {
+        Self { stream, patience, deadline: None, _held: held }
     }
 
     /// Passes the result of a write on, and fails if the client has taken nothing for too long.

@@ -1,6 +1,6 @@
-//! Events as server-sent events. Only records have an `id`, the number of the record in its session: a client that
-//! reconnects with `Last-Event-ID` gets each record once, in order. Deltas are in between. The feed has the sessions that
-//! the client reaches.
+//! Streams of events, and their form as server-sent events. Only records have an `id`, the number of the record in its
+//! session: a client that reconnects with `Last-Event-ID` gets each record once, in order. Deltas are in between. The feed
+//! has the sessions that the client reaches.
 
 use std::{convert::Infallible, str::FromStr, time::Duration};
 
@@ -11,12 +11,13 @@ use axum::{
         sse::{Event, KeepAlive, Sse},
     },
 };
-use futures::{Stream, stream};
+use futures::stream;
 use hermod_actors::{
     RecordFeed, RunError, Watch,
     model::{Body, EventBody, RunId, RunRow, RunState, Seq, SessionEvent, SessionId},
     port::FeedCursor,
 };
+use serde_json::Value;
 use utoipa::IntoParams;
 
 use super::{metrics::Counted, problem::Problem, reach::Reach};
@@ -37,8 +38,24 @@ pub(super) struct SeenRecord {
     last: u64,
 }
 
+/// An event of a stream, before it is encoded for a transport.
+pub(super) struct StreamEvent {
+    /// The name; `error` for a failure after which nothing follows.
+    pub(super) name: &'static str,
+    /// Where the stream resumes after this event; only records have one.
+    pub(super) id: Option<String>,
+    /// The event's object; a text if it is an error.
+    pub(super) data: Value,
+}
+
+/// A stream of events, which ends with its run, and when its reader may read no more.
+pub(super) enum EventSource {
+    Watched(Box<WatchedEvents>),
+    Feed(Box<FeedEvents>),
+}
+
 /// The events of a session, or of one of its runs until that ends.
-struct WatchedEvents {
+pub(super) struct WatchedEvents {
     watch: Watch,
     run: Option<RunId>,
     reader: StreamReader,
@@ -46,14 +63,14 @@ struct WatchedEvents {
 }
 
 /// The client that reads a stream.
-pub(super) struct StreamReader {
+struct StreamReader {
     reach: Reach,
     /// Counts the stream.
     _open: Counted,
 }
 
 impl StreamReader {
-    pub(super) fn new(reach: Reach) -> Self {
+    fn new(reach: Reach) -> Self {
         let open = reach.service().metrics.streams.enter();
         Self { reach, _open: open }
     }
@@ -78,20 +95,12 @@ pub(super) fn of_run(reach: Reach, row: &RunRow, headers: &HeaderMap) -> Result<
     if row.state == RunState::Ended && seen.is_some_and(|seen| seen >= row.last) {
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
-    let from = seen.map_or(row.first, |seen| seen.saturating_add(1));
-    Ok(watch(reach, row.session, from, Some(row.id)))
+    Ok(respond(EventSource::of_run(reach, row, seen)))
 }
 
 /// The events of a session, from the record after the last seen one on; all of them if none was seen.
 pub(super) fn of_session(reach: Reach, session: SessionId, headers: &HeaderMap) -> Result<Response, Problem> {
-    let from = last_event_id(headers)?.map_or(1, |seen: Seq| seen.saturating_add(1));
-    Ok(watch(reach, session, from, None))
-}
-
-fn watch(reach: Reach, session: SessionId, from: Seq, run: Option<RunId>) -> Response {
-    let watch = reach.service().runtime.watch(session, from);
-    let events = WatchedEvents { watch, run, reader: StreamReader::new(reach), is_over: false };
-    respond(events.stream())
+    Ok(respond(EventSource::of_session(reach, session, last_event_id(headers)?)))
 }
 
 fn last_event_id<T: FromStr>(headers: &HeaderMap) -> Result<Option<T>, Problem> {
@@ -102,26 +111,71 @@ fn last_event_id<T: FromStr>(headers: &HeaderMap) -> Result<Option<T>, Problem> 
     })
 }
 
-impl WatchedEvents {
-    fn stream(self) -> impl Stream<Item = Result<Event, Infallible>> {
-        stream::unfold(self, |mut events| async move {
-            let event = events.next().await?;
-            Some((Ok(event), events))
-        })
+impl EventSource {
+    /// The events of a run until its end, after the record that was seen last.
+    pub(super) fn of_run(reach: Reach, row: &RunRow, seen: Option<Seq>) -> Self {
+        let from = seen.map_or(row.first, |seen| seen.saturating_add(1));
+        Self::watch(reach, (row.session, Some(row.id)), from)
     }
 
-    /// The next event; `None` after the end of the run, and when the service stops.
-    async fn next(&mut self) -> Option<Event> {
+    /// The events of a session, after the record that was seen last; all of them if none was.
+    pub(super) fn of_session(reach: Reach, session: SessionId, seen: Option<Seq>) -> Self {
+        Self::watch(reach, (session, None), seen.map_or(1, |seen| seen.saturating_add(1)))
+    }
+
+    /// The records of all sessions that the client reaches, after this place; without one, from now on.
+    pub(super) async fn of_all(reach: Reach, after: Option<FeedCursor>) -> Result<Self, Problem> {
+        let runtime = &reach.service().runtime;
+        let cursor = match after {
+            Some(cursor) => cursor,
+            None => runtime.feed_end().await.map_err(RunError::Read)?,
+        };
+        let feed = runtime.feed(cursor);
+        let reader = StreamReader::new(reach);
+        Ok(Self::Feed(Box::new(FeedEvents { feed, reader, is_over: false })))
+    }
+
+    fn watch(reach: Reach, (session, run): (SessionId, Option<RunId>), from: Seq) -> Self {
+        let watch = reach.service().runtime.watch(session, from);
+        let reader = StreamReader::new(reach);
+        Self::Watched(Box::new(WatchedEvents { watch, run, reader, is_over: false }))
+    }
+
+    /// The next event; `None` after the end of the run, when the service stops, and when the token is revoked.
+    pub(super) async fn next(&mut self) -> Option<StreamEvent> {
+        match self {
+            Self::Watched(events) => events.next().await,
+            Self::Feed(events) => events.next().await,
+        }
+    }
+}
+
+impl StreamEvent {
+    fn error(text: impl ToString) -> Self {
+        Self { name: "error", id: None, data: Value::String(text.to_string()) }
+    }
+
+    fn of_session(event: &SessionEvent) -> Self {
+        let id = matches!(&event.body, EventBody::Recorded { .. }).then(|| event.seq.to_string());
+        match stream_event(event) {
+            Ok(data) => Self { name: event.body.name(), id, data },
+            Err(error) => Self::error(error),
+        }
+    }
+}
+
+impl WatchedEvents {
+    async fn next(&mut self) -> Option<StreamEvent> {
         while !self.is_over {
             match self.reader.wait(self.watch.next()).await? {
                 Ok(event) if self.run.is_none() || event.run == self.run => {
                     self.is_over = self.ends(&event).await;
-                    return Some(encode(&event));
+                    return Some(StreamEvent::of_session(&event));
                 }
                 Ok(_) => {}
                 Err(error) => {
                     self.is_over = true;
-                    return Some(Event::default().event("error").data(error.to_string()));
+                    return Some(StreamEvent::error(error));
                 }
             }
         }
@@ -147,28 +201,19 @@ pub(super) async fn of_all(
     headers: &HeaderMap,
 ) -> Result<Response, Problem> {
     let seen = last_event_id(headers)?.or(after);
-    let cursor = match seen {
-        Some(cursor) => cursor,
-        None => reach.service().runtime.feed_end().await.map_err(RunError::Read)?,
-    };
-    let feed = reach.service().runtime.feed(cursor);
-    let feed = FeedEvents { feed, reader: StreamReader::new(reach), is_over: false };
-    Ok(respond(stream::unfold(feed, |mut feed| async move {
-        let event = feed.next().await?;
-        Some((Ok(event), feed))
-    })))
+    Ok(respond(EventSource::of_all(reach, seen).await?))
 }
 
 /// The events of all sessions.
-struct FeedEvents {
+pub(super) struct FeedEvents {
     feed: RecordFeed,
     reader: StreamReader,
     is_over: bool,
 }
 
 impl FeedEvents {
-    /// The next event that the client reaches; `None` when the service stops.
-    async fn next(&mut self) -> Option<Event> {
+    /// The next event that the client reaches.
+    async fn next(&mut self) -> Option<StreamEvent> {
         if self.is_over {
             return None;
         }
@@ -177,35 +222,39 @@ impl FeedEvents {
                 Ok(entry) => match self.reader.reach.sees_session(entry.session).await {
                     Ok(true) => break Ok(entry),
                     Ok(false) => {}
-                    Err(problem) => break Err(problem.detail().to_owned()),
+                    Err(problem) => break Err(StreamEvent::error(problem.detail())),
                 },
-                Err(error) => break Err(error.to_string()),
+                Err(error) => break Err(StreamEvent::error(error)),
             }
         };
-        let encoded = entry.and_then(|entry| {
-            let value = feed_entry(&entry).map_err(|error| error.to_string())?;
+        let event = entry.and_then(|entry| {
+            let data = feed_entry(&entry).map_err(StreamEvent::error)?;
             let name = if entry.record.is_ok() { "record" } else { "unreadable" };
-            Ok(Event::default().event(name).id(entry.cursor.to_string()).data(value.to_string()))
+            Ok(StreamEvent { name, id: Some(entry.cursor.to_string()), data })
         });
-        Some(encoded.unwrap_or_else(|error| {
-            self.is_over = true;
-            Event::default().event("error").data(error)
-        }))
+        self.is_over = event.is_err();
+        Some(event.unwrap_or_else(|error| error))
     }
 }
 
-fn respond(events: impl Stream<Item = Result<Event, Infallible>> + Send + 'static) -> Response {
+fn respond(source: EventSource) -> Response {
+    let events = stream::unfold(source, |mut source| async move {
+        let event = source.next().await?;
+        Some((Ok::<_, Infallible>(encode(event)), source))
+    });
     let heartbeat = KeepAlive::new().interval(HEARTBEAT_INTERVAL);
     Sse::new(events).keep_alive(heartbeat).into_response()
 }
 
-fn encode(event: &SessionEvent) -> Event {
-    let name = event.body.name();
-    let encoded = Event::default().event(name);
-    let is_record = matches!(&event.body, EventBody::Recorded { .. });
-    let encoded = if is_record { encoded.id(event.seq.to_string()) } else { encoded };
-    match stream_event(event) {
-        Ok(value) => encoded.data(value.to_string()),
-        Err(error) => Event::default().event("error").data(error.to_string()),
+fn encode(event: StreamEvent) -> Event {
+    let encoded = Event::default().event(event.name);
+    let encoded = match event.id {
+        Some(id) => encoded.id(id),
+        None => encoded,
+    };
+    // The text of an error is no JSON.
+    match event.data.as_str() {
+        Some(text) => encoded.data(text),
+        None => encoded.data(event.data.to_string()),
     }
 }

@@ -7,6 +7,7 @@ use axum::{
     extract::{FromRequest, FromRequestParts, Request},
     http::{HeaderMap, StatusCode, header, request::Parts},
 };
+use bytes::Bytes;
 use hermod_actors::model::{Hash, RunId, RunRow};
 use http_body::Body as _;
 use serde::de::DeserializeOwned;
@@ -20,20 +21,20 @@ use super::{Service, problem::Problem, reach::Reach};
 use crate::view::schema;
 
 /// Most bytes of a body. A task may bring a conversation with it.
-const MAX_BODY_BYTES: usize = 8 << 20;
+pub(super) const MAX_BODY_BYTES: usize = 8 << 20;
 /// KiB that the bodies of all clients may have together while they are read.
 static BODIES: Semaphore = Semaphore::const_new(128 * 1024);
 /// Time in which a body must be complete.
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// A JSON body, and its hash.
+/// The bytes of a body that is said to be JSON, with the memory that they take.
 #[derive(Debug)]
-pub(super) struct JsonBody<T> {
-    pub(super) value: T,
-    pub(super) hash: Hash,
+pub(super) struct JsonText {
+    pub(super) bytes: Bytes,
+    _space: SemaphorePermit<'static>,
 }
 
-impl<T: DeserializeOwned, S: Sync> FromRequest<S> for JsonBody<T> {
+impl<S: Sync> FromRequest<S> for JsonText {
     type Rejection = Problem;
 
     async fn from_request(request: Request, _: &S) -> Result<Self, Problem> {
@@ -41,7 +42,7 @@ impl<T: DeserializeOwned, S: Sync> FromRequest<S> for JsonBody<T> {
             let text = "the header Content-Type is not application/json";
             return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, text));
         }
-        let _space = body_space(&request)?;
+        let space = body_space(&request)?;
         let read = timeout(BODY_TIMEOUT, to_bytes(request.into_body(), MAX_BODY_BYTES)).await;
         let bytes = read
             .map_err(|_| {
@@ -53,6 +54,22 @@ impl<T: DeserializeOwned, S: Sync> FromRequest<S> for JsonBody<T> {
                     format!("the body cannot be read, or is longer than {MAX_BODY_BYTES} bytes: {error}");
                 Problem::new(StatusCode::PAYLOAD_TOO_LARGE, text)
             })?;
+        Ok(Self { bytes, _space: space })
+    }
+}
+
+/// A JSON body, and its hash.
+#[derive(Debug)]
+pub(super) struct JsonBody<T> {
+    pub(super) value: T,
+    pub(super) hash: Hash,
+}
+
+impl<T: DeserializeOwned, S: Sync> FromRequest<S> for JsonBody<T> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, Problem> {
+        let JsonText { bytes, _space } = JsonText::from_request(request, state).await?;
         // A list would be read as the fields in the order of their declaration.
         if bytes.trim_ascii_start().first().is_some_and(|first| *first == b'[') {
             return Err(Problem::bad_request("the body is a list; it must be a JSON object"));

@@ -1,8 +1,15 @@
-//! Fields of requests whose JSON has several forms. The schema of each says what its code takes.
+//! Fields of requests whose JSON has several forms, and those that several doors have. The schema of each says what its code
+//! takes.
 
-use std::{borrow::Cow, fmt, str::FromStr, sync::LazyLock, time::Duration};
+use std::{
+    borrow::Cow,
+    fmt,
+    str::FromStr,
+    sync::{Arc, LazyLock},
+    time::Duration,
+};
 
-use hermod_actors::model::Amounts;
+use hermod_actors::model::{Amounts, ThinkingLevel};
 use regex_lite::Regex;
 use serde::{Deserialize, Deserializer, de::Error as _};
 use serde_json::Value;
@@ -15,10 +22,13 @@ use utoipa::{
 };
 
 use crate::{
+    access::TokenEntry,
     host::{BudgetLimits, parse_count, parse_dollars, parse_duration},
     view::schema::text,
 };
 
+/// Most characters of an idempotency key.
+const MAX_KEY_CHARS: usize = 256;
 /// A text of a duration: whole numbers with their units.
 const DURATION_PATTERN: &str = "^[1-9][0-9]{0,8}(ms|s|m|h|d)( ?[1-9][0-9]{0,8}(ms|s|m|h|d)){0,4}$";
 /// Seconds of a duration that is a number.
@@ -29,6 +39,23 @@ const MIN_DOLLARS: f64 = 1e-9;
 const MAX_DOLLARS: f64 = 1e9;
 /// The largest number of a limit: each whole number up to it is exact in any program.
 const MAX_COUNT: u64 = 1 << 53;
+
+/// An idempotency key as the token's own: two clients may choose the same key. The error is the rule that it breaks.
+pub(super) fn own_key(token: &TokenEntry, key: &str) -> Result<Arc<str>, String> {
+    let is_key = !key.trim().is_empty()
+        && key.len() <= MAX_KEY_CHARS
+        && key.bytes().all(|byte| (b' '..=b'~').contains(&byte));
+    let rule = || format!("must have 1 to {MAX_KEY_CHARS} visible ASCII characters");
+    is_key.then(|| format!("{}:{key}", token.id).into()).ok_or_else(rule)
+}
+
+/// The thinking level of this name. Clients name levels above the highest one too.
+pub(super) fn thinking_level(name: &str) -> Option<ThinkingLevel> {
+    match name {
+        "xhigh" | "max" => Some(ThinkingLevel::High),
+        name => name.parse().ok(),
+    }
+}
 
 /// A value that is written as a text.
 pub(super) fn from_text<'de, T, D>(from: D) -> Result<Option<T>, D::Error>

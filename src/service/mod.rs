@@ -17,6 +17,7 @@ mod page;
 mod problem;
 mod reach;
 mod routes;
+mod rpc;
 mod serve;
 mod server;
 mod time_field;

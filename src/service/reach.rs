@@ -8,7 +8,9 @@ use std::{
 };
 
 use axum::http::StatusCode;
-use hermod_actors::model::{AgentName, ApprovalScope, CallId, Record, RunId, RunRow, SessionId, SessionRow};
+use hermod_actors::model::{
+    AgentName, ApprovalScope, CallId, Record, RunId, RunRow, Seq, SessionId, SessionRow,
+};
 
 use super::{Service, problem::Problem};
 use crate::{
@@ -139,6 +141,41 @@ impl Reach {
         each: impl FnMut(&Record) + Send,
     ) -> Result<(), Problem> {
         Ok(self.service.handler.reader().records_of_run(row, each).await?)
+    }
+
+    /// The newest runs of a session that the token reaches, at most `max`, the newest last.
+    pub(super) async fn runs_of(&self, session: &SessionRow, max: usize) -> Result<Vec<RunRow>, Problem> {
+        Ok(self.service.handler.reader().read(|rows| rows.runs(Some(session.id), max)).await?)
+    }
+
+    /// All unfinished runs that the token reaches.
+    pub(super) async fn unfinished_runs(&self) -> Result<Vec<RunRow>, Problem> {
+        let mut rows = self.service.handler.reader().read(|rows| rows.open_runs()).await?;
+        rows.retain(|row| self.sees(&row.agent));
+        Ok(rows)
+    }
+
+    /// The unfinished runs of a session that the token reaches.
+    pub(super) async fn unfinished_runs_of(&self, session: &SessionRow) -> Result<Vec<RunRow>, Problem> {
+        let mut rows = self.unfinished_runs().await?;
+        rows.retain(|row| row.session == session.id);
+        Ok(rows)
+    }
+
+    /// Visits the records of a session that the token reaches, from this one on.
+    pub(super) async fn visit_records(
+        &self,
+        session: &SessionRow,
+        from: Seq,
+        visit: impl FnMut(Seq, Arc<Record>),
+    ) -> Result<(), Problem> {
+        Ok(self.service.handler.reader().records(session.id, from, visit).await?)
+    }
+
+    /// The run that a submission with this idempotency key has begun.
+    pub(super) async fn run_of_key(&self, key: &str) -> Result<Option<RunRow>, Problem> {
+        let row = self.service.handler.reader().read(|rows| rows.run_of_key(key)).await?;
+        Ok(row.filter(|row| self.sees(&row.agent)))
     }
 
     /// The calls that wait for a person.

@@ -1,12 +1,11 @@
 //! The server: accepts connections on threads of its own, bounds each, and closes them gracefully.
 
-use std::{io, net, sync::Arc, thread, time::Duration};
+use std::{io, net, pin::pin, sync::Arc, thread, time::Duration};
 
 use axum::Router;
 use hyper::server::conn::http1;
 use hyper_util::{
     rt::{TokioIo, TokioTimer},
-    server::graceful::GracefulShutdown,
     service::TowerToHyperService,
 };
 use tokio::{
@@ -103,7 +102,6 @@ async fn accept(
     closing: CancellationToken,
 ) {
     let permits = Arc::new(Semaphore::new(limits.connections));
-    let connections = GracefulShutdown::new();
     loop {
         let next = async {
             let permit = Arc::clone(&permits).acquire_owned().await;
@@ -116,7 +114,7 @@ async fn accept(
         };
         match (permit, accepted) {
             (Ok(permit), Ok((stream, _))) => {
-                serve(stream, router.clone(), (permit, open.enter()), &connections);
+                serve(stream, router.clone(), (permit, open.enter()), closing.clone());
             }
             (Ok(_), Err(error)) => {
                 tracing::warn!(%error, "no HTTP connection could be accepted");
@@ -126,7 +124,9 @@ async fn accept(
         }
     }
     drop(listener);
-    if timeout(CLOSE_TIMEOUT, connections.shutdown()).await.is_err() {
+    // A connection is gone when its permit is back.
+    let all = u32::try_from(limits.connections).unwrap_or(u32::MAX);
+    if timeout(CLOSE_TIMEOUT, permits.acquire_many(all)).await.is_err() {
         tracing::info!("HTTP connections are closed before their answers were taken");
     }
 }
@@ -135,22 +135,29 @@ fn serve(
     stream: TcpStream,
     router: Router,
     held: (OwnedSemaphorePermit, Counted),
-    connections: &GracefulShutdown,
+    closing: CancellationToken,
 ) {
     // Nagle's algorithm would delay each event until the acknowledgement of the previous one.
     let _only_slower_without = stream.set_nodelay(true);
-    let stream = TokioIo::new(ClientStream::new(stream, WRITE_PATIENCE));
+    let stream = TokioIo::new(ClientStream::new(stream, WRITE_PATIENCE, held));
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD_TIMEOUT)
         .max_buf_size(MAX_HEAD_BYTES)
         .max_headers(MAX_HEADERS)
-        .serve_connection(stream, TowerToHyperService::new(router));
-    let connection = connections.watch(connection);
+        .serve_connection(stream, TowerToHyperService::new(router))
+        .with_upgrades();
     tokio::spawn(async move {
-        if let Err(error) = connection.await {
+        let mut connection = pin!(connection);
+        let ended = tokio::select! {
+            ended = connection.as_mut() => ended,
+            () = closing.cancelled() => {
+                connection.as_mut().graceful_shutdown();
+                connection.await
+            }
+        };
+        if let Err(error) = ended {
             tracing::debug!(%error, "an HTTP connection ended");
         }
-        drop(held);
     });
 }

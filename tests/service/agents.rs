@@ -43,7 +43,8 @@ fn scripts() -> Value {
     ])
 }
 
-fn start() -> Served {
+/// A service with the agents of [`CONFIG`].
+pub(crate) fn start() -> Served {
     let world = World::new();
     world.configure(CONFIG);
     Served::start_in(world, &scripts())
@@ -52,7 +53,7 @@ fn start() -> Served {
 impl Served {
     /// Submits a run, and waits until it has ended or waits for a person; returns its id.
     #[track_caller]
-    fn run_as(&self, agent: &str, more: &Value) -> String {
+    pub(crate) fn run_as(&self, agent: &str, more: &Value) -> String {
         let mut body = json!({ "agent": agent });
         body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         let run = self.post("/v1/runs", &body).json()["run"].as_str().expect("it is accepted").to_owned();
@@ -66,7 +67,7 @@ impl Served {
 
     /// A token that is limited to agents.
     #[track_caller]
-    fn limited_token(&self, name: &str, agents: &str) -> String {
+    pub(crate) fn limited_token(&self, name: &str, agents: &str) -> String {
         let args = ["tokens", "create", "--name", name, "--scopes", "admin", "--agents", agents];
         self.world.ok(&args).split_whitespace().last().expect("a token").to_owned()
     }

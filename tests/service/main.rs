@@ -10,11 +10,15 @@ mod openai_responses;
 mod openapi;
 mod operations;
 mod rest;
+mod rpc;
+mod rpc_agents;
+mod rpc_socket;
 #[allow(dead_code)] // other binaries use more of it
 #[path = "../common/running.rs"]
 mod running;
 mod served;
 mod sessions;
+mod socket;
 #[allow(dead_code)] // other binaries use more of it
 #[path = "../common/world.rs"]
 mod world;

@@ -13,8 +13,8 @@ use crate::{
 const SCOPES: [&str; 4] = ["read", "submit", "steer", "approve"];
 const RUN: &str = "/v1/runs/{run}";
 const SESSION: &str = "/v1/sessions/{session}";
-/// Files of the service with routes that the document does not have.
-const UNDOCUMENTED: [&str; 0] = [];
+/// Files of the service with routes that the document does not have. OpenAPI cannot describe JSON-RPC and WebSockets.
+const UNDOCUMENTED: [&str; 1] = ["rpc/mod.rs"];
 
 /// The document of a service.
 struct Api(Value);
@@ -88,18 +88,19 @@ impl Api {
 
 #[test]
 fn every_route_is_an_operation_of_the_document() {
-    fn visit(folder: &Path, found: &mut Vec<String>) {
+    fn visit((root, folder): (&Path, &Path), found: &mut Vec<String>) {
         for entry in fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
             if path.is_dir() {
-                visit(&path, found);
+                visit((root, &path), found);
             } else if fs::read_to_string(&path).unwrap().contains(".route(") {
-                found.push(path.file_name().unwrap().to_str().unwrap().to_owned());
+                found.push(path.strip_prefix(root).unwrap().to_str().unwrap().to_owned());
             }
         }
     }
     let mut found = Vec::new();
-    visit(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src/service"), &mut found);
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/service");
+    visit((&root, &root), &mut found);
     assert_eq!(found, UNDOCUMENTED, "`routes!` of utoipa_axum adds a route with its description");
 }
 

@@ -98,6 +98,11 @@ impl Served {
         assert_eq!(status.code(), Some(0), "{}", lines.rest());
     }
 
+    /// Where it listens.
+    pub(crate) fn address(&self) -> &str {
+        &self.address
+    }
+
     /// Waits until it has ended by itself, with success.
     #[track_caller]
     pub(crate) fn has_ended(&mut self) {

@@ -5,6 +5,7 @@ use hermod_actors::model::ThinkingLevel;
 use serde_json::Value;
 
 use super::error::ApiError;
+use crate::service::fields::thinking_level;
 
 /// Refuses a field unless it is left out, `null`, `false`, or empty.
 pub(super) fn refuse(field: &str, value: Option<&Value>, reason: &str) -> Result<(), ApiError> {
@@ -45,8 +46,7 @@ pub(super) fn thinking(field: &str, effort: Option<&str>) -> Result<Option<Think
     let level = match effort {
         None => return Ok(None),
         Some("none") => ThinkingLevel::Off,
-        Some("xhigh" | "max") => ThinkingLevel::High,
-        Some(name) => name.parse().map_err(|_| {
+        Some(name) => thinking_level(name).ok_or_else(|| {
             let reason = format!("`{name}` is no effort; use none, minimal, low, medium or high");
             ApiError::field(field, reason)
         })?,

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use axum::{Extension, Router, extract::OriginalUri, http::Method, middleware};
 use utoipa_axum::router::OpenApiRouter;
 
-use super::{Service, authorization::authorize, document::Document, openai, problem::Problem};
+use super::{Service, authorization::authorize, document::Document, openai, problem::Problem, rpc};
 
 pub(super) use runs::{IdempotencyKey, idempotency_key};
 
@@ -41,6 +41,7 @@ pub(super) fn router(service: Arc<Service>) -> serde_json::Result<Router> {
     let (routes, document) = operations().split_for_parts();
     let document = Document::new(&document)?;
     let router = routes
+        .merge(rpc::routes())
         .layer(Extension(document))
         .fallback(unknown)
         .method_not_allowed_fallback(not_allowed)

@@ -30,7 +30,7 @@ use crate::{
         authorization::{Granted, Read, Steer, Submit},
         events,
         extract::{JsonBody, PathRun, Query},
-        fields::{BudgetField, DurationField, DurationText, LimitFields},
+        fields::{BudgetField, DurationField, DurationText, LimitFields, own_key},
         page::{Page, RunsQuery},
         problem::Problem,
     },
@@ -39,8 +39,6 @@ use crate::{
     },
 };
 
-/// Most characters of an idempotency key.
-const MAX_KEY_CHARS: usize = 256;
 /// Time of a wait that names none, and the longest one.
 const DEFAULT_WAIT: Duration = Duration::from_secs(30);
 const MAX_WAIT: Duration = Duration::from_mins(10);
@@ -181,19 +179,14 @@ pub(in crate::service) struct IdempotencyKey {
     key: String,
 }
 
-/// The idempotency key of a request. It is the token's own: two clients may choose the same key.
+/// The idempotency key of a request.
 pub(in crate::service) fn idempotency_key(
     headers: &HeaderMap,
     token: &TokenEntry,
 ) -> Result<Option<Arc<str>>, Problem> {
     let Some(key) = headers.get("idempotency-key") else { return Ok(None) };
-    let key = key.to_str().ok().filter(|key| !key.trim().is_empty() && key.len() <= MAX_KEY_CHARS);
-    let key = key.ok_or_else(|| {
-        let text =
-            format!("the header Idempotency-Key must have 1 to {MAX_KEY_CHARS} visible ASCII characters");
-        Problem::bad_request(text)
-    })?;
-    Ok(Some(format!("{}:{key}", token.id).into()))
+    let key = own_key(token, key.to_str().unwrap_or_default());
+    key.map(Some).map_err(|rule| Problem::bad_request(format!("the header Idempotency-Key {rule}")))
 }
 
 /// The runs, the newest first
