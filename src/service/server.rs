@@ -38,10 +38,30 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 /// Pause after a failed accept, for example without a free file descriptor.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
 
+/// Connections above the limit: they are answered that there are too many, except for probes.
+const SPARE_CONNECTIONS: usize = 16;
+/// Time in which the head of a request on one of them must be complete.
+const SPARE_HEAD_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Whether a connection is within the limit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Regular,
+    Spare,
+}
+
+/// What connections are served.
+struct Routers {
+    /// All operations.
+    all: Router,
+    /// Probes alone.
+    probes: Router,
+}
+
 /// Limits of the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ServerLimits {
-    /// Most open connections; further ones wait until one is closed.
+    /// Most open connections; on further ones only probes are answered.
     pub connections: usize,
 }
 
@@ -63,12 +83,13 @@ impl HttpServer {
             .build()?;
         let closing = service.closing.clone();
         let open = service.metrics.connections.clone();
-        let router = routes::router(Arc::new(service))?;
+        let service = Arc::new(service);
+        let routers = Routers { probes: routes::probes(Arc::clone(&service)), all: routes::router(service)? };
         let listener = {
             let _runtime = runtime.enter();
             TcpListener::from_std(listener)?
         };
-        let accepting = accept(listener, (router, open), limits, closing.clone());
+        let accepting = accept(listener, (routers, open), limits, closing.clone());
         let thread = thread::Builder::new().name("hermod-http".into()).spawn(move || {
             runtime.block_on(accepting);
             // What is left waits for clients.
@@ -97,30 +118,34 @@ impl Drop for HttpServer {
 
 async fn accept(
     listener: TcpListener,
-    (router, open): (Router, LiveCount),
+    (routers, open): (Routers, LiveCount),
     limits: ServerLimits,
     closing: CancellationToken,
 ) {
     let permits = Arc::new(Semaphore::new(limits.connections));
+    let spare = Arc::new(Semaphore::new(SPARE_CONNECTIONS));
     loop {
         let next = async {
-            let permit = Arc::clone(&permits).acquire_owned().await;
-            (permit, listener.accept().await)
+            let (stream, _) = listener.accept().await?;
+            let place = match Arc::clone(&permits).try_acquire_owned() {
+                Ok(permit) => Ok((permit, Place::Regular)),
+                Err(_) => Arc::clone(&spare).acquire_owned().await.map(|permit| (permit, Place::Spare)),
+            };
+            io::Result::Ok((stream, place.map_err(io::Error::other)?))
         };
-        let (permit, accepted) = tokio::select! {
+        let accepted = tokio::select! {
             biased;
             () = closing.cancelled() => break,
             next = next => next,
         };
-        match (permit, accepted) {
-            (Ok(permit), Ok((stream, _))) => {
-                serve(stream, router.clone(), (permit, open.enter()), closing.clone());
+        match accepted {
+            Ok((stream, (permit, place))) => {
+                serve(stream, (&routers, place), (permit, open.enter()), closing.clone());
             }
-            (Ok(_), Err(error)) => {
+            Err(error) => {
                 tracing::warn!(%error, "no HTTP connection could be accepted");
                 sleep(ACCEPT_RETRY_DELAY).await;
             }
-            (Err(_), _) => break,
         }
     }
     drop(listener);
@@ -133,16 +158,21 @@ async fn accept(
 
 fn serve(
     stream: TcpStream,
-    router: Router,
+    (routers, place): (&Routers, Place),
     held: (OwnedSemaphorePermit, Counted),
     closing: CancellationToken,
 ) {
     // Nagle's algorithm would delay each event until the acknowledgement of the previous one.
     let _only_slower_without = stream.set_nodelay(true);
     let stream = TokioIo::new(ClientStream::new(stream, WRITE_PATIENCE, held));
+    let (router, head_timeout) = match place {
+        Place::Regular => (routers.all.clone(), HEAD_TIMEOUT),
+        Place::Spare => (routers.probes.clone(), SPARE_HEAD_TIMEOUT),
+    };
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
-        .header_read_timeout(HEAD_TIMEOUT)
+        .keep_alive(place == Place::Regular)
+        .header_read_timeout(head_timeout)
         .max_buf_size(MAX_HEAD_BYTES)
         .max_headers(MAX_HEADERS)
         .serve_connection(stream, TowerToHyperService::new(router))

@@ -4,6 +4,7 @@
 use std::{
     fs,
     io::{BufRead as _, BufReader, Write as _},
+    net::TcpStream,
     os::unix::net::{UnixDatagram, UnixStream},
     path::PathBuf,
     process::Stdio,
@@ -231,6 +232,19 @@ fn json_logs_are_only_json() {
     service.signal(Signal::TERM);
     while next().is_some() {}
     assert_eq!(service.end().status.code(), Some(0));
+}
+
+#[test]
+fn probes_are_answered_above_the_limit_of_connections() {
+    let served =
+        Served::start_with((World::new(), &scripts()), |_| vec![("HERMOD_SERVICE__CONNECTIONS", "2".into())]);
+    let connect = || TcpStream::connect(served.address()).unwrap();
+    let _held = [connect(), connect()];
+    assert_eq!(served.send_plain(("GET", "/livez"), &[], "").status, 200);
+    let refused = served.get("/v1/runs");
+    assert_eq!((refused.status, refused.header("retry-after")), (503, Some("1")), "{refused:?}");
+    let text = refused.text();
+    assert!(text.contains("service.connections"), "{text}");
 }
 
 /// A client of the control socket that follows a run, and the first line that it reads.

@@ -13,7 +13,13 @@ mod usage;
 
 use std::sync::Arc;
 
-use axum::{Extension, Router, extract::OriginalUri, http::Method, middleware};
+use axum::{
+    Extension, Router,
+    extract::OriginalUri,
+    http::{Method, StatusCode, header},
+    middleware,
+    response::IntoResponse,
+};
 use utoipa_axum::router::OpenApiRouter;
 
 use super::{Service, authorization::authorize, document::Document, openai, problem::Problem, rpc};
@@ -51,11 +57,27 @@ pub(super) fn router(service: Arc<Service>) -> serde_json::Result<Router> {
     Ok(router)
 }
 
+/// The routes of connections above the limit: a supervisor must not take a busy service for a dead one.
+pub(super) fn probes(service: Arc<Service>) -> Router {
+    let (routes, _) = health::routes().split_for_parts();
+    routes
+        .fallback(crowded)
+        .layer(middleware::from_fn_with_state(Arc::clone(&service), authorize))
+        .layer(middleware::from_fn(openai::render_errors))
+        .with_state(service)
+}
+
+async fn crowded() -> impl IntoResponse {
+    let text =
+        "there are as many connections as service.connections allows; try again later, with the same key";
+    ([(header::RETRY_AFTER, "1")], Problem::new(StatusCode::SERVICE_UNAVAILABLE, text))
+}
+
 async fn unknown(OriginalUri(uri): OriginalUri) -> Problem {
     Problem::not_found(format!("there is no resource `{}`; see docs/service.md", uri.path()))
 }
 
 async fn not_allowed(method: Method, OriginalUri(uri): OriginalUri) -> Problem {
-    let status = axum::http::StatusCode::METHOD_NOT_ALLOWED;
+    let status = StatusCode::METHOD_NOT_ALLOWED;
     Problem::new(status, format!("`{}` has no operation {method}", uri.path()))
 }
