@@ -59,7 +59,7 @@ pub(super) struct RunsQuery {
     #[param(value_type = schema::Id, required = false)]
     session: Option<SessionId>,
     /// The agent.
-    #[param(value_type = String, required = false)]
+    #[param(value_type = String, required = false, max_length = 64, pattern = "^[a-z0-9][a-z0-9_-]*$")]
     agent: Option<AgentName>,
     /// The state.
     #[param(value_type = RunStateView, required = false)]
