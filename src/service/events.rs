@@ -31,7 +31,7 @@ const LAST_EVENT_ID: &str = "last-event-id";
 /// The header of a client that reconnects.
 #[derive(Debug, IntoParams)]
 #[into_params(parameter_in = Header)]
-#[allow(dead_code)] // only the document has it
+#[expect(dead_code, reason = "only the document has it")]
 pub(super) struct SeenRecord {
     /// The `id` of the last record that the client has seen.
     #[param(rename = "Last-Event-ID", value_type = schema::RecordNumber, required = false)]

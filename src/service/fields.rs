@@ -155,7 +155,12 @@ impl<'de> Deserialize<'de> for CountField {
 }
 
 /// A number without a fraction, however it is written.
-#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss)] // within the range of exact numbers
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    clippy::cast_precision_loss,
+    reason = "within the range of exact numbers"
+)]
 fn whole(number: &serde_json::Number) -> Option<u64> {
     let is_whole = |n: &f64| n.fract() == 0.0 && (0.0..=MAX_COUNT as f64).contains(n);
     number.as_u64().or_else(|| number.as_f64().filter(is_whole).map(|n| n as u64))

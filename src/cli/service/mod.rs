@@ -2,8 +2,9 @@
 
 mod systemd;
 mod unit;
+mod unit_file;
 
-use std::{fs, net::SocketAddr, path::PathBuf};
+use std::{net::SocketAddr, path::PathBuf};
 
 use clap::{Args, Subcommand};
 
@@ -15,6 +16,7 @@ use crate::{
 };
 use systemd::{Systemd, UNIT_NAME};
 use unit::{UnitScope, UnitSettings};
+use unit_file::write_unit;
 
 /// Run the service under systemd, as a unit
 #[derive(Debug, Args)]
@@ -163,39 +165,4 @@ fn beside(state: &std::path::Path) -> PathBuf {
     let mut name = state.file_name().unwrap_or_default().to_owned();
     name.push("-workspace");
     state.with_file_name(name)
-}
-
-/// Writes the unit, in one step. A unit that was changed is not overwritten without `force`.
-fn write_unit(path: &std::path::Path, unit: &str, force: bool) -> Result<(), CliError> {
-    let present = files::read_regular_text(path, 1 << 20).ok();
-    if present.as_ref().is_some_and(|present| present != unit) && !force {
-        return Err(CliError::usage(format!(
-            "{}: there is another unit; compare it with --print, and replace it with --force",
-            path.display()
-        )));
-    }
-    if let Some(folder) = path.parent() {
-        fs::create_dir_all(folder).at(folder)?;
-    }
-    files::replace(path, &path.with_extension("service.part"), unit.as_bytes()).at(path)?;
-    Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_unit_that_was_changed_is_not_overwritten() {
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("systemd/user/hermod.service");
-        let unit = || fs::read_to_string(&path).unwrap();
-        write_unit(&path, "one", false).unwrap();
-        write_unit(&path, "one", false).unwrap();
-        let refused = write_unit(&path, "two", false).unwrap_err();
-        assert!(refused.text.contains("--force"), "{refused}");
-        assert_eq!(unit(), "one");
-        write_unit(&path, "two", true).unwrap();
-        assert_eq!((unit().as_str(), fs::read_dir(path.parent().unwrap()).unwrap().count()), ("two", 1));
-    }
 }

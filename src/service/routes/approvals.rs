@@ -34,7 +34,7 @@ pub(super) fn routes() -> OpenApiRouter<Arc<Service>> {
 /// The call in a path.
 #[derive(Debug, IntoParams)]
 #[into_params(names("call"), parameter_in = Path)]
-#[allow(dead_code)] // only the document has it
+#[expect(dead_code, reason = "only the document has it")]
 struct CallPath(#[param(value_type = schema::Call)] String);
 
 /// The body of an approval.

@@ -37,7 +37,7 @@ struct FeedQuery {
 /// The header of a client that reconnects.
 #[derive(Debug, IntoParams)]
 #[into_params(parameter_in = Header)]
-#[allow(dead_code)] // only the document has it
+#[expect(dead_code, reason = "only the document has it")]
 struct SeenEvent {
     /// The `id` of the last event that the client has seen.
     #[param(rename = "Last-Event-ID", required = false, pattern = "^[0-9]{1,18}[.][0-9]{1,9}$")]

@@ -167,7 +167,7 @@ async fn submit(
 /// The header of a request that may be repeated.
 #[derive(Debug, IntoParams)]
 #[into_params(parameter_in = Header)]
-#[allow(dead_code)] // only the document has it
+#[expect(dead_code, reason = "only the document has it")]
 pub(in crate::service) struct IdempotencyKey {
     /// Stands for this request: a repeat gets the first run. It belongs to the token.
     #[param(
