@@ -81,8 +81,12 @@ fn format_report(config: &Config, outcomes: &[(Protection, ProbeOutcome)], trial
     } else {
         "sandbox.network can be no list of hosts here: this system allows no network namespace."
     };
-    let missing: String =
-        trial.status.missing().iter().map(|missing| format!("This kernel lacks {missing}.\n")).collect();
+    let missing = trial.status.missing();
+    let missing = if missing.is_empty() {
+        String::new()
+    } else {
+        format!("This kernel lacks {}.\n", missing.join(" and "))
+    };
     format!(
         "{}\n{mode}\n{hosts}\n{missing}{summary}\n",
         table::render(["COMMANDS IN A SANDBOX", "RESULT"], &rows)

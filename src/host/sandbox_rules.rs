@@ -60,10 +60,10 @@ pub(super) fn note_missing_protections(config: &Config, state: &Path, notes: Opt
     tokio::spawn(async move {
         match SandboxTrial::run(OWN_PROGRAM.as_ref(), &state).await {
             Ok(trial) => {
-                missing_note(&trial.status.missing(), is_required).iter().for_each(|line| notes.note(line))
+                missing_note(&trial.status.missing(), is_required).iter().for_each(|line| notes.note(line));
             }
             Err(error) => {
-                notes.note(&format!("sandbox   it is not known what this kernel protects from: {error}"))
+                notes.note(&format!("sandbox   it is not known what this kernel protects from: {error}"));
             }
         }
     });

@@ -51,7 +51,7 @@ pub fn main(mut arguments: impl Iterator<Item = OsString>) -> Option<ExitCode> {
         return None;
     }
     let trial = try_sandbox(PathBuf::from(arguments.next()?));
-    let printed = trial.and_then(|trial| Ok(io::stdout().write_all(&serde_json::to_vec(&trial)?)?));
+    let printed = trial.and_then(|trial| io::stdout().write_all(&serde_json::to_vec(&trial)?));
     Some(printed.map_or_else(
         |error| {
             eprintln!("{error}");
