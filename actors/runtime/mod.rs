@@ -13,6 +13,7 @@ mod raise;
 mod read;
 mod repeat;
 mod request;
+mod shared_events;
 mod submit;
 mod tree;
 mod watch;
@@ -42,6 +43,7 @@ pub use health::HealthProbe;
 pub use images::{MAX_IMAGE_BYTES, MAX_IMAGES};
 pub use repeat::{FirstTask, KeyConflict, TaskPart};
 pub use request::{Defaults, RunError, RunRequest, RunResult, RuntimeDependencies, SessionChoice};
+pub use shared_events::{SharedEntry, SharedEvent};
 pub use watch::Watch;
 
 /// What a session does after a command.

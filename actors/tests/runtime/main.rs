@@ -21,6 +21,7 @@ mod records;
 mod reopen;
 mod requests;
 mod runs;
+mod shared_events;
 mod shown;
 mod simulation;
 mod steer;

@@ -100,7 +100,7 @@ impl FoldedFeed {
     async fn fold_page(&mut self) -> Result<usize, ReadError> {
         let page = self.feed.next_page().await?;
         for entry in &page {
-            match &entry.record {
+            match &entry.entry().record {
                 Ok(record) => self.totals.take(record),
                 Err(_) => self.totals.unreadable += 1,
             }
