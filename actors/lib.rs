@@ -41,9 +41,9 @@ pub use policy::{AnswerSource, Bill, FinalText, SanitizedText, SummarizerStatus,
 pub use policy::{clarify::CLARIFY, todo::TODO};
 pub use provider::{ModelStatus, ProviderStatus};
 pub use runtime::{
-    Defaults, FirstTask, HealthProbe, KeyConflict, MAX_IMAGE_BYTES, MAX_IMAGES, MESSAGE_TAG_BITS, RecordFeed,
-    RunError, RunRequest, RunResult, Runtime, RuntimeDependencies, SessionChoice, SharedEntry, SharedEvent,
-    SteerReceipt, TaskPart, Watch,
+    ConversationEnd, ConversationPage, Defaults, FirstTask, HealthProbe, KeyConflict, MAX_IMAGE_BYTES,
+    MAX_IMAGES, MESSAGE_TAG_BITS, RecordFeed, RunError, RunRequest, RunResult, Runtime, RuntimeDependencies,
+    SessionChoice, SharedEntry, SharedEvent, SteerReceipt, TaskPart, Watch,
 };
 pub use session::{AcceptedRun, SubmitError};
 pub use supervisor::{ChildStatus, RuntimeEnd, SessionCounts, SessionPhase, SessionStatus, SupervisionTree};

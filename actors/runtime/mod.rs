@@ -3,6 +3,7 @@
 
 mod approvals;
 mod control;
+mod conversation;
 mod event_projection;
 mod feed;
 mod health;
@@ -37,6 +38,8 @@ use crate::{
     turn::Input,
 };
 pub use control::{MESSAGE_TAG_BITS, SteerReceipt};
+pub(crate) use conversation::ConversationMarks;
+pub use conversation::{ConversationEnd, ConversationPage};
 pub(crate) use feed::FeedTail;
 pub use feed::RecordFeed;
 pub use health::HealthProbe;
