@@ -5,6 +5,7 @@ mod accounts;
 mod at_rest;
 mod calls;
 mod compressor;
+mod conversation;
 mod delegation;
 mod doubt;
 mod gathering;

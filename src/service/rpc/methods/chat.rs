@@ -15,9 +15,10 @@ use crate::{
 };
 
 pub(super) const ABORT_METHOD: Method =
-    Method { name: "chat.abort", scope: Scope::Steer, run: |call, params| run(call, params, abort) };
+    Method::new("chat.abort", Scope::Steer, |call, params| run(call, params, abort));
 pub(super) const HISTORY_METHOD: Method =
-    Method { name: "chat.history", scope: Scope::Read, run: |call, params| run(call, params, history) };
+    Method::new("chat.history", Scope::Read, |call, params| run(call, params, history))
+        .with_answers(MAX_HISTORY_BYTES);
 
 /// Messages of a history whose call names no limit, and of the longest one.
 const DEFAULT_MESSAGES: usize = 200;
@@ -25,7 +26,7 @@ const MAX_MESSAGES: usize = 1_000;
 /// Characters of a text in a history whose call names no limit, and of the longest one.
 const DEFAULT_CHARS: usize = 8_000;
 const MAX_CHARS: usize = 500_000;
-/// Most bytes of the texts in a history; the oldest messages are left out.
+/// Most bytes of the messages in a history; the oldest messages are left out.
 const MAX_HISTORY_BYTES: usize = 2 << 20;
 
 #[derive(Debug, Deserialize)]
