@@ -9,6 +9,12 @@ use super::spec::SandboxLimits;
 /// Fewer open files do not suffice to start a command.
 const MIN_OPEN_FILES: u64 = 64;
 
+/// A runner writes `exit` and its entry in the ledger under the limit of its commands.
+const MIN_FILE_BYTES: u64 = 1 << 20;
+
+/// Limit of a file below which a process starts one command only: the ledger may be longer than that.
+const MIN_REUSED_FILE_BYTES: u64 = 64 << 20;
+
 /// Limit of processor time below which a process starts one command only: what it uses itself counts too.
 const MIN_REUSED_CPU_SECONDS: u64 = 60;
 
@@ -30,8 +36,9 @@ impl ProcessLimits {
 
     /// True if a further command has nearly as much as it would have in a new process.
     pub(in crate::process) fn are_current(&self) -> bool {
-        let SandboxLimits { cpu_seconds, processes, .. } = self.limits;
-        cpu_seconds.is_none_or(|seconds| seconds >= MIN_REUSED_CPU_SECONDS)
+        let SandboxLimits { cpu_seconds, processes, file_size, .. } = self.limits;
+        file_size.is_none_or(|bytes| bytes >= MIN_REUSED_FILE_BYTES)
+            && cpu_seconds.is_none_or(|seconds| seconds >= MIN_REUSED_CPU_SECONDS)
             && processes.is_none_or(|more| tasks_of_machine() <= self.tasks + more / 4)
     }
 }
@@ -46,7 +53,7 @@ fn restrict(process: Option<Pid>, limits: &SandboxLimits) -> io::Result<()> {
     let limits = [
         (Resource::Cpu, limits.cpu_seconds),
         (Resource::Data, limits.memory),
-        (Resource::Fsize, limits.file_size),
+        (Resource::Fsize, limits.file_size.map(|bytes| bytes.max(MIN_FILE_BYTES))),
         (Resource::Nproc, processes),
         (Resource::Nofile, limits.open_files.map(|files| files.max(MIN_OPEN_FILES))),
         (Resource::Core, Some(0)),
