@@ -128,3 +128,23 @@ fn an_error_repeats_little_of_what_is_wrong() {
     check("sessions.list", json!({ "limit": long }));
     check("agent", json!({ "message": "x", "agentId": long }));
 }
+
+#[test]
+fn a_key_stands_for_one_run_also_within_a_batch() {
+    let served = Served::start(&scripts());
+    let json = ("content-type", "application/json");
+    for (method, key) in [("agent", "a"), ("chat.send", "c")] {
+        let params = json!({ "sessionKey": key, "message": "hello", "idempotencyKey": key });
+        let calls: Vec<Value> = (0..10)
+            .map(|id| json!({ "jsonrpc": "2.0", "id": id, "method": method, "params": params }))
+            .collect();
+        let answers = served.send(("POST", "/rpc"), &[json], &json!(calls).to_string()).json();
+        for answer in answers.as_array().unwrap() {
+            assert_eq!(answer["result"]["runId"], answers[0]["result"]["runId"], "{method}: {answer}");
+        }
+    }
+    assert_eq!(served.runs(), 2);
+    // The longest time that can be written is a limit like any other.
+    let longest = served.result("agent", &json!({ "message": "hello", "timeout": u64::MAX }));
+    assert_eq!(served.waited(&longest["runId"])["status"], "ok");
+}

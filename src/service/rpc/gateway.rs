@@ -191,6 +191,8 @@ mod tests {
         check(r#"{"type":"cancel","id":"1"}"#, None);
         check(r#"{"type":"req","id":"","method":"agent"}"#, Some(Err("has a type")));
         check(r#"{"type":"req","id":"1"}"#, Some(Err("has a type")));
+        let long = "x".repeat(2_000);
+        check(&format!(r#"{{"type":"req","id":"{long}","method":"m"}}"#), Some(Err("at most 1024 bytes")));
         check(r#"{"type":"res","id":"1"}"#, Some(Err("`res` is no type")));
         check(
             r#"{"type":"req","id":"1","method":"m","expectedProfileId":"p"}"#,
