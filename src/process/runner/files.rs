@@ -253,10 +253,9 @@ impl SpoolFolder {
 
     /// What the ledger says of the attempt. If that was cut, `exit` may still tell that the command was begun.
     pub(super) fn mark(&self, name: SpoolName) -> io::Result<LedgerMark> {
-        match self.ledger().mark(name)? {
-            LedgerMark::NotBegun if exit::has_begun(self)? => Ok(LedgerMark::Unknown),
-            mark => Ok(mark),
-        }
+        let mark = self.ledger().mark(name)?;
+        let is_contradicted = mark == LedgerMark::NotBegun && exit::has_begun(self)?;
+        Ok(if is_contradicted { LedgerMark::Unknown } else { mark })
     }
 
     /// The runner, by the ledger or else by `started`; `None` if neither names one.
