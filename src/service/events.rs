@@ -58,6 +58,11 @@ pub(super) struct WatchedEvents {
     is_over: bool,
 }
 
+/// Whether the client has seen the end of a run.
+fn has_seen_end(row: &RunRow, seen: Option<Seq>) -> bool {
+    row.state == RunState::Ended && seen.is_some_and(|seen| seen >= row.last)
+}
+
 /// The client that reads a stream.
 struct StreamReader {
     reach: Reach,
@@ -73,14 +78,18 @@ impl StreamReader {
 
     /// What an event becomes, if the client may still read when it comes; `None` also when the service stops.
     async fn wait<T>(&self, event: impl Future<Output = T>) -> Option<T> {
-        let service = self.reach.service();
         let event = tokio::select! {
             biased;
-            () = service.closing.cancelled() => return None,
+            () = self.reach.service().closing.cancelled() => return None,
             event = event => event,
         };
         // A token that is revoked meanwhile reads nothing more.
-        service.tokens.is_valid(self.reach.token()).then_some(event)
+        (!self.is_cut_off()).then_some(event)
+    }
+
+    fn is_cut_off(&self) -> bool {
+        let service = self.reach.service();
+        service.closing.is_cancelled() || !service.tokens.is_valid(self.reach.token())
     }
 }
 
@@ -88,7 +97,7 @@ impl StreamReader {
 /// reconnecting.
 pub(super) fn of_run(reach: Reach, row: &RunRow, headers: &HeaderMap) -> Result<Response, Problem> {
     let seen: Option<Seq> = last_event_id(headers)?;
-    if row.state == RunState::Ended && seen.is_some_and(|seen| seen >= row.last) {
+    if has_seen_end(row, seen) {
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
     Ok(respond(EventSource::of_run(reach, row, seen)))
@@ -111,12 +120,12 @@ impl EventSource {
     /// The events of a run until its end, after the record that was seen last.
     pub(super) fn of_run(reach: Reach, row: &RunRow, seen: Option<Seq>) -> Self {
         let from = seen.map_or(row.first, |seen| seen.saturating_add(1));
-        Self::watch(reach, (row.session, Some(row.id)), from)
+        Self::watch(reach, (row.session, Some(row.id)), from, has_seen_end(row, seen))
     }
 
     /// The events of a session, after the record that was seen last; all of them if none was.
     pub(super) fn of_session(reach: Reach, session: SessionId, seen: Option<Seq>) -> Self {
-        Self::watch(reach, (session, None), seen.map_or(1, |seen| seen.saturating_add(1)))
+        Self::watch(reach, (session, None), seen.map_or(1, |seen| seen.saturating_add(1)), false)
     }
 
     /// The records of all sessions that the client reaches, after this place; without one, from now on.
@@ -131,10 +140,18 @@ impl EventSource {
         Ok(Self::Feed(Box::new(FeedEvents { feed, reader, is_over: false })))
     }
 
-    fn watch(reach: Reach, (session, run): (SessionId, Option<RunId>), from: Seq) -> Self {
+    fn watch(reach: Reach, (session, run): (SessionId, Option<RunId>), from: Seq, is_over: bool) -> Self {
         let watch = reach.service().runtime.watch(session, from);
         let reader = StreamReader::new(reach);
-        Self::Watched(Box::new(WatchedEvents { watch, run, reader, is_over: false }))
+        Self::Watched(Box::new(WatchedEvents { watch, run, reader, is_over }))
+    }
+
+    /// True if no more events come because the service stops or the token is revoked.
+    pub(super) fn is_cut_off(&self) -> bool {
+        match self {
+            Self::Watched(events) => events.reader.is_cut_off(),
+            Self::Feed(events) => events.reader.is_cut_off(),
+        }
     }
 
     /// The next event; `None` after the end of the run, when the service stops, and when the token is revoked.

@@ -14,6 +14,11 @@ use crate::{
     host::{HostError, StartError},
 };
 
+/// Most bytes of the detail: it may repeat what a client has sent.
+const MAX_DETAIL_BYTES: usize = 4_000;
+/// Most bytes of the name of a field, which may be the client's own.
+const MAX_FIELD_BYTES: usize = 200;
+
 /// Seconds after which a refused request may be repeated.
 const RETRY_AFTER: HeaderValue = HeaderValue::from_static("1");
 
@@ -48,12 +53,13 @@ impl Problem {
     /// A problem of this status; `detail` names the value and the remedy.
     pub(super) fn new(status: StatusCode, detail: impl Into<String>) -> Self {
         let title = status.canonical_reason().unwrap_or("Error");
-        Self { kind: "about:blank", title, status, detail: detail.into(), field: None }
+        let detail = shorten(detail.into(), MAX_DETAIL_BYTES);
+        Self { kind: "about:blank", title, status, detail, field: None }
     }
 
     /// This problem, of a field of the body.
     pub(super) fn with_field(self, field: impl Into<String>) -> Self {
-        Self { field: Some(field.into()), ..self }
+        Self { field: Some(shorten(field.into(), MAX_FIELD_BYTES)), ..self }
     }
 
     pub(super) const fn status(&self) -> StatusCode {
@@ -86,6 +92,15 @@ impl Problem {
     pub(super) fn unprocessable(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::UNPROCESSABLE_ENTITY, detail)
     }
+}
+
+/// The beginning of a long text.
+fn shorten(mut text: String, max_bytes: usize) -> String {
+    if text.len() > max_bytes {
+        text.truncate(text.floor_char_boundary(max_bytes));
+        text.push('…');
+    }
+    text
 }
 
 impl IntoResponse for Problem {

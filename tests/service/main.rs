@@ -12,6 +12,7 @@ mod operations;
 mod rest;
 mod rpc;
 mod rpc_agents;
+mod rpc_faults;
 mod rpc_socket;
 #[allow(dead_code)] // other binaries use more of it
 #[path = "../common/running.rs"]

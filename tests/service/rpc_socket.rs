@@ -150,7 +150,7 @@ fn hostile_clients_are_cut_off_and_others_notice_nothing() {
     // A frame that says to be larger than a message may be.
     let mut huge = open();
     huge.write(&[0x81, 0xff, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0]);
-    assert_eq!(huge.closed(), Some(1002));
+    assert_eq!(huge.closed(), Some(1009));
     // A message of many frames that is too large as a whole.
     let mut long = open();
     let text = vec![b'x'; 65_535];
@@ -168,7 +168,7 @@ fn hostile_clients_are_cut_off_and_others_notice_nothing() {
     assert_eq!(binary.closed(), Some(1003));
     let mut invalid = open();
     invalid.write(&[0x81, 0x82, 0, 0, 0, 0, 0xff, 0xff]);
-    assert_eq!(invalid.closed(), Some(1002));
+    assert_eq!(invalid.closed(), Some(1007));
     // A flood of control frames.
     let mut flood = open();
     let mut frames = (0..100_000).take_while(|_| flood.try_send(Message::Pong(Vec::new().into())));

@@ -86,6 +86,34 @@ impl Socket {
         }
     }
 
+    /// The messages until the end of the connection, and the code of the service's last frame.
+    pub(crate) fn rest(&mut self) -> (Vec<Value>, Option<u16>) {
+        let mut messages = Vec::new();
+        loop {
+            match self.socket.read() {
+                Ok(Message::Text(text)) => messages.push(serde_json::from_str(&text).expect("JSON")),
+                Ok(Message::Close(frame)) => {
+                    return (messages, frame.map(|CloseFrame { code, .. }| code.into()));
+                }
+                Ok(_) => {}
+                Err(_) => return (messages, None),
+            }
+        }
+    }
+
+    /// Begins the end of the connection. True if the service answers that with its own last frame.
+    #[track_caller]
+    pub(crate) fn ends_in_order(&mut self) -> bool {
+        self.socket.close(None).expect("it is open");
+        loop {
+            match self.socket.read() {
+                Ok(Message::Close(_)) => return true,
+                Ok(_) => {}
+                Err(error) => return matches!(error, Error::ConnectionClosed),
+            }
+        }
+    }
+
     /// Sends a call of JSON-RPC, and returns its id.
     #[track_caller]
     pub(crate) fn start(&mut self, method: &str, params: &Value) -> u64 {

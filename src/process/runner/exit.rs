@@ -2,7 +2,7 @@
 //! with preallocated disk space that the runner writes.
 //!
 //! It begins with a line `hermod-exit <length> <SHA-256>`. `length` bytes follow: a line of JSON, the captured bytes of
-//! both streams, and a short output. The remainder is unused reserve.
+//! both streams, and a short output. The remainder is unused reserve. While the command runs the file begins with `begun`.
 
 use std::{
     fs::File,
@@ -29,6 +29,8 @@ use crate::{
 pub(super) const FILE: &str = "exit";
 const VERSION: u32 = 1;
 const MAGIC: &str = "hermod-exit";
+/// What the file begins with while the command runs.
+const BEGUN: &[u8] = b"begun";
 /// Bytes reserved for both streams, a short output and the two lines.
 const RESERVED_BYTES: usize = 2 * (HEAD_BYTES + TAIL_BYTES) + MAX_INLINE_BYTES + (8 << 10);
 /// Bytes that are read first.
@@ -205,6 +207,11 @@ impl PreallocatedExit {
         Ok(Self { file, folder: folder.clone() })
     }
 
+    /// Notes that the command is about to run. The ledger says the same, and may be cut later.
+    pub(super) fn note_begun(&self) {
+        let (Ok(()) | Err(_)) = self.file.write_all_at(BEGUN, 0);
+    }
+
     /// Writes the record. If the command has removed the file, a new one takes its place.
     pub(super) fn write(&mut self, exit: &ExitRecord) -> io::Result<()> {
         let bytes = exit.encode(self.folder.name());
@@ -218,6 +225,13 @@ impl PreallocatedExit {
     pub(super) fn sync(&self) -> io::Result<()> {
         self.file.sync_all()
     }
+}
+
+/// True if the file of a folder says that the command was begun.
+pub(super) fn has_begun(folder: &SpoolFolder) -> io::Result<bool> {
+    let Some(file) = present(open_regular(&folder.file(FILE)))? else { return Ok(false) };
+    let mut first = [0];
+    Ok(file.read_at(&mut first, 0)? > 0 && first != [0])
 }
 
 #[cfg(test)]

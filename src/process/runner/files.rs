@@ -16,7 +16,11 @@ use hermod_actors::model::{Attempt, CallId};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use super::{identity::RunnerIdentity, ledger::CommandLedger};
+use super::{
+    exit,
+    identity::RunnerIdentity,
+    ledger::{CommandLedger, LedgerMark},
+};
 use crate::{
     files::{self, IoResult as _},
     process::Command,
@@ -245,6 +249,13 @@ impl SpoolFolder {
         let Some(bytes) = present(files::read_own(&self.file(STARTED_FILE)))? else { return Ok(None) };
         // Of another version, or torn by a power loss: the command may have begun.
         Ok(Some(parse(&bytes).unwrap_or(Claim::Runner(RunnerIdentity::UNKNOWN))))
+    }
+
+    /// What the ledger says of the attempt. If that was cut, `exit` may still tell that the command was begun.
+    pub(super) fn mark(&self, name: SpoolName) -> io::Result<LedgerMark> {
+        let mark = self.ledger().mark(name)?;
+        let is_contradicted = mark == LedgerMark::NotBegun && exit::has_begun(self)?;
+        Ok(if is_contradicted { LedgerMark::Unknown } else { mark })
     }
 
     /// The runner, by the ledger or else by `started`; `None` if neither names one.

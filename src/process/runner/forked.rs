@@ -129,6 +129,8 @@ impl ForkClient {
     /// Sends a request to the fork server, and returns the link to its runner.
     async fn send(&self, bytes: &[u8]) -> io::Result<RunnerLink> {
         let (own, runners) = channel::pair()?;
+        // First: nothing may fail once the request is sent.
+        let link = RunnerLink { socket: pidfd::register(own, Interest::READABLE)?, process: None };
         let mut server = self.server.lock().await;
         // A server that was killed is noticed here, and replaced once.
         let sent = match &*server {
@@ -146,7 +148,7 @@ impl ForkClient {
             }
             sent => sent?,
         }
-        Ok(RunnerLink { socket: pidfd::register(own, Interest::READABLE)?, process: None })
+        Ok(link)
     }
 }
 
@@ -169,9 +171,12 @@ impl ForkServer {
         Ok(Self { socket: pidfd::register(own, Interest::WRITABLE)? })
     }
 
+    /// Sends a request. One that does not take it in time counts as closed.
     async fn send(&self, request: &[u8], runner: &OwnedFd) -> io::Result<()> {
         let send = |socket: &OwnedFd| channel::send(socket, request, Some(runner.as_fd()));
-        self.socket.async_io(Interest::WRITABLE, send).await
+        let sent = self.socket.async_io(Interest::WRITABLE, send);
+        let sent = ActiveDeadline::after(FORK_TIMEOUT).bound(sent).await;
+        sent.unwrap_or_else(|| Err(io::ErrorKind::BrokenPipe.into()))
     }
 }
 

@@ -173,16 +173,19 @@ impl Runner {
     /// returns, so new runs may begin while the future works.
     pub fn sweep(&self, is_open: impl Fn(RunId) -> bool) -> BoxFuture<'static, ()> {
         let ledger = CommandLedger::of_spool(&self.spool);
-        if let Err(error) = ledger.ensure().and_then(|()| ledger.shorten(&is_open)) {
+        // A command that lives is found below, and ended.
+        let is_kept = |name: SpoolName, runner| is_open(name.call.run) || self.is_living(name, runner);
+        if let Err(error) = ledger.ensure().and_then(|()| ledger.shorten(is_kept)) {
             tracing::warn!(%error, "the ledger of begun commands cannot be kept: one whose traces are lost will be in doubt");
         }
-        let SpoolLeftovers { attempts, removed } = match self.attempts(is_open) {
-            Ok(leftovers) => leftovers,
-            Err(error) => {
-                tracing::warn!(spool = %self.spool.display(), %error, "cannot be looked through");
-                SpoolLeftovers::default()
-            }
-        };
+        let mut leftovers = self.leftovers(&is_open).unwrap_or_else(|error| {
+            tracing::warn!(spool = %self.spool.display(), %error, "cannot be looked through");
+            SpoolLeftovers::default()
+        });
+        if let Err(error) = self.add_without_folder(&mut leftovers, &is_open) {
+            tracing::warn!(%error, "commands of ended runs that have removed their folders are not looked for");
+        }
+        let SpoolLeftovers { attempts, removed } = leftovers;
         let clearing = self.clearings.subscribe();
         Box::pin(async move {
             let cleared = |(folder, name)| clear_or_warn(folder, name);
@@ -213,15 +216,27 @@ impl Runner {
     /// folder.
     fn attempts(&self, is_open: impl Fn(RunId) -> bool) -> io::Result<SpoolLeftovers> {
         let mut leftovers = self.leftovers(&is_open)?;
-        for (name, runner) in CommandLedger::of_spool(&self.spool).started_attempts() {
-            let folder = self.folder(name);
+        self.add_without_folder(&mut leftovers, &is_open)?;
+        Ok(leftovers)
+    }
+
+    /// Adds the running commands that the ledger has and the spool has not, except those of open runs.
+    fn add_without_folder(
+        &self,
+        leftovers: &mut SpoolLeftovers,
+        is_open: impl Fn(RunId) -> bool,
+    ) -> io::Result<()> {
+        for (name, runner) in CommandLedger::of_spool(&self.spool).started_attempts()? {
             let is_listed = || leftovers.attempts.iter().any(|(_, listed)| *listed == name);
-            let is_living = || runner.living(folder.path(), name, false).is_some();
-            if !is_open(name.call.run) && is_living() && !is_listed() {
-                leftovers.attempts.push((folder, name));
+            if !is_open(name.call.run) && self.is_living(name, runner) && !is_listed() {
+                leftovers.attempts.push((self.folder(name), name));
             }
         }
-        Ok(leftovers)
+        Ok(())
+    }
+
+    fn is_living(&self, name: SpoolName, runner: RunnerIdentity) -> bool {
+        runner.living(self.folder(name).path(), name, false).is_some()
     }
 
     fn leftovers(&self, is_open: impl Fn(RunId) -> bool) -> io::Result<SpoolLeftovers> {
@@ -252,7 +267,7 @@ async fn attach_same_boot(folder: SpoolFolder, name: SpoolName) -> io::Result<At
         let revoked = revoke(&spool_folder)
             .and_then(|claimed| Ok(claimed || spool_folder.read_claim()? == Some(Claim::Revoked)));
         // Read after the revocation: a runner that writes its entry later sees the revocation.
-        match spool_folder.ledger().mark(name)? {
+        match spool_folder.mark(name)? {
             LedgerMark::NotBegun if revoked? => Ok(Err(RunnerOutcome::NeverBegun(None))),
             LedgerMark::NotBegun | LedgerMark::Begun(_) | LedgerMark::Unknown => {
                 Ok(Ok(LiveRunner::find(spool_folder, name)?))

@@ -3,7 +3,7 @@
 //! A runner appends its attempt's name and its pid after it made `started` and before it runs the command. A command
 //! can remove its spool folder, but not the fact that it was begun. The ledger proves that an attempt was *not* begun
 //! only if it exists, is complete and is older than the run. A command that removes the ledger removes that proof for
-//! all runs accepted before the ledger is made again.
+//! all runs accepted before the ledger is made again. Of a damaged ledger the entries count that are left.
 
 use std::{
     collections::HashSet,
@@ -26,6 +26,8 @@ const MAGIC: &str = "hermod-begun 2 ";
 const EARLIER_MAGIC: &str = "hermod-begun 1 ";
 /// Limit of the first line.
 const MAX_HEAD_BYTES: u64 = 64;
+/// Digits of the time in the first line. A line that was cut has fewer: it must not pass for one of long ago.
+const MIN_TIME_DIGITS: usize = 13;
 /// Size from which entries of runs that are not open are removed.
 const SHORTEN_FROM_BYTES: u64 = 64 << 10;
 /// Limit of a read: far more than the entries of all open runs.
@@ -65,9 +67,18 @@ pub(super) struct CommandLedger(PathBuf);
 /// The content of the file.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct LedgerEntries {
-    /// Time when the ledger was made, in milliseconds of the wall clock.
-    since_ms: u64,
+    /// Time when the ledger was made, in milliseconds of the wall clock. `None` if it is damaged: entries may be missing.
+    since_ms: Option<u64>,
     begun: Vec<(SpoolName, RunnerIdentity)>,
+}
+
+/// The state of the file, by its first line and its length.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum LedgerState {
+    Missing,
+    Current,
+    /// Of an earlier version, damaged, or too long to be read.
+    Replaceable,
 }
 
 impl CommandLedger {
@@ -76,24 +87,22 @@ impl CommandLedger {
         Self(spool.with_file_name(FILE))
     }
 
-    /// Makes the ledger unless it exists. A damaged one is replaced, and proves facts only about later runs.
+    /// Makes the ledger unless it exists. A damaged one is replaced: its entries stay, and a missing one proves something
+    /// only about later runs.
     pub(super) fn ensure(&self) -> io::Result<()> {
-        if self.head()?.is_some_and(|head| head.starts_with(MAGIC)) {
+        if self.state()? == LedgerState::Current {
             return Ok(());
         }
         let _lock = lock_replacement();
         // Another thread may have made it, and a runner may have written into it.
-        match self.head()? {
-            Some(head) if head.starts_with(MAGIC) => return Ok(()),
-            Some(_) => return self.replace(|_| true),
-            None => {}
+        match self.state()? {
+            LedgerState::Current => Ok(()),
+            LedgerState::Replaceable => self.replace(|_, _| true),
+            LedgerState::Missing => {
+                make_folder(self.0.parent().ok_or(io::ErrorKind::InvalidInput)?)?;
+                self.write(&LedgerEntries::default())
+            }
         }
-        let state = self.0.parent().ok_or(io::ErrorKind::InvalidInput)?;
-        make_folder(state)?;
-        let (mut file, part) = self.create_part()?;
-        let now = file.metadata()?.modified()?.duration_since(UNIX_EPOCH).unwrap_or_default();
-        file.write_all(format!("{MAGIC}{}\n", now.as_millis()).as_bytes())?;
-        fs::rename(part, &self.0)
     }
 
     /// Records that a command is about to run. `NotFound` without a ledger.
@@ -105,65 +114,86 @@ impl CommandLedger {
 
     /// The ledger's statement about an attempt.
     pub(super) fn mark(&self, name: SpoolName) -> io::Result<LedgerMark> {
-        let Some(entries) = self.read().if_exists()?.flatten() else { return Ok(LedgerMark::Unknown) };
+        let Some(entries) = self.read().if_exists()? else { return Ok(LedgerMark::Unknown) };
         let begun = entries.begun.iter().rposition(|(begun, _)| *begun == name);
         Ok(match begun {
             Some(at) if entries.is_superseded(at) => LedgerMark::Begun(RunnerIdentity::UNKNOWN),
             Some(at) => LedgerMark::Begun(entries.begun[at].1),
-            None if accepted_ms(name.call.run) > entries.since_ms => LedgerMark::NotBegun,
+            None if entries.since_ms.is_some_and(|since| accepted_ms(name.call.run) > since) => {
+                LedgerMark::NotBegun
+            }
             None => LedgerMark::Unknown,
         })
     }
 
-    /// The begun attempts that the ledger still has, and whose runners have begun no other one since.
-    pub(super) fn started_attempts(&self) -> Vec<(SpoolName, RunnerIdentity)> {
-        let entries = self.read().ok().flatten().unwrap_or_default();
+    /// The begun attempts that the ledger still has, and whose runners have begun no other one since. None without a
+    /// ledger, and an error if it is damaged: others may have begun.
+    pub(super) fn started_attempts(&self) -> io::Result<Vec<(SpoolName, RunnerIdentity)>> {
+        let Some(entries) = self.read().if_exists()? else { return Ok(Vec::new()) };
+        if entries.since_ms.is_none() {
+            let error = format!(
+                "the ledger of begun commands is damaged, so commands may run that cannot be found: end them, and remove {}",
+                self.0.display()
+            );
+            return Err(io::Error::new(io::ErrorKind::InvalidData, error));
+        }
         let mut later = HashSet::new();
         let is_last = |(_, runner): &(_, RunnerIdentity)| !runner.is_exact() || later.insert(*runner);
         let mut last: Vec<_> = entries.begun.into_iter().rev().filter(is_last).collect();
         last.reverse();
-        last
+        Ok(last)
     }
 
-    /// Removes the entries of runs that are not open, if the file is large.
-    pub(super) fn shorten(&self, is_open: impl Fn(RunId) -> bool) -> io::Result<()> {
+    /// Removes the entries that are not wanted any more, if the file is large.
+    pub(super) fn shorten(&self, is_kept: impl Fn(SpoolName, RunnerIdentity) -> bool) -> io::Result<()> {
         if !fs::metadata(&self.0).is_ok_and(|file| file.len() > SHORTEN_FROM_BYTES) {
             return Ok(());
         }
         let _lock = lock_replacement();
-        self.replace(is_open)
+        self.replace(is_kept)
     }
 
-    /// Replaces the file by one of this version with the entries of some runs. The caller holds the replacement lock.
-    fn replace(&self, is_kept: impl Fn(RunId) -> bool) -> io::Result<()> {
+    /// Replaces the file by one of this version with some of its entries. The caller holds the replacement lock.
+    fn replace(&self, is_kept: impl Fn(SpoolName, RunnerIdentity) -> bool) -> io::Result<()> {
         let _locked = self.open_locked()?;
-        let Some(LedgerEntries { since_ms, begun }) = self.read()? else { return Ok(()) };
+        let mut entries = self.read()?;
+        if entries.since_ms.is_none() {
+            tracing::warn!(ledger = %self.0.display(), kept = entries.begun.len(), "the ledger of begun commands was damaged");
+        }
+        entries.begun.retain(|(name, runner)| is_kept(*name, *runner));
+        self.write(&entries)
+    }
+
+    /// Writes a ledger of this version in the place of any other; a damaged one is from now on.
+    fn write(&self, entries: &LedgerEntries) -> io::Result<()> {
         let (file, part) = self.create_part()?;
+        let now = file.metadata()?.modified()?.duration_since(UNIX_EPOCH).unwrap_or_default();
+        let since_ms = entries.since_ms.map_or(now.as_millis(), u128::from);
         let mut file = BufWriter::new(file);
-        writeln!(file, "{MAGIC}{since_ms}")?;
-        for (name, runner) in begun.iter().filter(|(name, _)| is_kept(name.call.run)) {
+        writeln!(file, "{MAGIC}{since_ms:0MIN_TIME_DIGITS$}")?;
+        for (name, runner) in &entries.begun {
             writeln!(file, "{name} {}", runner.format())?;
         }
         file.flush()?;
         fs::rename(part, &self.0)
     }
 
-    /// The first line; `None` without a valid one.
-    fn head(&self) -> io::Result<Option<String>> {
+    fn state(&self) -> io::Result<LedgerState> {
         let mut head = Vec::new();
-        let Some(file) = open_regular(&self.0).if_exists()? else { return Ok(None) };
+        let Some(file) = open_regular(&self.0).if_exists()? else { return Ok(LedgerState::Missing) };
+        let is_too_long = file.metadata()?.len() > MAX_BYTES;
         file.take(MAX_HEAD_BYTES).read_to_end(&mut head)?;
-        let head = String::from_utf8_lossy(&head);
-        let line = head.split_once('\n').map(|(line, _)| line.to_owned());
-        Ok(line.filter(|line| since_ms(line).is_some()))
+        let is_current = head.starts_with(MAGIC.as_bytes())
+            && LedgerEntries::parse(&String::from_utf8_lossy(&head)).since_ms.is_some();
+        Ok(if is_current && !is_too_long { LedgerState::Current } else { LedgerState::Replaceable })
     }
 
-    /// Reads the entries; `None` if the ledger is damaged.
-    fn read(&self) -> io::Result<Option<LedgerEntries>> {
+    /// Reads the entries. A ledger that is too long has none, and is damaged.
+    fn read(&self) -> io::Result<LedgerEntries> {
         let mut bytes = Vec::new();
         open_regular(&self.0)?.take(MAX_BYTES + 1).read_to_end(&mut bytes)?;
         if bytes.len() as u64 > MAX_BYTES {
-            return Ok(None);
+            return Ok(LedgerEntries::default());
         }
         Ok(LedgerEntries::parse(&String::from_utf8_lossy(&bytes)))
     }
@@ -189,14 +219,15 @@ impl CommandLedger {
 }
 
 impl LedgerEntries {
-    fn parse(text: &str) -> Option<Self> {
-        let mut lines = text.lines();
-        let since_ms = since_ms(lines.next()?)?;
+    fn parse(text: &str) -> Self {
         let entry = |line: &str| {
             let (name, runner) = line.split_once(' ')?;
             Some((SpoolName::parse(name)?, RunnerIdentity::parse(runner)?))
         };
-        Some(Self { since_ms, begun: lines.filter_map(entry).collect() })
+        Self {
+            since_ms: text.split_once('\n').and_then(|(head, _)| since_ms(head)),
+            begun: text.lines().filter_map(entry).collect(),
+        }
     }
 
     /// True if the runner of an entry has begun another attempt later, which it does only after the end of this one.
@@ -219,7 +250,8 @@ fn lock(file: &File) -> io::Result<()> {
 }
 
 fn since_ms(head: &str) -> Option<u64> {
-    head.strip_prefix(MAGIC).or_else(|| head.strip_prefix(EARLIER_MAGIC))?.parse().ok()
+    let time = head.strip_prefix(MAGIC).or_else(|| head.strip_prefix(EARLIER_MAGIC))?;
+    time.parse().ok().filter(|_| time.len() >= MIN_TIME_DIGITS)
 }
 
 /// Time of the run's acceptance in milliseconds, from its id.
@@ -252,16 +284,16 @@ mod tests {
 
     /// All entries.
     fn begun(ledger: &CommandLedger) -> Vec<(SpoolName, RunnerIdentity)> {
-        ledger.read().unwrap().unwrap().begun
+        ledger.read().unwrap().begun
     }
 
     #[test]
     fn one_of_an_earlier_version_keeps_its_entries() {
         let (_state, ledger) = ledger();
         fs::create_dir_all(ledger.0.parent().unwrap()).unwrap();
-        fs::write(&ledger.0, format!("hermod-begun 1 17\n\n{} 4711\n", name(LATER, 1))).unwrap();
+        fs::write(&ledger.0, format!("hermod-begun 1 0000000000017\n\n{} 4711\n", name(LATER, 1))).unwrap();
         ledger.ensure().unwrap();
-        assert!(fs::read_to_string(&ledger.0).unwrap().starts_with("hermod-begun 2 17\n"));
+        assert!(fs::read_to_string(&ledger.0).unwrap().starts_with("hermod-begun 2 0000000000017\n"));
         // A runner of that version that was about to begin.
         let mut file = OpenOptions::new().append(true).open(&ledger.0).unwrap();
         write!(file, "\n{} 4712\n", name(LATER, 2)).unwrap();
@@ -302,7 +334,7 @@ mod tests {
         for (n, runner) in (1..).zip(expected) {
             assert_eq!(ledger.mark(name(LATER, n)).unwrap(), LedgerMark::Begun(runner), "{n}");
         }
-        assert_eq!(ledger.started_attempts(), [(name(LATER, 3), runner()), (name(LATER, 4), other)]);
+        assert_eq!(ledger.started_attempts().unwrap(), [(name(LATER, 3), runner()), (name(LATER, 4), other)]);
         // A pid alone may have been given to another process.
         let reused = RunnerIdentity::parse("7").unwrap();
         for n in [5, 6] {
@@ -318,15 +350,26 @@ mod tests {
             |path| fs::write(path, "").unwrap(),
             |path| fs::write(path, [0; 100]).unwrap(),
             |path| fs::write(path, "hermod-begun 3 0\n").unwrap(),
+            |path| File::options().write(true).open(path).unwrap().set_len(20).unwrap(),
         ] {
             let (_state, ledger) = ledger();
             ledger.ensure().unwrap();
-            let since_ms = || LedgerEntries::parse(&fs::read_to_string(&ledger.0).unwrap()).unwrap().since_ms;
+            let since_ms = || ledger.read().unwrap().since_ms.unwrap();
             let accepted = since_ms() + 1;
             ledger.record_start(&name(accepted, 1).to_string(), runner()).unwrap();
             damage(&ledger.0);
+            let is_there = ledger.0.exists();
+            assert_eq!(ledger.started_attempts().is_err(), is_there);
             assert_eq!(ledger.mark(name(accepted, 1)).unwrap(), LedgerMark::Unknown);
+            if is_there {
+                // What is entered later counts, and does not make the ledger whole.
+                ledger.record_start(&name(accepted, 2).to_string(), runner()).unwrap();
+                ledger.started_attempts().unwrap_err();
+                assert_eq!(ledger.mark(name(accepted, 2)).unwrap(), LedgerMark::Begun(runner()));
+                assert_eq!(ledger.mark(name(LATER, 1)).unwrap(), LedgerMark::Unknown);
+            }
             ledger.ensure().unwrap();
+            assert_eq!(ledger.started_attempts().unwrap().len(), usize::from(is_there));
             // The clock of files may have ticks of several milliseconds.
             while since_ms() < accepted {
                 fs::remove_file(&ledger.0).unwrap();
@@ -353,8 +396,20 @@ mod tests {
             assert_eq!(ledger.ensure().is_ok(), is_replaced);
             assert_eq!(ledger.record_start("x", runner()).is_ok(), is_replaced);
             assert_eq!(ledger.mark(name(LATER, 1)).is_ok(), is_replaced);
-            assert!(ledger.started_attempts().is_empty());
+            assert_eq!(ledger.started_attempts().is_ok(), is_replaced);
         }
+    }
+
+    #[test]
+    fn one_that_is_too_long_is_made_again() {
+        let (_state, ledger) = ledger();
+        ledger.ensure().unwrap();
+        File::options().write(true).open(&ledger.0).unwrap().set_len(MAX_BYTES + 1).unwrap();
+        assert_eq!(ledger.mark(name(LATER, 1)).unwrap(), LedgerMark::Unknown);
+        ledger.started_attempts().unwrap_err();
+        ledger.ensure().unwrap();
+        assert_eq!(ledger.started_attempts().unwrap(), []);
+        assert!(fs::metadata(&ledger.0).unwrap().len() < 100);
     }
 
     #[test]
@@ -408,9 +463,9 @@ mod tests {
             })
             .collect();
         while writers.iter().any(|writer| !writer.is_finished()) {
-            ledger.shorten(|run| run == open).unwrap();
+            ledger.shorten(|name, _| name.call.run == open).unwrap();
         }
-        ledger.shorten(|run| run == open).unwrap();
+        ledger.shorten(|name, _| name.call.run == open).unwrap();
         let kept = begun(&ledger).into_iter().filter(|(name, _)| name.call.run == open).count();
         assert_eq!(kept, 2_000);
         assert!(fs::metadata(&ledger.0).unwrap().len() < 4_000 * 50);

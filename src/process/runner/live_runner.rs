@@ -225,7 +225,7 @@ pub(super) async fn outcome_of_dead_runner(
     let (folder, temp) = (folder.clone(), temp_folder(folder.state()));
     let read = move || match ExitRecord::read(&folder)? {
         Some(exit) => Ok(Err(exit)),
-        None => Ok(Ok((folder.ledger().mark(name)?, folder.read_claim()?))),
+        None => Ok(Ok((folder.mark(name)?, folder.read_claim()?))),
     };
     let session = match off_thread(read).await {
         Ok(Err(exit)) => return RunnerOutcome::Ended(Box::new(exit)),

@@ -10,7 +10,7 @@
 //! 3. It makes `exit`, with its disk space preallocated.
 //! 4. It makes `started`, which can be made only once. If the file exists already, that attempt is *revoked*: the
 //!    runner ends. Then it enters the attempt and itself into the ledger (`ledger.rs`), outside of the folder. After
-//!    that it checks again whether `started` is its own.
+//!    that it checks again whether `started` is its own, and notes in `exit` that the command begins.
 //! 5. It runs the command, and ends it when its time is up. Output that is long or takes a while goes into `output`.
 //! 6. It writes `exit`, with a hash of its content and with a short output. It first restores the files that the command
 //!    has removed from the folder. It syncs `output` and `exit` if no owner waits for it, and not after a stop.
@@ -33,7 +33,7 @@
 //! | anything else | the runner was killed or its traces removed: kill the remaining processes; outcome unknown |
 //!
 //! The command may write where its user may, so a missing file proves nothing. Only the ledger proves that a command
-//! was not begun, as long as it is complete and older than the run. A revocation comes before the check of the ledger,
+//! was not begun, as long as it is complete and older than the run, and `exit` tells nothing else. A revocation comes before the check of the ledger,
 //! and the entry before the runner's second check of `started`. Therefore at most one side proceeds, whatever was
 //! removed in between.
 //!

@@ -138,9 +138,7 @@ impl Runner<'_> {
         if folder.read_claim()? != Some(claim) {
             return Err(Errno::NOENT.into());
         }
-        if let (Some(sandbox), None) = (&self.spec, &self.limits) {
-            self.limits = Some(ProcessLimits::restrict_own(&sandbox.rules.limits)?);
-        }
+        exit_file.note_begun();
         let (exit, output, is_clean) = self.run_task(folder, task).await?;
         let has_exited = matches!(&exit.end, Ok(result) if result.cause == ExitCause::Exit);
         record(exit_file, exit, output, self.owner)?;
@@ -155,8 +153,10 @@ impl Runner<'_> {
         task: Command,
     ) -> io::Result<(ExitRecord, KeptOutput, bool)> {
         let (tee, pieces) = Tee::new();
+        let limited = self.restrict();
         let Self { sandbox, stop, .. } = self;
         let run = async {
+            limited.map_err(CommandError::NotStarted)?;
             let sandbox = sandbox.as_mut().map_err(|error| io::Error::other(error.to_string()));
             let sandbox = sandbox.map_err(CommandError::NotStarted)?;
             process::run_in(task, sandbox, Some(tee), stop).await
@@ -172,6 +172,14 @@ impl Runner<'_> {
         };
         let exit = ExitRecord { end, output: output.extent(), inline_output: Vec::new() };
         Ok((exit, output, is_clean))
+    }
+
+    /// Sets the limits for this process, and so for all its commands.
+    fn restrict(&mut self) -> io::Result<()> {
+        if let (Some(sandbox), None) = (&self.spec, &self.limits) {
+            self.limits = Some(ProcessLimits::restrict_own(&sandbox.rules.limits)?);
+        }
+        Ok(())
     }
 
     /// Waits for a further command. `None` if there is none for this process. A request that it does not announce is not

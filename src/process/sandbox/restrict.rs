@@ -74,6 +74,12 @@ pub enum SandboxError {
         .0.join(" and ")
     )]
     Missing(Vec<&'static str>),
+    /// The system refuses limits that the operator requires.
+    #[error(
+        "this system refuses to set the limits {0}, and sandbox.mode is \"required\": set them to \"none\" in \
+         sandbox.limits, or set the mode to \"workspace\""
+    )]
+    Limits(String),
     /// The network cannot be limited to hosts.
     #[error(transparent)]
     Network(#[from] NetworkError),

@@ -2,7 +2,10 @@
 
 use std::{io, sync::mpsc, thread};
 
-use rustix::process::{Pid, Signal, getppid, kill_process_group, test_kill_process};
+use rustix::{
+    io::Errno,
+    process::{Pid, Signal, getppid, kill_process_group, test_kill_process},
+};
 use tokio::{
     process::{Child, Command},
     runtime::Handle,
@@ -10,7 +13,7 @@ use tokio::{
 };
 
 use super::{
-    limits,
+    limits::{self, RefusedLimits},
     network::{HostProxy, RefusedHosts},
     prepared::{PreparedSandbox, SandboxBasis},
     restrict::{SandboxError, SandboxStatus, restrict_thread},
@@ -26,6 +29,7 @@ pub(in crate::process) struct SandboxThread {
     refused: Option<RefusedHosts>,
     basis: Option<SandboxBasis>,
     limits: SandboxLimits,
+    refused_limits: RefusedLimits,
 }
 
 /// A request to the thread.
@@ -48,6 +52,7 @@ impl SandboxThread {
         spec: SandboxSpec,
         mut prepared: Option<PreparedSandbox>,
     ) -> Result<(Child, Self), SandboxError> {
+        let refused_limits = RefusedLimits::check(&spec.rules)?;
         let (started, is_started) = oneshot::channel();
         let (requests, received) = mpsc::channel();
         let (runtime, limits) = (Handle::current(), spec.rules.limits);
@@ -73,7 +78,7 @@ impl SandboxThread {
         })?;
         let (child, refused) =
             is_started.await.map_err(|_| io::Error::other("the thread of the sandbox ended"))??;
-        let thread = Self { requests, refused, basis, limits };
+        let thread = Self { requests, refused, basis, limits, refused_limits };
         thread.restrict(&child);
         Ok((child, thread))
     }
@@ -88,14 +93,16 @@ impl SandboxThread {
         Ok(child)
     }
 
-    /// Ends all processes of the sandbox, wherever they have gone. Returns lines about the hosts that they could not reach.
+    /// Ends all processes of the sandbox, wherever they have gone. Returns lines about the hosts that they could not reach,
+    /// and about limits that are not in force.
     pub(in crate::process) async fn end_processes(&self) -> String {
         let (done, is_done) = oneshot::channel();
         if self.requests.send(Request::End(done)).is_ok() {
             // The thread may have ended by itself, which it does after the signal.
             let (Ok(()) | Err(_)) = is_done.await;
         }
-        self.refused.as_ref().map(RefusedHosts::text).unwrap_or_default()
+        let hosts = self.refused.as_ref().map(RefusedHosts::text).unwrap_or_default();
+        hosts + &self.refused_limits.text()
     }
 
     /// True if a further command can be started in the sandbox: it was prepared, and has no proxy, which knows one command.
@@ -108,10 +115,15 @@ impl SandboxThread {
         self.basis.as_mut().is_some_and(SandboxBasis::is_unchanged)
     }
 
-    /// Limits a child. Not on the restricted thread, which may not set limits of others. A child that has ended needs none.
+    /// Limits a child. Not on the restricted thread, which may not set limits of others.
     fn restrict(&self, child: &Child) {
-        if let Some(pid) = pidfd::of_child(child) {
-            let (Ok(()) | Err(_)) = limits::restrict_child(pid, &self.limits);
+        let restricted = pidfd::of_child(child).map(|pid| limits::restrict_child(pid, &self.limits));
+        match restricted {
+            // A child that has ended needs none.
+            Some(Err(error)) if error.raw_os_error() != Some(Errno::SRCH.raw_os_error()) => {
+                tracing::warn!(%error, "a command runs without limits of resources");
+            }
+            Some(Ok(()) | Err(_)) | None => {}
         }
     }
 }

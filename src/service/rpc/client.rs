@@ -15,7 +15,10 @@ use super::{
     methods::{self, Method},
     subscription::Subscriptions,
 };
-use crate::service::{authorization::require, problem::Problem, reach::Reach};
+use crate::{
+    access::Scope,
+    service::{authorization::require, problem::Problem, reach::Reach},
+};
 
 /// Who calls.
 #[derive(Clone)]
@@ -56,10 +59,15 @@ impl Client {
         let call = Call { client: self.clone(), request_hash, answered };
         let called = async {
             let called = AssertUnwindSafe((method.run)(call, params)).catch_unwind().await;
-            called.unwrap_or_else(|_| {
+            let result = called.unwrap_or_else(|_| {
                 tracing::error!(method = method.name, "a call panicked");
                 Err(RpcError::internal("the call failed in the service; see its log"))
-            })
+            });
+            if method.scope == Scope::Read {
+                // A call may wait for long, and a token that is revoked meanwhile reads nothing more.
+                self.check(method)?;
+            }
+            result
         };
         answers.make(method.max_answer_bytes, called).await
     }

@@ -9,7 +9,7 @@ use serde_json::{Value, json, value::RawValue};
 use super::{
     client::CallResult,
     error::{ErrorCode, RpcError},
-    message::{CallMessage, CallRequest, RejectedRequest, RequestId},
+    message::{CallMessage, CallRequest, MAX_ID_BYTES, RejectedRequest, RequestId},
 };
 use crate::{clock, service::stream_event::StreamEvent};
 
@@ -54,7 +54,7 @@ fn read(text: &str) -> Result<Option<CallRequest>, (String, RpcError)> {
         let reject = if error.is_data() { RpcError::invalid_request } else { RpcError::parse };
         (NO_ID.to_owned(), reject(error.to_string()))
     })?;
-    let id = frame.id.filter(|id| !id.is_empty()).map(Cow::into_owned);
+    let id = frame.id.filter(|id| (1..=MAX_ID_BYTES).contains(&id.len())).map(Cow::into_owned);
     match (&*frame.r#type, id, frame.method) {
         ("cancel", _, _) => Ok(None),
         ("req", Some(id), Some(method)) => Ok(Some(CallRequest {
@@ -63,7 +63,9 @@ fn read(text: &str) -> Result<Option<CallRequest>, (String, RpcError)> {
             params: frame.params.map(ToOwned::to_owned),
         })),
         ("req", id, _) => {
-            let error = RpcError::invalid_request("a request has a type, an id and a method, all texts");
+            let error = RpcError::invalid_request(format!(
+                "a request has a type, an id of at most {MAX_ID_BYTES} bytes and a method, all texts"
+            ));
             Err((id.unwrap_or_else(|| NO_ID.to_owned()), error))
         }
         (other, id, _) => {
@@ -186,6 +188,8 @@ mod tests {
         check(r#"{"type":"cancel","id":"1"}"#, None);
         check(r#"{"type":"req","id":"","method":"agent"}"#, Some(Err("has a type")));
         check(r#"{"type":"req","id":"1"}"#, Some(Err("has a type")));
+        let long = "x".repeat(2_000);
+        check(&format!(r#"{{"type":"req","id":"{long}","method":"m"}}"#), Some(Err("at most 1024 bytes")));
         check(r#"{"type":"res","id":"1"}"#, Some(Err("`res` is no type")));
         check(
             r#"{"type":"req","id":"1","method":"m","expectedProfileId":"p"}"#,

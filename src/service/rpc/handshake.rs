@@ -55,7 +55,9 @@ pub(super) async fn upgrade(
     upgrade.on_upgrade(async move |mut socket| {
         let token = tokio::select! {
             token = timeout(HANDSHAKE_TIMEOUT, shake_hands(&mut socket, &service)) => token.ok().flatten(),
-            () = service.closing.cancelled() => None,
+            () = service.closing.cancelled() => {
+                return socket::close(socket, close_code::AWAY, "the service stops").await;
+            }
         };
         drop(handshake);
         match token {

@@ -15,7 +15,7 @@ use crate::service::stream_event::StreamEvent;
 /// Most requests of a batch.
 pub(super) const MAX_BATCH: usize = 50;
 /// Most bytes of an id, as it is written.
-const MAX_ID_BYTES: usize = 1_024;
+pub(super) const MAX_ID_BYTES: usize = 1_024;
 /// The only value of the member `jsonrpc`.
 const VERSION: &str = "2.0";
 

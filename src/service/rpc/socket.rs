@@ -140,9 +140,12 @@ impl Connection {
         let reason = self.run().await;
         self.subscriptions.close();
         self.tasks.abort_all();
-        if let Some((code, text)) = reason {
-            tracing::debug!(token = %self.client.reach.token().name, code, text, "a WebSocket is closed");
-            close(self.socket, code, text).await;
+        match reason {
+            Some((code, text)) => {
+                tracing::debug!(token = %self.client.reach.token().name, code, text, "a WebSocket is closed");
+                close(self.socket, code, text).await;
+            }
+            None => finish(self.socket).await,
         }
     }
 
@@ -165,7 +168,7 @@ impl Connection {
                     Some(Ok(message)) => self.receive(message).await,
                     Some(Err(error)) => {
                         tracing::debug!(%error, "a WebSocket cannot be read");
-                        Err(Some((close_code::PROTOCOL, "no valid frame, or one that is too large")))
+                        Err(Some(reason_of(error)))
                     }
                     None => Err(None),
                 },
@@ -309,7 +312,8 @@ impl Caller {
         Some((
             text,
             accepted.map(|accepted| async move {
-                let text = match methods::final_answer(&self.client.reach, &accepted).await {
+                let ended = methods::final_answer(&self.client.reach, &accepted).await;
+                let text = match ended.filter(|_| self.client.is_valid()) {
                     Some(Ok(payload)) => match to_raw_value(&payload) {
                         Ok(payload) => self.framing.write_answer(&id, &Ok(payload)),
                         Err(error) => gateway::write_failed_run(&id, &error.to_string()),
@@ -340,11 +344,22 @@ fn max_answer_bytes(requests: &[ParsedRequest]) -> usize {
 /// Closes a connection. A client that does not take the reason is left without it.
 pub(super) async fn close(mut socket: WebSocket, code: u16, reason: &'static str) {
     let frame = CloseFrame { code, reason: reason.into() };
-    let closed = async {
-        socket.send(Message::Close(Some(frame))).await?;
-        // The client answers with its own last frame.
-        while let Some(Ok(_)) = socket.recv().await {}
-        Ok::<_, axum::Error>(())
-    };
-    let (Ok(_) | Err(_)) = timeout(CLOSE_TIMEOUT, closed).await;
+    // It fails if the client has begun the end, which is answered below.
+    let (Ok(_) | Err(_)) = timeout(CLOSE_TIMEOUT, socket.send(Message::Close(Some(frame)))).await;
+    finish(socket).await;
+}
+
+/// Answers the last frame of the client, or waits for it.
+async fn finish(mut socket: WebSocket) {
+    let ended = async { while let Some(Ok(_)) = socket.recv().await {} };
+    let (Ok(()) | Err(_)) = timeout(CLOSE_TIMEOUT, ended).await;
+}
+
+/// Why a connection ends whose client has sent something that cannot be read.
+fn reason_of(error: axum::Error) -> CloseReason {
+    match error.into_inner().downcast_ref::<tungstenite::Error>() {
+        Some(tungstenite::Error::Capacity(_)) => (close_code::SIZE, "a message is too large"),
+        Some(tungstenite::Error::Utf8(_)) => (close_code::INVALID, "a text is no UTF-8"),
+        Some(_) | None => (close_code::PROTOCOL, "no valid frame"),
+    }
 }

@@ -81,6 +81,10 @@ impl Subscriptions {
             }
         }
         self.state().open.remove(&number);
+        // Its connection is closed. An end would say that nothing follows.
+        if source.is_cut_off() {
+            return;
+        }
         let (Ok(()) | Err(_)) = self.outgoing.send(self.framing.write_end(&name).into()).await;
     }
 

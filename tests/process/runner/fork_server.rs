@@ -54,6 +54,24 @@ async fn one_that_does_not_answer_is_replaced() {
 }
 
 #[tokio::test]
+async fn one_that_does_not_answer_is_replaced_also_if_its_socket_is_full() {
+    let place = Place::new();
+    place.start_server().await;
+    let server = fork_server(&place);
+    kill_process(server, Signal::STOP).unwrap();
+    let all = (2..10).map(|attempt| {
+        let variables = vec![("X".into(), "x".repeat(100_000).into())];
+        let command = Command { variables, ..place.command("echo once >> ran") };
+        let started = place.runner.start(SpoolName { attempt, ..name() }, command);
+        async { ended(end(timeout(SOON, started).await.expect("it starts soon").unwrap()).await) }
+    });
+    futures::future::join_all(all).await;
+    assert_eq!(place.times_run(), 8);
+    kill_process(server, Signal::CONT).unwrap();
+    until("the late one has ended", || is_gone(server));
+}
+
+#[tokio::test]
 async fn a_stop_does_not_wait_for_one_that_does_not_answer() {
     let place = Place::new();
     place.start_server().await;

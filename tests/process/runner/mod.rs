@@ -1,6 +1,7 @@
 //! The detached runner: the real program, and each state that a kill can leave its folder in.
 
 mod clearing;
+mod damaged;
 mod fork_server;
 mod life;
 mod limits;
@@ -187,7 +188,7 @@ impl Place {
     /// Makes the ledger as it is when only these runners have begun this attempt's command.
     fn enter(&self, runners: &[u32]) {
         fs::create_dir_all(self.dir.path().join("state")).unwrap();
-        let head = "hermod-begun 1 0".to_owned();
+        let head = "hermod-begun 1 0000000000000".to_owned();
         let entries = runners.iter().map(|runner| format!("{} {runner}", name()));
         let lines: Vec<_> = std::iter::once(head).chain(entries).collect();
         fs::write(self.ledger(), lines.join("\n") + "\n").unwrap();

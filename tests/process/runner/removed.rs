@@ -5,7 +5,7 @@ use std::os::unix::fs::symlink;
 use super::*;
 
 /// What a command can do to its own traces, in the shell; `$S` is the state directory, `$N` the attempt's name.
-const DEEDS: [&str; 19] = [
+const DEEDS: [&str; 21] = [
     "true",
     "rm -rf $S/spool/$N",
     "rm -rf $S/spool",
@@ -24,6 +24,8 @@ const DEEDS: [&str; 19] = [
     "for f in started exit task output; do rm $S/spool/$N/$f; mkdir $S/spool/$N/$f; done",
     ": > $S/begun",
     "rm $S/begun",
+    "head -n 1 $S/begun > cut; cat cut > $S/begun",
+    "head -n 1 $S/begun > cut; cat cut > $S/begun; rm $S/spool/$N/started",
     "rm -rf $S/spool $S/begun",
 ];
 
@@ -156,7 +158,7 @@ async fn the_end_of_another_attempt_is_not_taken_for_its_own() {
     fs::create_dir_all(&folder).unwrap();
     fs::write(folder.join("exit"), exit).unwrap();
     fs::write(folder.join("started"), started_by(nobody())).unwrap();
-    let text = format!("hermod-begun 1 0\n{other} {}\n", nobody());
+    let text = format!("hermod-begun 1 0000000000000\n{other} {}\n", nobody());
     fs::write(place.ledger(), text).unwrap();
     let found = place.runner.attach(other, Boot::Same).await;
     assert!(matches!(found, AttachedRunner::Over(RunnerOutcome::Unknown)), "{found:?}");

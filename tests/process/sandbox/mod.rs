@@ -2,6 +2,7 @@
 
 mod ending;
 mod escapes;
+mod limits;
 mod network;
 mod runs;
 mod tools;

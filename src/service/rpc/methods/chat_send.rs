@@ -8,7 +8,7 @@ use std::{
 
 use hermod_actors::{
     MESSAGE_TAG_BITS, RunError, SteerReceipt,
-    model::{Body, Hash, RunId, SessionRow},
+    model::{AgentName, Body, Hash, RunId, SessionRow},
 };
 use serde::{Deserialize, Serialize};
 use tokio::sync::Mutex;
@@ -85,6 +85,19 @@ async fn send(call: Call, params: SendParams) -> Result<ChatSent, RpcError> {
     let key = params::key(reach.token(), params.idempotency_key.as_deref())?;
     let may_steer = may_steer(&call, params.queue_mode)?;
     reach.service().check_revived()?;
+    // To its end, even if the client is gone meanwhile: a repeat has to find what this call has done.
+    let sent = reach.service().engine.clone().spawn(send_in_turn(call, params, agent, (key, may_steer)));
+    sent.await.map_err(|_| Problem::stopping())?
+}
+
+/// Sends a message when those before it have been sent.
+async fn send_in_turn(
+    call: Call,
+    params: SendParams,
+    agent: Option<AgentName>,
+    (key, may_steer): (Option<Arc<str>>, bool),
+) -> Result<ChatSent, RpcError> {
+    let reach = &call.client.reach;
     let session = reach.session(&params.session_key).await?;
     let _turn = turn(session.as_ref().map_or(&*params.session_key, |row| &row.key)).lock().await;
     if let Some(session) = session {
