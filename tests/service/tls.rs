@@ -143,7 +143,7 @@ fn runs_events_and_sockets_work_over_tls() {
     assert_eq!(client.conn.alpn_protocol(), Some(&b"http/1.1"[..]));
     let waited =
         send_over(client, &served, ("GET", &format!("/v1/runs/{run}/wait?timeout=60s")), &Value::Null);
-    assert_eq!(waited.json()["answer"], "You said: hello");
+    assert_eq!(waited.json()["answer"], "[rehearsal] You said: hello");
 
     let mut request = format!("ws://{NAME}/rpc").into_client_request().unwrap();
     let bearer = format!("Bearer {}", served.token);
