@@ -80,18 +80,14 @@ fn parse_chain(files: &TlsFiles, bytes: &[u8]) -> Result<Vec<CertificateDer<'sta
 
 fn parse_key(files: &TlsFiles, bytes: &[u8]) -> Result<PrivateKeyDer<'static>, RequestError> {
     PrivateKeyDer::from_pem_slice(bytes).map_err(|error| {
-        let is_encrypted = memchr::memmem::find(bytes, b"ENCRYPTED").is_some();
-        let problem = match error {
-            pem::Error::NoItemsFound if is_encrypted => {
-                "is encrypted; write it without a passphrase, with `openssl pkey -in FILE -out FILE`"
-                    .to_owned()
-            }
-            pem::Error::NoItemsFound => {
-                "has no private key; give the PEM file that belongs to the certificate".to_owned()
-            }
-            error => format!("cannot be used: {error}; give a PEM file with a private key"),
+        let problem = if !matches!(error, pem::Error::NoItemsFound) {
+            &format!("cannot be used: {error}; give a PEM file with a private key")
+        } else if memchr::memmem::find(bytes, b"ENCRYPTED").is_some() {
+            "is encrypted; write it without a passphrase, with `openssl pkey -in FILE -out NEW_FILE`"
+        } else {
+            "has no private key; give the PEM file that belongs to the certificate"
         };
-        files.error(TlsFile::Key, &problem)
+        files.error(TlsFile::Key, problem)
     })
 }
 

@@ -246,8 +246,9 @@ async fn a_client_that_takes_nothing_is_cut_off_under_tls_too() {
     let connector = tokio_rustls::TlsConnector::from(Arc::new(config));
     let (client, server) = tokio::join!(connector.connect(name, client), acceptor.accept(stream));
     let (_client, mut server) = (client.unwrap(), server.unwrap());
+    let bytes = vec![0; 64 << 10];
     let error = loop {
-        if let Err(error) = server.write_all(&[0; 64 << 10]).await {
+        if let Err(error) = server.write_all(&bytes).await {
             break error;
         }
     };
