@@ -108,7 +108,7 @@ impl HttpServer {
         let service = Arc::new(service);
         let tls = service.tls.clone();
         let routers =
-            Routers { probes: routes::probes(Arc::clone(&service)), all: routes::router(service)?, tls };
+            Routers { probes: routes::probes(Arc::clone(&service)), all: routes::router(service), tls };
         let listener = {
             let _runtime = runtime.enter();
             TcpListener::from_std(listener)?
