@@ -13,8 +13,9 @@ use std::{
 use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::{
+    encodings::Encodings,
     lock,
-    model::{AttemptId, Body, Durable, Record, RunId, Seq, SessionId, Timestamp},
+    model::{AttemptId, Body, Durable, Record, RunId, Seq, SessionEvent, SessionId, Timestamp},
 };
 
 /// Events in a watcher's buffer.
@@ -27,6 +28,14 @@ pub(crate) enum HubEvent {
     Recorded(Seq, Durable<Arc<Record>>),
     /// An event that is not durable.
     Delta(HubDelta),
+}
+
+/// An event as a watcher receives it.
+#[derive(Debug, Clone)]
+pub(crate) struct LiveEvent {
+    pub(crate) event: HubEvent,
+    /// Of the events that follow from it, shared by all watchers.
+    pub(crate) encodings: Arc<Encodings<SessionEvent>>,
 }
 
 /// A delta of one attempt of a call.
@@ -58,7 +67,7 @@ pub(crate) struct StreamedTexts {
 #[derive(Debug, Default)]
 pub(crate) struct Hub {
     watching: AtomicUsize,
-    watchers: Mutex<HashMap<SessionId, Vec<mpsc::Sender<HubEvent>>>>,
+    watchers: Mutex<HashMap<SessionId, Vec<mpsc::Sender<LiveEvent>>>>,
     waiters: Mutex<HashMap<RunId, Vec<oneshot::Sender<()>>>>,
     /// By session: what the attempt under way has streamed, for watchers that join late.
     streams: Mutex<HashMap<SessionId, Arc<StreamedTexts>>>,
@@ -86,7 +95,8 @@ impl Hub {
         if !self.is_watched() {
             return;
         }
-        self.retain_watchers(session, |watcher| watcher.try_send(event.clone()).is_ok());
+        let live = LiveEvent { event: event.clone(), encodings: Arc::default() };
+        self.retain_watchers(session, |watcher| watcher.try_send(live.clone()).is_ok());
     }
 
     /// Publishes durable records of a session, the first with sequence number `first`; ends of runs wake their waiters.
@@ -133,7 +143,7 @@ impl Hub {
     }
 
     /// Keeps the watchers of the session for which `keep` returns true.
-    fn retain_watchers(&self, session: SessionId, keep: impl Fn(&mpsc::Sender<HubEvent>) -> bool) {
+    fn retain_watchers(&self, session: SessionId, keep: impl Fn(&mpsc::Sender<LiveEvent>) -> bool) {
         let mut watchers = lock(&self.watchers);
         let Some(list) = watchers.get_mut(&session) else { return };
         list.retain(keep);
@@ -174,7 +184,7 @@ pub(crate) struct Subscription {
     hub: Arc<Hub>,
     session: SessionId,
     /// Returns the events; `None` if the subscription has fallen behind or the runtime has ended.
-    pub(crate) receiver: mpsc::Receiver<HubEvent>,
+    pub(crate) receiver: mpsc::Receiver<LiveEvent>,
 }
 
 impl Drop for Subscription {

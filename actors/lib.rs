@@ -14,6 +14,7 @@ pub mod port;
 mod active_deadline;
 mod builtin_tools;
 mod compressor;
+mod encodings;
 mod handlers;
 mod hub;
 mod inspect;
@@ -40,9 +41,9 @@ pub use policy::{AnswerSource, Bill, FinalText, SanitizedText, SummarizerStatus,
 pub use policy::{clarify::CLARIFY, todo::TODO};
 pub use provider::{ModelStatus, ProviderStatus};
 pub use runtime::{
-    Defaults, FirstTask, HealthProbe, KeyConflict, MAX_IMAGE_BYTES, MAX_IMAGES, MESSAGE_TAG_BITS, RecordFeed,
-    RunError, RunRequest, RunResult, Runtime, RuntimeDependencies, SessionChoice, SteerReceipt, TaskPart,
-    Watch,
+    ConversationEnd, ConversationPage, Defaults, FirstTask, HealthProbe, KeyConflict, MAX_IMAGE_BYTES,
+    MAX_IMAGES, MESSAGE_TAG_BITS, RecordFeed, RunError, RunRequest, RunResult, Runtime, RuntimeDependencies,
+    SessionChoice, SharedEntry, SharedEvent, SteerReceipt, TaskPart, Watch,
 };
 pub use session::{AcceptedRun, SubmitError};
 pub use supervisor::{ChildStatus, RuntimeEnd, SessionCounts, SessionPhase, SessionStatus, SupervisionTree};

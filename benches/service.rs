@@ -40,7 +40,8 @@ async fn main() {
     let script = Script::parse(script(iterations, delay).to_string().as_bytes()).expect("a script");
     let model = Rehearsal::start("127.0.0.1:0", Arc::new(script)).await.expect("a model");
     let settings = "[tools]\ncalls = 10000\n[agent]\nloop_guard = false\n";
-    let served = Installation::new(&model.base_url, settings).serve();
+    let installation = Installation::new(&model.base_url, settings);
+    let served = installation.serve();
     println!("at rest: {} KiB", served.memory().0);
     let mut clients = join_all((0..sessions).map(|_| Client::connect(&served))).await;
     println!("{sessions} idle connections: {} KiB", served.memory().0);

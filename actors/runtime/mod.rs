@@ -3,6 +3,7 @@
 
 mod approvals;
 mod control;
+mod conversation;
 mod event_projection;
 mod feed;
 mod health;
@@ -13,6 +14,7 @@ mod raise;
 mod read;
 mod repeat;
 mod request;
+mod shared_events;
 mod submit;
 mod tree;
 mod watch;
@@ -36,12 +38,15 @@ use crate::{
     turn::Input,
 };
 pub use control::{MESSAGE_TAG_BITS, SteerReceipt};
+pub(crate) use conversation::ConversationMarks;
+pub use conversation::{ConversationEnd, ConversationPage};
 pub(crate) use feed::FeedTail;
 pub use feed::RecordFeed;
 pub use health::HealthProbe;
 pub use images::{MAX_IMAGE_BYTES, MAX_IMAGES};
 pub use repeat::{FirstTask, KeyConflict, TaskPart};
 pub use request::{Defaults, RunError, RunRequest, RunResult, RuntimeDependencies, SessionChoice};
+pub use shared_events::{SharedEntry, SharedEvent};
 pub use watch::Watch;
 
 /// What a session does after a command.

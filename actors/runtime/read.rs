@@ -65,12 +65,6 @@ impl Runtime {
         Ok(render_run(row.session, until_end.map(|(_, record)| &**record)))
     }
 
-    /// All messages of a session, its imported history included.
-    pub async fn messages(&self, session: SessionId) -> Result<Vec<Message>, RunError> {
-        let records = self.journal(session, 1).await?;
-        Ok(render_run(session, records.iter().map(|(_, record)| &**record)))
-    }
-
     /// At most `max` bytes of an artifact from `offset` on, and its size.
     pub async fn read_artifact(
         &self,

@@ -37,7 +37,7 @@ use crate::{
     persistence::{CommitMonitor, PersistenceMsg},
     port::{Clock, Journal, TextRedactor},
     provider::Leases,
-    runtime::{FeedTail, RuntimeDependencies},
+    runtime::{ConversationMarks, FeedTail, RuntimeDependencies},
     tool_executor::ToolExecutorHandle,
 };
 pub(crate) use directory::Directory;
@@ -95,6 +95,7 @@ pub(crate) struct RuntimeParts {
     pub(crate) leases: Arc<Leases>,
     pub(crate) hub: Arc<Hub>,
     pub(crate) feed_tail: FeedTail,
+    pub(crate) conversation_marks: ConversationMarks,
     pub(crate) commit_monitor: Arc<CommitMonitor>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) redactor: Arc<dyn TextRedactor>,

@@ -14,7 +14,7 @@ use crate::{
     policy::{RestartHistory, RestartIntensity},
     port::{JournalError, ReadError},
     provider::Leases,
-    runtime::{FeedTail, RuntimeDependencies},
+    runtime::{ConversationMarks, FeedTail, RuntimeDependencies},
     supervisor::{
         ChildStatus, DirectoryCheckpoint, ProviderSupervisor, RootArguments, RuntimeEnd, RuntimeParts,
         SessionSupervisor, StableActorRef, actor_end,
@@ -134,6 +134,7 @@ impl Actor for Root {
             leases: Arc::new(Leases::new(providers, breakers)),
             hub: Arc::default(),
             feed_tail: FeedTail::default(),
+            conversation_marks: ConversationMarks::default(),
             commit_monitor,
             clock,
             redactor,

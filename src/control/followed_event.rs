@@ -61,13 +61,12 @@ pub struct FedRecord {
 
 impl FedRecord {
     /// The form of `entry`.
-    pub fn new(entry: FeedEntry) -> serde_json::Result<Self> {
-        let FeedEntry { cursor, session, seq, record } = entry;
-        let record = match record {
-            Ok(record) => Ok(RecordJson::new(&record)?),
-            Err(reason) => Err(reason),
+    pub fn new(entry: &FeedEntry) -> serde_json::Result<Self> {
+        let record = match &entry.record {
+            Ok(record) => Ok(RecordJson::new(record)?),
+            Err(reason) => Err(reason.clone()),
         };
-        Ok(Self { cursor, session, seq, record })
+        Ok(Self { cursor: entry.cursor, session: entry.session, seq: entry.seq, record })
     }
 }
 

@@ -85,7 +85,7 @@ pub(super) async fn follow_feed(
             let line = tokio::select! {
                 entry = feed.next() => {
                     ticks.reset();
-                    let record = FedRecord::new(entry.map_err(RunError::Read)?).map_err(unreadable)?;
+                    let record = FedRecord::new(entry.map_err(RunError::Read)?.entry()).map_err(unreadable)?;
                     ControlResponse::Fed(record)
                 }
                 _ = ticks.tick() => ControlResponse::Heartbeat {},

@@ -2,29 +2,35 @@
 //! session: a client that reconnects with `Last-Event-ID` gets each record once, in order. Deltas are in between. The feed
 //! has the sessions that the client reaches.
 
-use std::{convert::Infallible, str::FromStr, time::Duration};
+use std::{
+    convert::Infallible,
+    pin::Pin,
+    str::FromStr,
+    task::{Context, Poll},
+    time::Duration,
+};
 
 use axum::{
-    http::{HeaderMap, StatusCode},
-    response::{
-        IntoResponse as _, Response,
-        sse::{Event, KeepAlive, Sse},
-    },
+    body::{Body, Bytes},
+    http::{HeaderMap, StatusCode, header},
+    response::{IntoResponse as _, Response},
 };
-use futures::stream;
+use futures::{Stream, StreamExt as _, stream};
 use hermod_actors::{
     RecordFeed, RunError, Watch,
-    model::{Body, EventBody, RunId, RunRow, RunState, Seq, SessionEvent, SessionId},
+    model::{Body as RecordBody, EventBody, RunId, RunRow, RunState, Seq, SessionEvent, SessionId},
     port::FeedCursor,
 };
-use serde_json::Value;
+use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 use utoipa::IntoParams;
 
-use super::{metrics::Counted, problem::Problem, reach::Reach};
-use crate::view::{feed_entry, schema, stream_event};
+use super::{metrics::Counted, problem::Problem, reach::Reach, stream_event::StreamEvent};
+use crate::view::schema;
 
 /// Interval of comments that tell a client that the stream lives.
 const HEARTBEAT_INTERVAL: Duration = Duration::from_secs(15);
+/// The comment.
+const HEARTBEAT: &[u8] = b":\n\n";
 /// The header with the record that a client has seen last.
 const LAST_EVENT_ID: &str = "last-event-id";
 
@@ -36,16 +42,6 @@ pub(super) struct SeenRecord {
     /// The `id` of the last record that the client has seen.
     #[param(rename = "Last-Event-ID", value_type = schema::RecordNumber, required = false)]
     last: u64,
-}
-
-/// An event of a stream, before it is encoded for a transport.
-pub(super) struct StreamEvent {
-    /// The name; `error` for a failure after which nothing follows.
-    pub(super) name: &'static str,
-    /// Where the stream resumes after this event; only records have one.
-    pub(super) id: Option<String>,
-    /// The event's object; a text if it is an error.
-    pub(super) data: Value,
 }
 
 /// A stream of events, which ends with its run, and when its reader may read no more.
@@ -150,32 +146,18 @@ impl EventSource {
     }
 }
 
-impl StreamEvent {
-    fn error(text: impl ToString) -> Self {
-        Self { name: "error", id: None, data: Value::String(text.to_string()) }
-    }
-
-    fn of_session(event: &SessionEvent) -> Self {
-        let id = matches!(&event.body, EventBody::Recorded { .. }).then(|| event.seq.to_string());
-        match stream_event(event) {
-            Ok(data) => Self { name: event.body.name(), id, data },
-            Err(error) => Self::error(error),
-        }
-    }
-}
-
 impl WatchedEvents {
     async fn next(&mut self) -> Option<StreamEvent> {
         while !self.is_over {
-            match self.reader.wait(self.watch.next()).await? {
-                Ok(event) if self.run.is_none() || event.run == self.run => {
-                    self.is_over = self.ends(&event).await;
+            match self.reader.wait(self.watch.next_shared()).await? {
+                Ok(event) if self.run.is_none() || event.event().run == self.run => {
+                    self.is_over = self.ends(event.event()).await;
                     return Some(StreamEvent::of_session(&event));
                 }
                 Ok(_) => {}
                 Err(error) => {
                     self.is_over = true;
-                    return Some(StreamEvent::error(error));
+                    return Some(StreamEvent::failed(error));
                 }
             }
         }
@@ -185,7 +167,7 @@ impl WatchedEvents {
     /// True for the record of the watched run's end, unless the run was reopened since.
     async fn ends(&self, event: &SessionEvent) -> bool {
         let (EventBody::Recorded { record }, Some(run)) = (&event.body, self.run) else { return false };
-        if !matches!(&record.body, Body::RunEnded(ended) if ended.run == run) {
+        if !matches!(&record.body, RecordBody::RunEnded(ended) if ended.run == run) {
             return false;
         }
         let row = self.reader.reach.service().runtime.row(run).await;
@@ -217,44 +199,75 @@ impl FeedEvents {
         if self.is_over {
             return None;
         }
-        let entry = loop {
+        let event = loop {
             match self.reader.wait(self.feed.next()).await? {
-                Ok(entry) => match self.reader.reach.sees_session(entry.session).await {
-                    Ok(true) => break Ok(entry),
+                // What the client does not reach is skipped before it is encoded.
+                Ok(entry) => match self.reader.reach.sees_session(entry.entry().session).await {
+                    Ok(true) => break StreamEvent::of_entry(&entry),
                     Ok(false) => {}
-                    Err(problem) => break Err(StreamEvent::error(problem.detail())),
+                    Err(problem) => break StreamEvent::failed(problem.detail()),
                 },
-                Err(error) => break Err(StreamEvent::error(error)),
+                Err(error) => break StreamEvent::failed(error),
             }
         };
-        let event = entry.and_then(|entry| {
-            let data = feed_entry(&entry).map_err(StreamEvent::error)?;
-            let name = if entry.record.is_ok() { "record" } else { "unreadable" };
-            Ok(StreamEvent { name, id: Some(entry.cursor.to_string()), data })
-        });
-        self.is_over = event.is_err();
-        Some(event.unwrap_or_else(|error| error))
+        self.is_over = matches!(event, StreamEvent::Failed(_));
+        Some(event)
     }
 }
 
 fn respond(source: EventSource) -> Response {
     let events = stream::unfold(source, |mut source| async move {
         let event = source.next().await?;
-        Some((Ok::<_, Infallible>(encode(event)), source))
+        Some((event.into_text(), source))
     });
-    let heartbeat = KeepAlive::new().interval(HEARTBEAT_INTERVAL);
-    Sse::new(events).keep_alive(heartbeat).into_response()
+    let headers = [(header::CONTENT_TYPE, "text/event-stream"), (header::CACHE_CONTROL, "no-cache")];
+    (headers, Body::from_stream(EventTexts::new(Box::pin(events)))).into_response()
 }
 
-fn encode(event: StreamEvent) -> Event {
-    let encoded = Event::default().event(event.name);
-    let encoded = match event.id {
-        Some(id) => encoded.id(id),
-        None => encoded,
-    };
-    // The text of an error is no JSON.
-    match event.data.as_str() {
-        Some(text) => encoded.data(text),
-        None => encoded.data(event.data.to_string()),
+/// The texts of a stream, with a comment whenever there was none for a while. Axum's `Sse` would copy each text.
+struct EventTexts<S> {
+    events: S,
+    heartbeats: Interval,
+}
+
+impl<S> EventTexts<S> {
+    fn new(events: S) -> Self {
+        let mut heartbeats = interval_at(Instant::now() + HEARTBEAT_INTERVAL, HEARTBEAT_INTERVAL);
+        heartbeats.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        Self { events, heartbeats }
+    }
+}
+
+impl<S: Stream<Item = Bytes> + Unpin> Stream for EventTexts<S> {
+    type Item = Result<Bytes, Infallible>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        if let Poll::Ready(event) = self.events.poll_next_unpin(context) {
+            self.heartbeats.reset();
+            return Poll::Ready(event.map(Ok));
+        }
+        self.heartbeats.poll_tick(context).map(|_| Some(Ok(Bytes::from_static(HEARTBEAT))))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_silent_stream_has_comments() {
+        let (events, receiver) = tokio::sync::mpsc::channel::<Bytes>(1);
+        let source = stream::unfold(receiver, async |mut receiver| Some((receiver.recv().await?, receiver)));
+        let mut texts = EventTexts::new(Box::pin(source));
+        let started = Instant::now();
+        assert_eq!(texts.next().await, Some(Ok(Bytes::from_static(HEARTBEAT))));
+        assert_eq!(started.elapsed(), HEARTBEAT_INTERVAL);
+        tokio::time::advance(HEARTBEAT_INTERVAL / 2).await;
+        events.send("a".into()).await.unwrap();
+        assert_eq!(texts.next().await, Some(Ok("a".into())));
+        assert_eq!(texts.next().await, Some(Ok(Bytes::from_static(HEARTBEAT))));
+        assert_eq!(started.elapsed(), HEARTBEAT_INTERVAL * 5 / 2, "counted from the last event on");
+        drop(events);
+        assert_eq!(texts.next().await, None);
     }
 }

@@ -21,6 +21,7 @@ mod routes;
 mod rpc;
 mod serve;
 mod server;
+mod stream_event;
 mod time_field;
 mod tls;
 

@@ -103,59 +103,83 @@ impl PartialSchema for MaxRows {
 
 impl ToSchema for MaxRows {}
 
+/// A page under construction: rows are taken from the newest one on, until it is full.
+struct PageBuilder<T, I, R> {
+    items: Vec<T>,
+    max: usize,
+    /// The last row that was taken; the next page goes on before it.
+    next: Option<I>,
+    /// Rows that were read and not taken, the newest last.
+    rows: Vec<(I, Option<R>)>,
+    /// Whether there are no rows before these.
+    is_all: bool,
+    searched: usize,
+}
+
+impl<T, I: Copy + ToString, R> PageBuilder<T, I, R> {
+    fn new(max: Option<MaxRows>, before: Option<I>) -> Self {
+        let max = MaxRows::or_default(max);
+        Self { items: Vec::new(), max, next: before, rows: Vec::new(), is_all: false, searched: 0 }
+    }
+
+    /// Whether more rows are to be read.
+    const fn has_space(&self) -> bool {
+        !self.is_all && self.items.len() < self.max && self.searched < MAX_SEARCHED
+    }
+
+    /// Adds the rows before `next`.
+    fn add(&mut self, (rows, is_all): (Vec<(I, Option<R>)>, bool)) {
+        self.searched += rows.len();
+        (self.rows, self.is_all) = (rows, is_all);
+    }
+
+    /// Takes the next row that the client reaches; `None` if more are to be read, or none.
+    fn take(&mut self) -> Option<R> {
+        while self.items.len() < self.max {
+            let (id, row) = self.rows.pop()?;
+            self.next = Some(id);
+            if row.is_some() {
+                return row;
+            }
+        }
+        None
+    }
+
+    fn build(self) -> Page<T> {
+        let is_over = self.is_all && self.rows.is_empty();
+        let next = self.next.filter(|_| !is_over);
+        Page { items: self.items, next: next.map(|id| id.to_string()) }
+    }
+}
+
 impl SessionsQuery {
     /// The newest sessions. A page may have fewer than `max` although there are more.
     pub(super) async fn page(&self, reach: &Reach) -> Result<Page<SessionSummaryView>, Problem> {
-        let (max, mut searched) = (MaxRows::or_default(self.max), 0);
-        let (mut items, mut next) = (Vec::new(), self.before);
-        while searched < MAX_SEARCHED && items.len() < max {
-            let count = (max - items.len()).max(ROWS_PER_READ);
-            let (rows, is_all) = reach.sessions_before(next, count).await?;
-            let mut is_full = false;
-            searched += rows.len();
-            for (id, row) in rows.into_iter().rev() {
-                if items.len() == max {
-                    is_full = true;
-                    break;
-                }
-                next = Some(id);
-                items.extend(row.as_ref().map(SessionSummaryView::from));
-            }
-            if is_all && !is_full {
-                next = None;
-                break;
+        let mut page = PageBuilder::new(self.max, self.before);
+        while page.has_space() {
+            page.add(reach.sessions_before(page.next, ROWS_PER_READ).await?);
+            while let Some(row) = page.take() {
+                page.items.push(SessionSummaryView::from(&row));
             }
         }
-        Ok(Page { items, next: next.map(|id| id.to_string()) })
+        Ok(page.build())
     }
 }
 
 impl RunsQuery {
     /// The newest runs that fit. A page may have fewer than `max` although there are more.
     pub(super) async fn page(&self, reach: &Reach) -> Result<Page<RunSummaryView>, Problem> {
-        let (max, mut searched) = (MaxRows::or_default(self.max), 0);
-        let (mut items, mut next) = (Vec::new(), self.before);
-        while searched < MAX_SEARCHED && items.len() < max {
-            let (rows, is_all) = reach.runs_before(next, ROWS_PER_READ).await?;
-            let mut is_full = false;
-            searched += rows.len();
-            for (id, row) in rows.into_iter().rev() {
-                if items.len() == max {
-                    is_full = true;
-                    break;
-                }
-                next = Some(id);
-                if let Some(row) = row.filter(|row| self.fits(row)) {
+        let mut page = PageBuilder::new(self.max, self.before);
+        while page.has_space() {
+            page.add(reach.runs_before(page.next, ROWS_PER_READ).await?);
+            while let Some(row) = page.take() {
+                if self.fits(&row) {
                     let summary = reach.service().handler.summary(row).await?;
-                    items.extend(Some(summary).filter(|summary| self.fits_text(summary)));
+                    page.items.extend(Some(summary).filter(|summary| self.fits_text(summary)));
                 }
-            }
-            if is_all && !is_full {
-                next = None;
-                break;
             }
         }
-        Ok(Page { items, next: next.map(|id| id.to_string()) })
+        Ok(page.build())
     }
 
     fn fits(&self, row: &RunRow) -> bool {

@@ -8,7 +8,7 @@ use std::{
     sync::Arc,
 };
 
-use hermod_actors::{Defaults, port::Journal};
+use hermod_actors::{Defaults, RunError, port::Journal};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::{runtime::Handle, signal::unix::Signal};
 use tokio_util::sync::CancellationToken;
@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     HttpServer, ServerLimits, Service, TlsAcceptor, TlsFiles,
     lifecycle::{ServiceLifecycle, hangups},
-    metrics::{CommitDurations, MeasuredJournal, Metrics},
+    metrics::{CommitDurations, MeasuredJournal, Metrics, RunStates},
 };
 use crate::{
     access::TokenVerifier,
@@ -69,14 +69,17 @@ pub async fn serve(
     let OwnedStore { journal, state, signals, notes, .. } = &mut *store;
     let tls = request.tls.map(|files| TlsAcceptor::start(files, Arc::clone(notes))).transpose()?;
     let prompt = Exchangeable::new(LayeredPrompt::new(config, state));
-    let commits = CommitDurations::default();
+    let (commits, run_states) = (CommitDurations::default(), RunStates::default());
     let started = async {
         let (revival, endpoints) = Revival::find((config, variables), &reader, state, &**notes).await?;
         let spec = run_defaults::spec(config, Vec::new(), None, state);
         let defaults = Defaults { spec, prompt: Arc::<Exchangeable<LayeredPrompt>>::clone(&prompt) };
-        let measured = Arc::new(MeasuredJournal::new(Arc::clone(journal), commits.clone()));
-        let host = start(measured, endpoints, config, defaults, Some(Arc::clone(notes))).await?;
-        let metrics = Metrics::start(&host.runtime, commits.clone(), revival.count()).await?;
+        // No commit of this process has changed a run yet.
+        run_states.update(&journal.rows().open_runs().await.map_err(RunError::Read)?);
+        let measured = MeasuredJournal::new(Arc::clone(journal), commits.clone(), run_states.clone());
+        let host = start(Arc::new(measured), endpoints, config, defaults, Some(Arc::clone(notes))).await?;
+        let metrics =
+            Metrics::start(&host.runtime, (commits.clone(), run_states.clone()), revival.count()).await?;
         Ok::<_, HostError>(((revival, metrics), Arc::new(host)))
     };
     let (revival, host) = match signals.run_until_signal(Box::pin(started)).await? {

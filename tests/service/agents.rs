@@ -216,8 +216,11 @@ fn a_limited_token_reaches_its_agents_alone() {
     assert_eq!(ids("/v1/runs?agent=asker"), [Value::Null; 0]);
     assert_eq!((get("/v1/approvals").json(), get("/v1/tree").json()), (json!([]), json!([])));
     assert_eq!(served.get("/v1/tree").json()[0]["id"], *other);
-    // The feed from its beginning has the records of one session, and goes on with new ones.
+    // The feed from its beginning has the records of one session, and goes on with new ones, although another client
+    // reads all records at the same time.
+    let mut all = served.get("/v1/events?after=0.0");
     let mut feed = get("/v1/events?after=0.0");
+    let second = served.run_as("asker", &json!({ "input": "touch", "session": "second" }));
     let last = served.run_as("writer", &json!({ "input": "bye", "session": "own" }));
     let session = served.get("/v1/sessions/own").json()["id"].clone();
     let mut seen = String::new();
@@ -228,6 +231,11 @@ fn a_limited_token_reaches_its_agents_alone() {
         let event: Value = serde_json::from_str(line).unwrap();
         assert_eq!(event["session"], session, "{event}");
     }
+    let mut everything = String::new();
+    while !(everything.contains(&last) && everything.matches("run.ended").count() == 2) {
+        everything += &all.chunk().expect("the feed goes on");
+    }
+    assert!(everything.contains(&other) && everything.contains(&second));
     // What it may do, it can; and it cannot begin what it may not see.
     assert_eq!(get(&format!("/v1/runs/{own}/result")).status, 200);
     let submit = |body: &Value| served.send_as(&limited, ("POST", "/v1/runs"), body).status;

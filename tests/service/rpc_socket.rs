@@ -214,6 +214,49 @@ fn a_client_that_does_not_read_is_closed() {
     assert!(served.call("sessions.list", &json!({})).get("result").is_some());
 }
 
+/// KiB of memory that the service has had at most.
+fn peak_memory(served: &Served) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", served.pid())).expect("its figures");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("a line");
+    line.trim().trim_end_matches(" kB").parse().expect("a number")
+}
+
+#[test]
+fn answers_that_are_not_read_cost_a_bounded_amount_of_memory() {
+    const CALLS: usize = 50;
+    let served = Served::start(&scripts());
+    let text = "x".repeat(100_000);
+    let messages: Vec<Value> = (0..41)
+        .map(|n| json!({ "role": if n % 2 == 0 { "user" } else { "assistant" }, "content": text }))
+        .collect();
+    served.post("/v1/chat/completions", &json!({ "model": "default", "messages": messages })).text();
+    let key = served.result("sessions.list", &json!({}))["sessions"][0]["key"].clone();
+    let params = json!({ "sessionKey": key, "maxChars": 200_000 });
+    let once = served.result("chat.history", &params);
+    let size = once.to_string().len();
+    assert!(size > 1 << 20, "{size}");
+    let before = peak_memory(&served);
+    let mut socket = Socket::rpc(&served, &served.token);
+    let mut calls: Vec<u64> = (0..CALLS).map(|_| socket.start("chat.history", &params)).collect();
+    // Others are answered meanwhile.
+    for _ in 0..3 {
+        assert_eq!(served.result("chat.history", &params), once);
+    }
+    // All are answered once they are read, in any order.
+    while !calls.is_empty() {
+        let answer = socket.next();
+        assert!(answer["result"] == once, "{}", answer["error"]);
+        calls.retain(|id| answer["id"] != *id);
+    }
+    let more = (peak_memory(&served) - before) << 10;
+    assert!(more < size as u64 * 25, "{more} bytes for {CALLS} answers of {size}");
+    // A batch has no more large answers than fit.
+    let call = |id: usize| json!({ "jsonrpc": "2.0", "id": id, "method": "chat.history", "params": params });
+    let batch = served.post("/rpc", &(0..CALLS).map(call).collect()).json();
+    let refused = batch.as_array().unwrap().iter().filter(|answer| answer["error"]["code"] == -32000).count();
+    assert!((CALLS - 4..CALLS).contains(&refused), "{refused}");
+}
+
 #[test]
 fn a_client_that_answers_no_ping_is_closed() {
     let served = Served::start(&scripts());

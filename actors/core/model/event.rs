@@ -9,7 +9,7 @@ use strum::IntoStaticStr;
 use super::{Attempt, CallId, CallStatus, Durable, OutcomeDetail, Record, RunId, Seq, SessionId, Timestamp};
 
 /// An event for watchers: a durable record, what follows from one, or a stream delta that is not durable.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SessionEvent {
     /// The session.
     pub session: SessionId,

@@ -11,6 +11,7 @@ mod answer_recovery;
 mod approval;
 mod compaction;
 mod compaction_state;
+mod conversation;
 mod decision;
 mod delegate;
 mod ending;
@@ -48,6 +49,7 @@ mod tests;
 use std::sync::Arc;
 
 pub use answer_recovery::TransientPrompt;
+pub use conversation::{ConversationMark, ConversationReader};
 pub use decision::DecisionBuilder;
 pub use force_fail::{ForcedEnds, OpenRun, own_reservation};
 pub use history::RenderCursor;

@@ -33,6 +33,11 @@ impl Steering {
         self.recorded.iter().any(|(_, message)| *message == next)
     }
 
+    /// Whether no view lacks a message.
+    pub(super) fn is_empty(&self) -> bool {
+        self.unread.is_empty()
+    }
+
     /// Forgets the ids of messages to all runs except those that are `wanted`.
     pub(super) fn retain_runs(&mut self, wanted: impl Fn(RunId) -> bool) {
         self.recorded.retain(|(run, _)| wanted(*run));

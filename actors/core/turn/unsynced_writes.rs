@@ -54,6 +54,10 @@ impl UnsyncedWrites {
         );
     }
 
+    pub(super) const fn has_note(&self) -> bool {
+        self.note.is_some()
+    }
+
     pub(super) fn take_note(&mut self) -> Option<Arc<str>> {
         self.note.take()
     }

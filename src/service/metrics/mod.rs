@@ -4,7 +4,9 @@
 mod exposition;
 mod live_count;
 mod measured_journal;
+mod open_waits;
 mod process;
+mod run_states;
 mod scrape;
 mod totals;
 
@@ -20,6 +22,7 @@ use tokio_util::sync::CancellationToken;
 use crate::clock;
 pub(crate) use live_count::{Counted, LiveCount};
 pub(crate) use measured_journal::{CommitDurations, MeasuredJournal};
+pub(crate) use run_states::RunStates;
 pub(super) use scrape::scrape;
 use totals::RecordTotals;
 
@@ -35,6 +38,7 @@ pub(crate) struct Metrics {
     /// Set once the feed is folded in the background.
     background: OnceCell<()>,
     commits: CommitDurations,
+    run_states: RunStates,
     /// Open HTTP connections.
     pub(super) connections: LiveCount,
     /// Open streams of events.
@@ -53,11 +57,11 @@ struct FoldedFeed {
 }
 
 impl Metrics {
-    /// Begins to count with the next record. `commits` has the durations of commits, and `revived_runs` is the number of
-    /// the unfinished runs of earlier processes.
+    /// Begins to count with the next record. `commits` and `run_states` are kept by the journal, and `revived_runs` is the
+    /// number of the unfinished runs of earlier processes.
     pub(super) async fn start(
         runtime: &Runtime,
-        commits: CommitDurations,
+        (commits, run_states): (CommitDurations, RunStates),
         revived_runs: usize,
     ) -> Result<Self, RunError> {
         let feed = runtime.feed(runtime.feed_end().await?);
@@ -65,6 +69,7 @@ impl Metrics {
             folded: Arc::new(Mutex::new(FoldedFeed { feed, totals: RecordTotals::default() })),
             background: OnceCell::new(),
             commits,
+            run_states,
             connections: LiveCount::default(),
             streams: LiveCount::default(),
             started_at: clock::now(),
@@ -100,7 +105,7 @@ impl FoldedFeed {
     async fn fold_page(&mut self) -> Result<usize, ReadError> {
         let page = self.feed.next_page().await?;
         for entry in &page {
-            match &entry.record {
+            match &entry.entry().record {
                 Ok(record) => self.totals.take(record),
                 Err(_) => self.totals.unreadable += 1,
             }

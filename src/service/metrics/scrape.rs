@@ -8,7 +8,7 @@ use axum::{
 };
 use hermod_actors::{
     ProviderStatus, RunError,
-    model::{BreakerState, RunState, Timestamp},
+    model::{BreakerState, Timestamp},
 };
 
 use super::{
@@ -23,9 +23,6 @@ use crate::{
 
 /// Nano-dollars of a dollar.
 const NANO: f64 = 1e9;
-/// All states of an unfinished run.
-const OPEN_STATES: [(&str, RunState); 3] =
-    [("queued", RunState::Queued), ("running", RunState::Running), ("parked", RunState::Parked)];
 /// Most models of a provider whose breakers are shown.
 const MAX_BREAKERS: usize = 200;
 
@@ -42,7 +39,7 @@ pub(in crate::service) async fn scrape(
         totals.waits()
     });
     let waits = waits.await.map_err(RunError::Read)?;
-    add_runs(&mut exposition, service, run_states(service).await?, waits);
+    add_runs(&mut exposition, service, service.metrics.run_states.counts(), waits);
     add_runtime(&mut exposition, service).await?;
     add_providers(&mut exposition, &service.runtime.providers().await);
     add_process(&mut exposition, service);
@@ -55,13 +52,6 @@ pub(in crate::service) async fn scrape(
         Problem::new(axum::http::StatusCode::INTERNAL_SERVER_ERROR, "the metrics cannot be written as text")
     })?;
     Ok(([(header::CONTENT_TYPE, format.media_type())], text).into_response())
-}
-
-/// Number of unfinished runs by state.
-async fn run_states(service: &Service) -> Result<BTreeMap<&'static str, u64>, Problem> {
-    let rows = service.handler.reader().read(|rows| rows.open_runs()).await?;
-    let count = |state| rows.iter().filter(|row| row.state == state).count() as u64;
-    Ok(OPEN_STATES.into_iter().map(|(name, state)| (name, count(state))).collect())
 }
 
 fn add_totals(to: &mut Exposition, totals: &RecordTotals) {

@@ -8,6 +8,8 @@ use hermod_actors::model::{
     RunId, Usage,
 };
 
+use super::open_waits::OpenWaits;
+
 /// Most models with series of their own. The configuration and the users choose models, and each costs memory in Prometheus.
 const MAX_MODELS: usize = 200;
 /// The name under which all further models are counted.
@@ -39,7 +41,7 @@ pub(super) struct RecordTotals {
     /// Started attempts of model calls that may still cost something.
     attempts: BTreeMap<AttemptId, StartedAttempt>,
     /// What the open calls of unfinished runs wait for.
-    waits: BTreeMap<CallId, &'static str>,
+    waits: OpenWaits,
 }
 
 /// What the calls of one model add up to.
@@ -88,19 +90,19 @@ impl RecordTotals {
             }
             Body::ModelFailed(failed) | Body::SummaryFailed(failed) => self.on_failed(failed),
             Body::ModelLate(late) if late.anomaly.is_none() => self.settle(late.id(), Some(&late.usage)),
-            Body::ModelWaiting(waiting) => _ = self.waits.insert(waiting.call, "reset"),
-            Body::CallAdmitted(admitted) => _ = self.waits.insert(admitted.call, "permit"),
+            Body::ModelWaiting(waiting) => self.waits.insert(waiting.call, "reset"),
+            Body::CallAdmitted(admitted) => self.waits.insert(admitted.call, "permit"),
             Body::CallStarted(started) => {
                 let reason = if started.children.is_empty() { "tool" } else { "children" };
                 self.waits.insert(started.call, reason);
             }
-            Body::CallLost(lost) => _ = self.waits.insert(lost.call, "permit"),
+            Body::CallLost(lost) => self.waits.insert(lost.call, "permit"),
             // The row of the run tells that it waits for a person.
             Body::ApprovalRequested(requested) => {
                 self.approvals += 1;
                 self.waits.remove(&requested.call);
             }
-            Body::ApprovalAnswered(answered) => _ = self.waits.insert(answered.call, "permit"),
+            Body::ApprovalAnswered(answered) => self.waits.insert(answered.call, "permit"),
             Body::CallEnded(ended) => {
                 self.waits.remove(&ended.call);
                 *self.tool_calls.entry(status_name(ended.end.status)).or_default() += 1;
@@ -111,9 +113,7 @@ impl RecordTotals {
 
     /// Number of open calls by what they wait for.
     pub(super) fn waits(&self) -> BTreeMap<&'static str, u64> {
-        let mut reasons = BTreeMap::new();
-        self.waits.values().for_each(|reason| *reasons.entry(*reason).or_default() += 1);
-        reasons
+        self.waits.counts().clone()
     }
 
     fn on_started(&mut self, started: &ModelStarted) {
@@ -136,8 +136,8 @@ impl RecordTotals {
     fn on_failed(&mut self, failed: &ModelFailed) {
         let id = failed.call.attempt(failed.attempt);
         match failed.retry_at {
-            Some(_) => _ = self.waits.insert(failed.call, "retry"),
-            None => _ = self.waits.remove(&failed.call),
+            Some(_) => self.waits.insert(failed.call, "retry"),
+            None => self.waits.remove(&failed.call),
         }
         let provider =
             self.attempts.get(&id).map_or_else(|| OTHER_MODELS.into(), |it| Arc::clone(&it.provider));
@@ -179,7 +179,7 @@ impl RecordTotals {
     fn forget(&mut self, run: RunId) {
         let (first, last) =
             (CallId { run, iteration: 0, n: 0 }, CallId { run, iteration: u32::MAX, n: u32::MAX });
-        self.waits.extract_if(first..=last, |_, _| true).for_each(drop);
+        self.waits.forget(run);
         let attempts = first.attempt(0)..=last.attempt(u32::MAX);
         self.attempts.extract_if(attempts, |_, _| true).for_each(drop);
     }

@@ -109,11 +109,11 @@ async fn messages(
     PathSession(row): PathSession,
     Query(query): Query<MessagesQuery>,
 ) -> Result<Json<Page<MessageView>>, Problem> {
-    let messages = service.runtime.messages(row.id).await?;
     let first = query.after.map_or(0, |after| usize::try_from(after).unwrap_or(usize::MAX));
-    let end = first.saturating_add(MaxRows::or_default(query.max));
-    let items = messages.iter().take(end).skip(first).map(MessageView::from).collect();
-    Ok(Json(Page { items, next: (end < messages.len()).then(|| end.to_string()) }))
+    let page = service.runtime.messages_page(row.id, first, MaxRows::or_default(query.max)).await?;
+    let items: Vec<MessageView> = page.messages.iter().map(MessageView::from).collect();
+    let next = page.has_more.then(|| (first + items.len()).to_string());
+    Ok(Json(Page { items, next }))
 }
 
 /// Removes a session with its runs, and the sessions of its subagents

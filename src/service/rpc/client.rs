@@ -10,6 +10,7 @@ use serde_json::value::RawValue;
 use tokio_util::sync::CancellationToken;
 
 use super::{
+    answer_budget::MessageAnswers,
     error::RpcError,
     methods::{self, Method},
     subscription::Subscriptions,
@@ -42,22 +43,25 @@ impl Client {
         self.reach.service().tokens.is_valid(self.reach.token())
     }
 
-    /// Calls a method. `answered` is fired by the caller when it has sent the answer.
+    /// Calls a method of a message with these answers. `answered` is fired by the caller when it has sent them.
     pub(super) async fn call(
         &self,
         method: &str,
         params: Option<Box<RawValue>>,
-        answered: CancellationToken,
+        (answered, answers): (CancellationToken, &MessageAnswers),
     ) -> CallResult {
         let method = methods::find(method)?;
         self.check(method)?;
         let request_hash = hash(method.name, params.as_deref());
         let call = Call { client: self.clone(), request_hash, answered };
-        let called = AssertUnwindSafe((method.run)(call, params)).catch_unwind().await;
-        called.unwrap_or_else(|_| {
-            tracing::error!(method = method.name, "a call panicked");
-            Err(RpcError::internal("the call failed in the service; see its log"))
-        })
+        let called = async {
+            let called = AssertUnwindSafe((method.run)(call, params)).catch_unwind().await;
+            called.unwrap_or_else(|_| {
+                tracing::error!(method = method.name, "a call panicked");
+                Err(RpcError::internal("the call failed in the service; see its log"))
+            })
+        };
+        answers.make(method.max_answer_bytes, called).await
     }
 
     fn check(&self, method: &Method) -> Result<(), RpcError> {

@@ -5,7 +5,7 @@ use super::{
     gateway,
     message::{self, CallMessage, RequestId},
 };
-use crate::service::events::StreamEvent;
+use crate::service::stream_event::StreamEvent;
 
 /// How messages are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

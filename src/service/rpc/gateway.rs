@@ -11,7 +11,7 @@ use super::{
     error::{ErrorCode, RpcError},
     message::{CallMessage, CallRequest, RejectedRequest, RequestId},
 };
-use crate::{clock, service::events::StreamEvent};
+use crate::{clock, service::stream_event::StreamEvent};
 
 /// The version of the protocol.
 pub(super) const PROTOCOL: u64 = 4;
@@ -150,11 +150,8 @@ pub(super) fn write_tick() -> String {
 
 /// Writes an event of a subscription.
 pub(super) fn write_subscribed(subscription: &str, event: &StreamEvent) -> String {
-    let mut payload = json!({ "subscription": subscription, "event": event.data });
-    if let Some(id) = &event.id {
-        payload["id"] = json!(id);
-    }
-    write("hermod.event", &payload)
+    let payload = event.subscribed(subscription);
+    format!(r#"{{"type":"event","event":"hermod.event","payload":{payload}}}"#)
 }
 
 /// Writes the end of a subscription.

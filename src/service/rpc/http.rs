@@ -9,6 +9,7 @@ use futures::future::join_all;
 use tokio_util::sync::CancellationToken;
 
 use super::{
+    answer_budget::MessageAnswers,
     client::Client,
     error::RpcError,
     message::{CallMessage, ParsedRequest, RejectedRequest, RequestId, write_answer},
@@ -28,7 +29,9 @@ pub(super) async fn call(Presented(reach): Presented, request: Request) -> Respo
     };
     let message = CallMessage::parse(&body.bytes);
     drop(body);
-    let answers = join_all(message.requests.into_iter().map(|request| answer(&client, request))).await;
+    let made = MessageAnswers::default();
+    let answers = message.requests.into_iter().map(|request| answer(&client, request, &made));
+    let answers = join_all(answers).await;
     match encode(answers.into_iter().flatten().collect(), message.is_batch) {
         Some(text) => respond(StatusCode::OK, text),
         None => StatusCode::NO_CONTENT.into_response(),
@@ -36,10 +39,11 @@ pub(super) async fn call(Presented(reach): Presented, request: Request) -> Respo
 }
 
 /// The answer to a request; `None` for a notification.
-async fn answer(client: &Client, request: ParsedRequest) -> Option<String> {
+async fn answer(client: &Client, request: ParsedRequest, made: &MessageAnswers) -> Option<String> {
     match request {
         Ok(request) => {
-            let result = client.call(&request.method, request.params, CancellationToken::new()).await;
+            let answered = (CancellationToken::new(), made);
+            let result = client.call(&request.method, request.params, answered).await;
             request.id.map(|id| write_answer(&id, &result))
         }
         Err(RejectedRequest { id, error }) => Some(write_answer(&id, &Err(error))),

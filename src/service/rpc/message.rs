@@ -10,7 +10,7 @@ use serde::{
 use serde_json::{json, value::RawValue};
 
 use super::error::RpcError;
-use crate::service::events::StreamEvent;
+use crate::service::stream_event::StreamEvent;
 
 /// Most requests of a batch.
 pub(super) const MAX_BATCH: usize = 50;
@@ -213,21 +213,15 @@ pub(super) fn write_answer(id: &RequestId, answer: &Result<Box<RawValue>, RpcErr
 
 /// Writes an event of a subscription as a notification.
 pub(super) fn write_event(subscription: &str, event: &StreamEvent) -> String {
-    let mut params = json!({ "subscription": subscription, "event": event.data });
-    if let Some(id) = &event.id {
-        params["id"] = json!(id);
-    }
-    json!({ "jsonrpc": VERSION, "method": event_method(event), "params": params }).to_string()
+    let method = if matches!(event, StreamEvent::Failed(_)) { "event.error" } else { "event" };
+    let params = event.subscribed(subscription);
+    format!(r#"{{"jsonrpc":"{VERSION}","method":"{method}","params":{params}}}"#)
 }
 
 /// Writes the end of a subscription as a notification.
 pub(super) fn write_end(subscription: &str) -> String {
     json!({ "jsonrpc": VERSION, "method": "event.end", "params": { "subscription": subscription } })
         .to_string()
-}
-
-fn event_method(event: &StreamEvent) -> &'static str {
-    if event.name == "error" { "event.error" } else { "event" }
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 //! `message.rs` and `gateway.rs` parse and write one framing each, and know no transport. `http.rs` and `socket.rs` are
 //! the transports; `subscription.rs` has the events that a WebSocket gets. `docs/rpc.md` is the contract.
 
+mod answer_budget;
 mod client;
 mod error;
 mod framing;

@@ -23,6 +23,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
+    answer_budget::{AnswerBudget, AnswerShare, MessageAnswers, SMALL_ANSWER_BYTES},
     client::Client,
     error::RpcError,
     framing::Framing,
@@ -44,6 +45,8 @@ const SEND_TIMEOUT: Duration = Duration::from_secs(30);
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 /// Most calls of a connection that are under way; a batch counts its calls.
 const MAX_CALLS: usize = MAX_BATCH;
+/// Most bytes of the messages whose calls are under way; two of the largest.
+const MAX_RECEIVED_BYTES: usize = 2 * MAX_BODY_BYTES;
 /// Most answers and events that wait for the client.
 const MAX_QUEUED: usize = 16;
 /// Bytes that an idle connection keeps for reading; a larger message gets more while it is read.
@@ -76,6 +79,20 @@ pub(super) fn accept(
     Ok(upgrade.read_buffer_size(READ_BUFFER_BYTES).max_message_size(max_bytes).max_frame_size(max_bytes))
 }
 
+/// A message that waits for the client.
+#[derive(Debug)]
+pub(super) struct OutgoingMessage {
+    text: String,
+    /// Of an answer; free once the message is written.
+    share: Option<AnswerShare>,
+}
+
+impl From<String> for OutgoingMessage {
+    fn from(text: String) -> Self {
+        Self { text, share: None }
+    }
+}
+
 /// Why a connection ends: the code and the reason of its last frame.
 type CloseReason = (u16, &'static str);
 
@@ -86,9 +103,12 @@ pub(super) struct Connection {
     framing: Framing,
     subscriptions: Arc<Subscriptions>,
     /// Answers and events that are to be written.
-    queue: mpsc::Receiver<String>,
-    outgoing: mpsc::Sender<String>,
+    queue: mpsc::Receiver<OutgoingMessage>,
+    outgoing: mpsc::Sender<OutgoingMessage>,
     calls: Arc<Semaphore>,
+    /// Bytes of the messages whose calls are under way.
+    received: Arc<Semaphore>,
+    answers: AnswerBudget,
     tasks: JoinSet<()>,
     unanswered_pings: u32,
     control_frames: usize,
@@ -107,6 +127,8 @@ impl Connection {
             queue,
             outgoing,
             calls: Arc::new(Semaphore::new(MAX_CALLS)),
+            received: Arc::new(Semaphore::new(MAX_RECEIVED_BYTES)),
+            answers: AnswerBudget::default(),
             tasks: JoinSet::new(),
             unanswered_pings: 0,
             control_frames: 0,
@@ -133,7 +155,11 @@ impl Connection {
             while self.tasks.try_join_next().is_some() {}
             let step = tokio::select! {
                 () = closing.cancelled() => Err(Some((close_code::AWAY, "the service stops"))),
-                Some(text) = self.queue.recv() => self.send(Message::Text(text.into())).await,
+                Some(OutgoingMessage { text, share }) = self.queue.recv() => {
+                    let sent = self.send(Message::Text(text.into())).await;
+                    drop(share);
+                    sent
+                }
                 _ = pings.tick() => self.ping().await,
                 message = self.socket.recv() => match message {
                     Some(Ok(message)) => self.receive(message).await,
@@ -185,7 +211,7 @@ impl Connection {
             Message::Text(text) => {
                 self.check_token()?;
                 match self.framing.parse(text.as_str()) {
-                    Some(message) => self.start(message).await,
+                    Some(message) => self.start(message, text.len()).await,
                     None => Ok(()),
                 }
             }
@@ -203,15 +229,18 @@ impl Connection {
     }
 
     /// Starts the calls of a message, or answers that too many are under way.
-    async fn start(&mut self, message: CallMessage) -> Result<(), Option<CloseReason>> {
-        let count = u32::try_from(message.requests.len()).unwrap_or(u32::MAX);
-        if let Ok(permit) = Arc::clone(&self.calls).try_acquire_many_owned(count) {
+    async fn start(&mut self, message: CallMessage, bytes: usize) -> Result<(), Option<CloseReason>> {
+        let acquire = |from: &Arc<Semaphore>, count: usize| {
+            Arc::clone(from).try_acquire_many_owned(u32::try_from(count).unwrap_or(u32::MAX)).ok()
+        };
+        let count = message.requests.len();
+        if let Some(permits) = acquire(&self.calls, count).zip(acquire(&self.received, bytes)) {
             let caller = self.caller();
-            self.tasks.spawn(async move { caller.call(message, permit).await });
+            self.tasks.spawn(async move { caller.call(message, permits).await });
             return Ok(());
         }
         let error = RpcError::unavailable(format!(
-            "{MAX_CALLS} calls of the connection are under way at most; wait for an answer, or open another connection"
+            "{MAX_CALLS} calls of the connection are under way at most, with {MAX_RECEIVED_BYTES} bytes; wait for an answer, or open another connection"
         ));
         let answers = message.requests.into_iter().filter_map(|request| match request {
             Ok(request) => request.id,
@@ -225,7 +254,12 @@ impl Connection {
     }
 
     fn caller(&self) -> Caller {
-        Caller { client: self.client.clone(), framing: self.framing, outgoing: self.outgoing.clone() }
+        Caller {
+            client: self.client.clone(),
+            framing: self.framing,
+            outgoing: self.outgoing.clone(),
+            budget: self.answers.clone(),
+        }
     }
 }
 
@@ -233,27 +267,33 @@ impl Connection {
 struct Caller {
     client: Client,
     framing: Framing,
-    outgoing: mpsc::Sender<String>,
+    outgoing: mpsc::Sender<OutgoingMessage>,
+    budget: AnswerBudget,
 }
 
 impl Caller {
-    async fn call(self, message: CallMessage, permit: OwnedSemaphorePermit) {
-        let answered = CancellationToken::new();
-        let answers = message.requests.into_iter().map(|request| self.answer(request, &answered));
+    /// Makes the calls. The permits are those of the calls, and of the bytes of their message.
+    async fn call(self, message: CallMessage, permits: (OwnedSemaphorePermit, OwnedSemaphorePermit)) {
+        let (calls, received) = permits;
+        let mut share = self.budget.reserve(max_answer_bytes(&message.requests)).await;
+        let (answered, made) = (CancellationToken::new(), MessageAnswers::default());
+        let answers = message.requests.into_iter().map(|request| self.answer(request, (&answered, &made)));
         let (answers, later): (Vec<_>, Vec<_>) = join_all(answers).await.into_iter().flatten().unzip();
+        drop(received);
         if let Some(text) = encode(answers, message.is_batch) {
-            self.send(text).await;
+            share.shrink_to(text.len());
+            self.send(OutgoingMessage { text, share: Some(share) }).await;
         }
         answered.cancel();
         join_all(later.into_iter().flatten()).await;
-        drop(permit);
+        drop(calls);
     }
 
     /// The answer to a request, and what sends another one later; `None` for a notification.
     async fn answer(
         &self,
         request: ParsedRequest,
-        answered: &CancellationToken,
+        (answered, made): (&CancellationToken, &MessageAnswers),
     ) -> Option<(String, Option<impl Future<Output = ()>>)> {
         let request = match request {
             Ok(request) => request,
@@ -261,7 +301,7 @@ impl Caller {
                 return Some((self.framing.write_answer(&id, &Err(error)), None));
             }
         };
-        let result = self.client.call(&request.method, request.params, answered.clone()).await;
+        let result = self.client.call(&request.method, request.params, (answered.clone(), made)).await;
         let id = request.id?;
         let text = self.framing.write_answer(&id, &result);
         let has_more = self.framing.has_final_answers() && request.method == methods::AGENT;
@@ -277,15 +317,24 @@ impl Caller {
                     Some(Err(reason)) => gateway::write_failed_run(&id, &reason),
                     None => return,
                 };
-                self.send(text).await;
+                self.send(text.into()).await;
             }),
         ))
     }
 
     /// Queues a message; waits while the queue is full. A connection that is closed takes nothing.
-    async fn send(&self, text: String) {
-        let (Ok(()) | Err(_)) = self.outgoing.send(text).await;
+    async fn send(&self, message: OutgoingMessage) {
+        let (Ok(()) | Err(_)) = self.outgoing.send(message).await;
     }
+}
+
+/// Most bytes of the answers to these requests.
+fn max_answer_bytes(requests: &[ParsedRequest]) -> usize {
+    let bytes = |request: &ParsedRequest| match request {
+        Ok(request) => methods::max_answer_bytes(&request.method),
+        Err(_) => SMALL_ANSWER_BYTES,
+    };
+    requests.iter().map(bytes).sum()
 }
 
 /// Closes a connection. A client that does not take the reason is left without it.

@@ -9,7 +9,7 @@ use std::{
 use tokio::{sync::mpsc, task::AbortHandle};
 use tokio_util::sync::CancellationToken;
 
-use super::{error::RpcError, framing::Framing};
+use super::{error::RpcError, framing::Framing, socket::OutgoingMessage};
 use crate::service::events::EventSource;
 
 /// Most subscriptions of a connection.
@@ -18,7 +18,7 @@ const MAX_SUBSCRIPTIONS: usize = 16;
 /// The subscriptions of a connection. They end with it.
 pub(super) struct Subscriptions {
     framing: Framing,
-    outgoing: mpsc::Sender<String>,
+    outgoing: mpsc::Sender<OutgoingMessage>,
     state: Mutex<State>,
 }
 
@@ -31,7 +31,7 @@ struct State {
 
 impl Subscriptions {
     /// None yet. Their events are sent to `outgoing`.
-    pub(super) fn new(framing: Framing, outgoing: mpsc::Sender<String>) -> Arc<Self> {
+    pub(super) fn new(framing: Framing, outgoing: mpsc::Sender<OutgoingMessage>) -> Arc<Self> {
         Arc::new(Self { framing, outgoing, state: Mutex::default() })
     }
 
@@ -76,12 +76,12 @@ impl Subscriptions {
         let name = number.to_string();
         while let Some(event) = source.next().await {
             // A connection that is closed takes nothing.
-            if self.outgoing.send(self.framing.write_event(&name, &event)).await.is_err() {
+            if self.outgoing.send(self.framing.write_event(&name, &event).into()).await.is_err() {
                 return;
             }
         }
         self.state().open.remove(&number);
-        let (Ok(()) | Err(_)) = self.outgoing.send(self.framing.write_end(&name)).await;
+        let (Ok(()) | Err(_)) = self.outgoing.send(self.framing.write_end(&name).into()).await;
     }
 
     /// Ignores poisoning: a panic between two updates leaves at most a task that ends by itself.

@@ -202,6 +202,25 @@ impl History {
         (messages, at)
     }
 
+    /// Removes the rounds that have ended, and returns their messages.
+    pub(in crate::turn) fn take_ended(&mut self) -> Vec<Message> {
+        let Some(first) = self.rounds.front().filter(|round| round.end.is_some()) else { return Vec::new() };
+        let mut messages = Vec::with_capacity(first.steps.len() + 2);
+        while let Some(round) = self.rounds.pop_front() {
+            if round.end.is_none() {
+                self.rounds.push_front(round);
+                break;
+            }
+            round.render(&mut messages);
+            (self.start.round, self.start.step) = (self.start.round + 1, 0);
+        }
+        messages
+    }
+
+    pub(in crate::turn) fn is_empty(&self) -> bool {
+        self.rounds.is_empty()
+    }
+
     pub(super) fn count(&mut self, parts: &[&[u8]]) {
         self.hasher.part(&(parts.len() as u64).to_le_bytes());
         for part in parts {
@@ -259,6 +278,12 @@ pub(super) fn new_hasher() -> Hasher {
 }
 
 impl Round {
+    fn render(&self, to: &mut Vec<Message>) {
+        to.push(Message::User(self.message()));
+        self.steps.iter().for_each(|step| step.render(to));
+        to.extend(self.end.iter().map(|answer| Message::Assistant(Arc::clone(answer))));
+    }
+
     /// The user's message with what is rendered behind it.
     fn message(&self) -> MessageContent {
         match &self.before {

@@ -25,9 +25,9 @@ use crate::{
 /// The method that begins runs.
 pub(in crate::service::rpc) const AGENT: &str = "agent";
 pub(super) const AGENT_METHOD: Method =
-    Method { name: AGENT, scope: Scope::Submit, run: |call, params| run(call, params, agent) };
+    Method::new(AGENT, Scope::Submit, |call, params| run(call, params, agent));
 pub(super) const WAIT_METHOD: Method =
-    Method { name: "agent.wait", scope: Scope::Read, run: |call, params| run(call, params, wait) };
+    Method::new("agent.wait", Scope::Read, |call, params| run(call, params, wait));
 
 /// Milliseconds of a wait that names none, and of the longest one.
 const DEFAULT_WAIT_MS: u64 = 30_000;

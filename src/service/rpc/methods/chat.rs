@@ -1,6 +1,6 @@
 //! `chat.abort` and `chat.history`: stop the runs of a session, and read its conversation.
 
-use hermod_actors::model::{Message, RunId, RunRow, Seq};
+use hermod_actors::model::{Message, RunId, RunRow};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -15,9 +15,10 @@ use crate::{
 };
 
 pub(super) const ABORT_METHOD: Method =
-    Method { name: "chat.abort", scope: Scope::Steer, run: |call, params| run(call, params, abort) };
+    Method::new("chat.abort", Scope::Steer, |call, params| run(call, params, abort));
 pub(super) const HISTORY_METHOD: Method =
-    Method { name: "chat.history", scope: Scope::Read, run: |call, params| run(call, params, history) };
+    Method::new("chat.history", Scope::Read, |call, params| run(call, params, history))
+        .with_answers(MAX_HISTORY_BYTES);
 
 /// Messages of a history whose call names no limit, and of the longest one.
 const DEFAULT_MESSAGES: usize = 200;
@@ -25,7 +26,7 @@ const MAX_MESSAGES: usize = 1_000;
 /// Characters of a text in a history whose call names no limit, and of the longest one.
 const DEFAULT_CHARS: usize = 8_000;
 const MAX_CHARS: usize = 500_000;
-/// Most bytes of the texts in a history; the oldest messages are left out.
+/// Most bytes of the messages in a history; the oldest messages are left out.
 const MAX_HISTORY_BYTES: usize = 2 << 20;
 
 #[derive(Debug, Deserialize)]
@@ -96,18 +97,9 @@ async fn history(call: Call, params: HistoryParams) -> Result<ChatHistory, RpcEr
     let limit = within("limit", params.limit, DEFAULT_MESSAGES, MAX_MESSAGES)?;
     let max_chars = within("maxChars", params.max_chars, DEFAULT_CHARS, MAX_CHARS)?;
     let session = params::session(reach, &params.session_key, agent.as_ref()).await?;
-    let newest = reach.runs_of(&session, 1).await?;
-    let mut messages = match newest.last() {
-        // Also what a run under way has said so far.
-        Some(row) => {
-            let row = RunRow { last: Seq::MAX, ..row.clone() };
-            reach.service().runtime.messages_until(&row).await?
-        }
-        None => Vec::new(),
-    };
-    messages.retain(|message| !matches!(message, Message::System(_)));
-    let total_messages = messages.len();
-    let messages = newest_messages(&messages, limit, max_chars);
+    let newest = reach.service().runtime.newest_messages(session.id, limit).await?;
+    let total_messages = newest.total;
+    let messages = newest_messages(&newest.messages, limit, max_chars);
     let open = reach.unfinished_runs_of(&session).await?;
     let in_flight = open.iter().min_by_key(|row| row.id);
     Ok(ChatHistory {

@@ -29,7 +29,7 @@ use crate::{
 };
 
 pub(super) const SEND_METHOD: Method =
-    Method { name: "chat.send", scope: Scope::Submit, run: |call, params| run(call, params, send) };
+    Method::new("chat.send", Scope::Submit, |call, params| run(call, params, send));
 
 /// Messages of one session are sent one at a time, so that a repeat finds the first one.
 static TURNS: [Mutex<()>; 64] = [const { Mutex::const_new(()) }; 64];

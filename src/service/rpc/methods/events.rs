@@ -21,12 +21,9 @@ use crate::{
 };
 
 pub(super) const SUBSCRIBE_METHOD: Method =
-    Method { name: "events.subscribe", scope: Scope::Read, run: |call, params| run(call, params, subscribe) };
-pub(super) const UNSUBSCRIBE_METHOD: Method = Method {
-    name: "events.unsubscribe",
-    scope: Scope::Read,
-    run: |call, params| run(call, params, unsubscribe),
-};
+    Method::new("events.subscribe", Scope::Read, |call, params| run(call, params, subscribe));
+pub(super) const UNSUBSCRIBE_METHOD: Method =
+    Method::new("events.unsubscribe", Scope::Read, |call, params| run(call, params, unsubscribe));
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]

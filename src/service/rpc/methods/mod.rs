@@ -15,7 +15,7 @@ use super::{
     error::RpcError,
     params,
 };
-use crate::access::Scope;
+use crate::{access::Scope, service::rpc::answer_budget::SMALL_ANSWER_BYTES};
 
 pub(super) use agent::{AGENT, final_answer};
 
@@ -37,7 +37,30 @@ pub(super) struct Method {
     pub(super) name: &'static str,
     /// What a token needs to call it.
     pub(super) scope: Scope,
+    /// Most bytes of an answer.
+    pub(super) max_answer_bytes: usize,
     pub(super) run: fn(Call, Option<Box<RawValue>>) -> BoxFuture<'static, CallResult>,
+}
+
+impl Method {
+    /// A method whose answers are small.
+    const fn new(
+        name: &'static str,
+        scope: Scope,
+        run: fn(Call, Option<Box<RawValue>>) -> BoxFuture<'static, CallResult>,
+    ) -> Self {
+        Self { name, scope, max_answer_bytes: SMALL_ANSWER_BYTES, run }
+    }
+
+    /// The same method with answers of at most this size.
+    const fn with_answers(self, max_answer_bytes: usize) -> Self {
+        Self { max_answer_bytes, ..self }
+    }
+}
+
+/// Most bytes of the answer to a call of this method.
+pub(super) fn max_answer_bytes(name: &str) -> usize {
+    find(name).map_or(SMALL_ANSWER_BYTES, |method| method.max_answer_bytes)
 }
 
 /// The method of this name.

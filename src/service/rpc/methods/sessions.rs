@@ -14,7 +14,8 @@ use crate::{
 };
 
 pub(super) const LIST_METHOD: Method =
-    Method { name: "sessions.list", scope: Scope::Read, run: |call, params| run(call, params, list) };
+    Method::new("sessions.list", Scope::Read, |call, params| run(call, params, list))
+        .with_answers(MAX_LIST_BYTES);
 
 /// Sessions of a list whose call names no limit, and of the longest one.
 const DEFAULT_SESSIONS: usize = 100;
@@ -23,6 +24,8 @@ const MAX_SESSIONS: usize = 1_000;
 const MAX_OFFSET: usize = 9_000;
 /// Most sessions that are looked at for a list, with those that it leaves out.
 const MAX_SEARCHED: usize = 10_000;
+/// Bytes of the largest list.
+const MAX_LIST_BYTES: usize = 1 << 20;
 /// Sessions that are read at once in search of those that fit.
 const SESSIONS_PER_READ: usize = 256;
 
