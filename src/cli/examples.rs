@@ -25,7 +25,8 @@ pub(crate) const SERVE: &str = "Examples:
   hermod serve                             on 127.0.0.1:7717, until a signal comes
   hermod tokens create --name ci --scopes read,submit
   curl -H \"Authorization: Bearer $TOKEN\" -H 'Content-Type: application/json' \\
-       -d '{\"input\": \"Say hello\"}' http://127.0.0.1:7717/v1/runs";
+       -d '{\"input\": \"Say hello\"}' http://127.0.0.1:7717/v1/runs
+  hermod serve --listen 0.0.0.0:7717 --tls-certificate fullchain.pem --tls-key privkey.pem";
 
 /// Examples of `hermod agents`.
 pub(crate) const AGENTS: &str = "Examples:

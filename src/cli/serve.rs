@@ -1,6 +1,6 @@
 //! `hermod serve`: the service. `service/` does the work; here are the arguments and the lines for people.
 
-use std::{net::SocketAddr, sync::Arc};
+use std::{net::SocketAddr, path::PathBuf, sync::Arc};
 
 use clap::Args;
 
@@ -12,13 +12,13 @@ use crate::{
     control::OwnerKind,
     discovery::Variables,
     host::{self, NoteSink, OwnedStore, RehearsalScript},
-    service::{ServeRequest, ServiceEnd, serve},
+    service::{ServeRequest, ServiceEnd, TlsFiles, TlsSource, serve},
 };
 
 /// Serve runs over HTTP, and let unfinished ones go on
 ///
 /// Holds the store until SIGINT or SIGTERM, which suspend all runs: they go on at the next start. SIGHUP reloads the
-/// configuration. Each request needs a token:
+/// configuration and the certificate. Each request needs a token:
 /// see `hermod tokens create`. The current folder is the workspace of runs that name none.
 #[derive(Debug, Args)]
 #[command(after_help = examples::SERVE)]
@@ -29,6 +29,12 @@ pub(crate) struct ServeArgs {
     /// Listen on an address that other machines reach: a proxy in front has TLS
     #[arg(long)]
     behind_proxy: bool,
+    /// Speak TLS with the certificate in this PEM file, which has the intermediate ones too [default: service.tls_certificate]
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    tls_certificate: Option<PathBuf>,
+    /// The PEM file with the private key of the certificate [default: service.tls_key]
+    #[arg(long, value_name = "FILE", requires = "tls_certificate")]
+    tls_key: Option<PathBuf>,
     /// Play a scripted model instead of a real one, for runs that name no model; its tool calls are real
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "")]
     rehearse: Option<RehearsalScript>,
@@ -41,18 +47,20 @@ pub(crate) struct ServeArgs {
 pub(crate) async fn execute(args: &ServeArgs, variables: &Variables) -> Result<Exit, CliError> {
     let config = Config::read(variables)?;
     let listen = args.listen.unwrap_or(config.service.listen.0);
-    if !listen.ip().is_loopback() && !args.behind_proxy {
+    let tls = tls_files(args, &config)?;
+    if !listen.ip().is_loopback() && tls.is_none() && !args.behind_proxy {
         return Err(CliError::usage(format!(
-            "--listen {listen}: tokens would cross the network unencrypted; listen on 127.0.0.1, or put a proxy with TLS in \
-             front and add --behind-proxy"
+            "--listen {listen}: tokens would cross the network unencrypted; give a certificate (service.tls_certificate and \
+             service.tls_key, or --tls-certificate and --tls-key), put a proxy with TLS in front and add --behind-proxy, or \
+             listen on 127.0.0.1"
         )));
     }
     let state = host::configured_state_dir(variables)?;
     let durability = args.durability.unwrap_or_else(|| config.store.durability.into());
     let owner: (_, Arc<dyn NoteSink>) = (OwnerKind::Service, Arc::new(StderrNotes));
     let mut store = OwnedStore::acquire(state, durability.into(), owner).await?;
-    let request = ServeRequest { listen, script: args.rehearse.clone() };
-    let on_ready = |address| print_note(format!("serving   http://{address}"));
+    let request = ServeRequest { listen, script: args.rehearse.clone(), tls };
+    let on_ready = |url: &str| print_note(format!("serving   {url}"));
     let served = serve(request, (&config, variables), &mut store, on_ready).await.map_err(CliError::from);
     store.release(has_failed(&served)).await;
     if let Ok(ServiceEnd::Drained(drained)) = &served {
@@ -60,4 +68,17 @@ pub(crate) async fn execute(args: &ServeArgs, variables: &Variables) -> Result<E
     }
     // A supervisor that stops the service gets a success.
     served.map(|_| Exit::Ok)
+}
+
+/// The files with which the service speaks TLS: those of the options, else those of the configuration.
+fn tls_files(args: &ServeArgs, config: &Config) -> Result<Option<TlsFiles>, CliError> {
+    let (Some(certificate), Some(key)) = (&args.tls_certificate, &args.tls_key) else {
+        return Ok(TlsFiles::configured(config));
+    };
+    let absolute = |option: &str, path: &PathBuf| {
+        std::path::absolute(path)
+            .map_err(|error| CliError::usage(format!("{option} {}: {error}", path.display())))
+    };
+    let (certificate, key) = (absolute("--tls-certificate", certificate)?, absolute("--tls-key", key)?);
+    Ok(Some(TlsFiles { certificate, key, source: TlsSource::Options }))
 }

@@ -199,6 +199,9 @@ fn check_combinations(config: &Config, errors: &mut Vec<SettingError>) {
     if config.tools.shell.timeout.0 > MAX_COMMAND_TIMEOUT {
         reject("tools.shell.timeout", "must not be longer than 1h");
     }
+    if let Some((key, reason)) = config.service.incomplete_tls() {
+        reject(key, reason);
+    }
     for (name, section) in &config.providers {
         if let (Some(wire), Some(api_mode)) = (section.wire, section.api_mode)
             && wire != api_mode

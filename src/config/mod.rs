@@ -33,7 +33,7 @@ pub use sections::{
     OauthSection, OllamaSection, PolicySection, PromptSection, ProviderDefaults, ProviderSection,
     RetentionSection, RetrySection, SessionsSection, ShellSection, SkillsSection, StoreSection, ToolsSection,
 };
-pub use service_section::{HostNames, ListenAddress, ServiceSection};
+pub use service_section::{HostNames, ListenAddress, PemPath, ServiceSection};
 pub use values::{
     AbsolutePaths, ApproverName, BaseUrl, CacheTtlName, Flag, InDoubtActionName, ModelChain, NonEmptyText,
     OptionalAddress, OptionalByteSize, OptionalCount, OptionalDollars, OptionalDuration, OptionalFolder,

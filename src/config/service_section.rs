@@ -1,6 +1,6 @@
 //! The section `service`: where `hermod serve` listens, and for which clients.
 
-use std::net::SocketAddr;
+use std::{net::SocketAddr, path::PathBuf};
 
 use serde::Deserialize;
 use serde_json::Value;
@@ -17,12 +17,38 @@ pub struct ServiceSection {
     pub hosts: HostNames,
     /// Most open connections.
     pub connections: PositiveCount,
+    /// The certificate with which it speaks TLS, and its chain.
+    pub tls_certificate: PemPath,
+    /// The private key of the certificate.
+    pub tls_key: PemPath,
+}
+
+impl ServiceSection {
+    /// One of the files for TLS that is set without the other: its key, and what is wrong.
+    pub(super) const fn incomplete_tls(&self) -> Option<(&'static str, &'static str)> {
+        match (&self.tls_certificate.0, &self.tls_key.0) {
+            (Some(_), None) => Some((
+                "service.tls_certificate",
+                "needs its private key too; set service.tls_key to that file",
+            )),
+            (None, Some(_)) => Some((
+                "service.tls_key",
+                "needs its certificate too; set service.tls_certificate to that file",
+            )),
+            (Some(_), Some(_)) | (None, None) => None,
+        }
+    }
 }
 
 /// An address with its port; port 0 takes any free one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "Value")]
 pub struct ListenAddress(pub SocketAddr);
+
+/// The absolute path of a PEM file; `None` if the text is empty.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "Value")]
+pub struct PemPath(pub Option<PathBuf>);
 
 /// Names of hosts in lower case, each with a port or without.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
@@ -35,6 +61,20 @@ impl TryFrom<Value> for ListenAddress {
     fn try_from(value: Value) -> Result<Self, Self::Error> {
         let address = value.as_str().and_then(|text| text.parse().ok());
         address.map(Self).ok_or("must be an address with its port, like \"127.0.0.1:7717\" or \"[::1]:7717\"")
+    }
+}
+
+impl TryFrom<Value> for PemPath {
+    type Error = &'static str;
+
+    fn try_from(value: Value) -> Result<Self, Self::Error> {
+        match value.as_str() {
+            Some("") => Ok(Self(None)),
+            Some(path) if path.starts_with('/') => Ok(Self(Some(path.into()))),
+            Some(_) | None => Err(
+                "must be the absolute path of a PEM file, like \"/etc/hermod/tls.pem\", or empty for none",
+            ),
+        }
     }
 }
 
@@ -88,5 +128,16 @@ mod tests {
         check("hosts = [\"https://a\"]", Err("must be a list of names"));
         check("hosts = [\"\"]", Err("must be a list of names"));
         check("connections = 0", Err("connections"));
+        check("tls_certificate = \"/a.pem\"\ntls_key = \"/b.pem\"", Ok(()));
+        check("tls_certificate = \"\"", Ok(()));
+        check("tls_certificate = \"a.pem\"", Err("must be the absolute path of a PEM file"));
+        check(
+            "tls_certificate = \"/a.pem\"",
+            Err("\"/a.pem\": needs its private key too; set service.tls_key"),
+        );
+        check(
+            "tls_key = \"/b.pem\"",
+            Err("\"/b.pem\": needs its certificate too; set service.tls_certificate"),
+        );
     }
 }

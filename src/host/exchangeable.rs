@@ -24,7 +24,8 @@ impl<T> Exchangeable<T> {
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(value);
     }
 
-    fn get(&self) -> Arc<T> {
+    /// The one in use.
+    pub fn get(&self) -> Arc<T> {
         Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner))
     }
 }

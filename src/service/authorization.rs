@@ -9,7 +9,7 @@ use axum::{
     response::{IntoResponse as _, Response},
 };
 
-use super::{Service, problem::Problem, reach::Reach};
+use super::{Service, problem::Problem, reach::Reach, tls::TlsAcceptor};
 use crate::access::{Scope, TokenEntry};
 
 /// Paths that need no token in a header: probes of a supervisor and the document of the operations, which tell nothing of
@@ -31,7 +31,7 @@ pub(super) async fn authorize(
 }
 
 fn check(service: &Service, request: &Request) -> Result<Option<Arc<TokenEntry>>, Problem> {
-    check_host(&service.hosts, request)?;
+    check_host((&service.hosts, service.tls.as_deref()), request)?;
     if OPEN_PATHS.contains(&request.uri().path()) {
         return Ok(None);
     }
@@ -68,12 +68,13 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
 }
 
 /// A page of another site can have a browser send requests here, under a name that leads to this address.
-fn check_host(hosts: &[String], request: &Request) -> Result<(), Problem> {
+fn check_host((hosts, tls): (&[String], Option<&TlsAcceptor>), request: &Request) -> Result<(), Problem> {
     let mut values = request.headers().get_all(header::HOST).iter();
     let host = values.next().and_then(|host| host.to_str().ok()).or_else(|| request.uri().host());
     let is_known = |host: &str| {
         let host = host.to_ascii_lowercase();
-        hosts.iter().any(|known| *known == host || *known == without_port(&host))
+        let name = without_port(&host);
+        hosts.iter().any(|known| *known == host || known == name) || tls.is_some_and(|tls| tls.has_name(name))
     };
     match host {
         Some(host) if is_known(host) && values.next().is_none() => {}
@@ -193,7 +194,8 @@ mod tests {
                 }
             }
             let request = request.body(Body::empty()).unwrap();
-            let status = check_host(&hosts, &request).err().map(|problem| problem.into_response().status());
+            let status =
+                check_host((&hosts, None), &request).err().map(|problem| problem.into_response().status());
             assert_eq!(status.map(|status| status.as_u16()), expect, "{host:?} {origin:?}");
         };
         for host in

@@ -1,7 +1,7 @@
 //! The service as its operator sees it: why it is not healthy, its status, its drain and its reload, by the control socket
 //! and by SIGHUP.
 
-use std::{convert::Infallible, future, net::SocketAddr, sync::Arc, time::Duration};
+use std::{convert::Infallible, future, sync::Arc, time::Duration};
 
 use futures::future::BoxFuture;
 use hermod_actors::{
@@ -13,7 +13,7 @@ use tokio::{
     sync::Mutex,
 };
 
-use super::{Service, metrics::LiveCount};
+use super::{Service, metrics::LiveCount, tls::TlsAcceptor};
 use crate::{
     clock,
     control::{RequestError, ServiceControl, StoreReader},
@@ -33,7 +33,9 @@ pub(super) struct ServiceLifecycle {
     pub(super) reader: StoreReader,
     pub(super) prompt: Arc<Exchangeable<LayeredPrompt>>,
     pub(super) manager: ServiceManager,
-    pub(super) address: SocketAddr,
+    /// Where clients reach it.
+    pub(super) url: String,
+    pub(super) tls: Option<Arc<TlsAcceptor>>,
     pub(super) started_at: Timestamp,
     pub(super) connections: LiveCount,
     pub(super) streams: LiveCount,
@@ -66,12 +68,12 @@ pub(super) fn unready_reasons(runtime: &Runtime, submitter: &RunSubmitter) -> Ve
 }
 
 impl ServiceLifecycle {
-    /// Of a service that listens at this address.
+    /// Of a service that clients reach at this URL.
     pub(super) fn new(
         service: &Service,
         host: Arc<RuntimeHost>,
         (prompt, manager): (Arc<Exchangeable<LayeredPrompt>>, ServiceManager),
-        address: SocketAddr,
+        url: String,
     ) -> Self {
         Self {
             host,
@@ -79,7 +81,8 @@ impl ServiceLifecycle {
             reader: service.handler.reader().clone(),
             prompt,
             manager,
-            address,
+            url,
+            tls: service.tls.clone(),
             started_at: service.metrics.started_at,
             connections: service.metrics.connections.clone(),
             streams: service.metrics.streams.clone(),
@@ -89,7 +92,7 @@ impl ServiceLifecycle {
 
     /// Clients are served from now on.
     pub(super) fn on_ready(&self) {
-        self.manager.ready(&format!("serves http://{}", self.address));
+        self.manager.ready(&format!("serves {}", self.url));
     }
 
     async fn current_status(&self) -> Result<ServiceStatusView, RequestError> {
@@ -104,7 +107,7 @@ impl ServiceLifecycle {
         Ok(ServiceStatusView {
             pid: std::process::id(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            address: format!("http://{}", self.address),
+            address: self.url.clone(),
             state_dir: self.host.state_dir().to_owned(),
             started_at: self.started_at,
             phase,
@@ -125,7 +128,7 @@ impl ServiceLifecycle {
     async fn reload_now(&self) -> Result<ReloadView, HostError> {
         let _one_at_a_time = self.reloading.lock().await;
         self.manager.reloading();
-        let reloaded = self.submitter.reload(&self.host, &self.prompt).await;
+        let reloaded = self.exchange_all().await;
         self.on_ready();
         match &reloaded {
             Ok(ReloadView { changed, restart, .. }) => {
@@ -134,6 +137,19 @@ impl ServiceLifecycle {
             Err(error) => tracing::error!(%error, "the configuration is not reloaded, the present one stays"),
         }
         reloaded
+    }
+
+    /// Exchanges the configuration and the certificate, or nothing.
+    async fn exchange_all(&self) -> Result<ReloadView, HostError> {
+        let certificate = match &self.tls {
+            Some(tls) => Some((tls, tls.read_files().await?)),
+            None => None,
+        };
+        let reloaded = self.submitter.reload(&self.host, &self.prompt).await?;
+        if let Some((tls, certificate)) = certificate {
+            tls.exchange(certificate);
+        }
+        Ok(reloaded)
     }
 
     /// Reloads the configuration at each SIGHUP. What comes of it goes to `note`.

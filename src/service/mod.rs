@@ -23,6 +23,7 @@ mod serve;
 mod server;
 mod stream_event;
 mod time_field;
+mod tls;
 
 use std::{sync::Arc, time::Duration};
 
@@ -45,6 +46,8 @@ use problem::Problem;
 use reach::AdmittedSubmission;
 pub use serve::{ServeRequest, ServiceEnd, serve};
 pub use server::{HttpServer, ServerLimits};
+use tls::TlsAcceptor;
+pub use tls::{TlsFiles, TlsSource};
 
 /// How often a removal waits for the actor of its session, and how long.
 const MAX_REMOVAL_TRIES: u32 = 20;
@@ -65,6 +68,8 @@ pub struct Service {
     pub tokens: TokenVerifier,
     /// Names of this service in the header `Host`, each with or without its port; lower case.
     pub hosts: Vec<String>,
+    /// Speaks TLS with clients; without it they speak plain HTTP.
+    pub(crate) tls: Option<Arc<TlsAcceptor>>,
     /// What is measured.
     pub(crate) metrics: Metrics,
     /// Fires when the service stops.

@@ -14,7 +14,7 @@ use tokio::{runtime::Handle, signal::unix::Signal};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    HttpServer, ServerLimits, Service,
+    HttpServer, ServerLimits, Service, TlsAcceptor, TlsFiles,
     lifecycle::{ServiceLifecycle, hangups},
     metrics::{CommitDurations, MeasuredJournal, Metrics, RunStates},
 };
@@ -38,6 +38,8 @@ pub struct ServeRequest {
     pub listen: SocketAddr,
     /// The script of a rehearsal, which replaces the models of all runs that name none.
     pub script: Option<RehearsalScript>,
+    /// The certificate with which clients are served; without one they speak plain HTTP.
+    pub tls: Option<TlsFiles>,
 }
 
 /// Why a service has ended.
@@ -49,12 +51,12 @@ pub enum ServiceEnd {
     Drained(DrainOutcome),
 }
 
-/// Serves until a signal, or until it is drained. `on_ready` gets the address once clients are served.
+/// Serves until a signal, or until it is drained. `on_ready` gets the URL once clients are served.
 pub async fn serve(
     request: ServeRequest,
     (config, variables): (&Config, &Variables),
     store: &mut OwnedStore,
-    on_ready: impl FnOnce(SocketAddr),
+    on_ready: impl FnOnce(&str),
 ) -> Result<ServiceEnd, HostError> {
     if let Some(script) = &request.script {
         script.check()?;
@@ -65,6 +67,7 @@ pub async fn serve(
     let listener = listen(request.listen)?;
     let reader = store.reader();
     let OwnedStore { journal, state, signals, notes, .. } = &mut *store;
+    let tls = request.tls.map(|files| TlsAcceptor::start(files, Arc::clone(notes))).transpose()?;
     let prompt = Exchangeable::new(LayeredPrompt::new(config, state));
     let (commits, run_states) = (CommitDurations::default(), RunStates::default());
     let started = async {
@@ -85,7 +88,7 @@ pub async fn serve(
     };
     let settings = (config.clone(), variables.clone());
     let submitter = RunSubmitter::new(Arc::clone(&host), (reader, state.clone()), settings, request.script);
-    let door = FrontDoor { listener, on_ready, prompt, manager, hangups };
+    let door = FrontDoor { listener, tls, on_ready, prompt, manager, hangups };
     let ended = serve_host(&host, revival, Arc::new(submitter), (config, store), door).await;
     host.suspend(ShutdownUrgency::Urgent).await;
     ended
@@ -94,6 +97,7 @@ pub async fn serve(
 /// What a service has beside its runtime.
 struct FrontDoor<F> {
     listener: TcpListener,
+    tls: Option<Arc<TlsAcceptor>>,
     on_ready: F,
     prompt: Arc<Exchangeable<LayeredPrompt>>,
     manager: ServiceManager,
@@ -106,7 +110,7 @@ async fn serve_host(
     (revival, metrics): (Revival, Metrics),
     submitter: Arc<RunSubmitter>,
     (config, store): (&Config, &mut OwnedStore),
-    door: FrontDoor<impl FnOnce(SocketAddr)>,
+    door: FrontDoor<impl FnOnce(&str)>,
 ) -> Result<ServiceEnd, HostError> {
     let (runtime, reader) = (&host.runtime, store.reader());
     let OwnedStore { journal, state, runtime: slot, signals, crash_history, notes, handler, .. } = store;
@@ -119,6 +123,7 @@ async fn serve_host(
         None
     };
     let address = door.listener.local_addr().map_err(|error| server_error(&error))?;
+    let url = format!("{}://{address}", if door.tls.is_some() { "https" } else { "http" });
     let service = Service {
         runtime: Arc::clone(runtime),
         engine: Handle::current(),
@@ -126,15 +131,17 @@ async fn serve_host(
         handler: handler.clone(),
         tokens: TokenVerifier::new(state),
         hosts: own_hosts(address).into_iter().chain(config.service.hosts.0.iter().cloned()).collect(),
+        tls: door.tls,
         metrics,
         closing: CancellationToken::new(),
     };
-    let lifecycle = ServiceLifecycle::new(&service, Arc::clone(host), (door.prompt, door.manager), address);
+    let lifecycle =
+        ServiceLifecycle::new(&service, Arc::clone(host), (door.prompt, door.manager), url.clone());
     let lifecycle = Arc::new(lifecycle);
     let limits = ServerLimits { connections: connections(config, &**notes) };
     let server = HttpServer::start(door.listener, service, limits).map_err(|error| server_error(&error))?;
     slot.attach_service(&(Arc::<ServiceLifecycle>::clone(&lifecycle) as Arc<dyn ServiceControl>));
-    (door.on_ready)(address);
+    (door.on_ready)(&url);
     lifecycle.on_ready();
     let revived = async {
         if let Some(revival) = on_probation {

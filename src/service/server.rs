@@ -9,6 +9,7 @@ use hyper_util::{
     service::TowerToHyperService,
 };
 use tokio::{
+    io::{AsyncRead, AsyncWrite},
     net::{TcpListener, TcpStream},
     runtime,
     sync::{OwnedSemaphorePermit, Semaphore},
@@ -21,12 +22,15 @@ use super::{
     connection::ClientStream,
     metrics::{Counted, LiveCount},
     routes,
+    tls::TlsAcceptor,
 };
 
 /// Threads of the server.
 const THREADS: usize = 2;
 /// Time in which the head of the next request must be complete; also how long a connection may be idle.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
+/// Time in which a TLS handshake must be complete.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Time in which a client must take the next bytes of its answer.
 const WRITE_PATIENCE: Duration = Duration::from_secs(30);
 /// Most bytes of a request's head.
@@ -40,8 +44,8 @@ const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
 
 /// Connections above the limit: they are answered that there are too many, except for probes.
 const SPARE_CONNECTIONS: usize = 16;
-/// Time in which the head of a request on one of them must be complete.
-const SPARE_HEAD_TIMEOUT: Duration = Duration::from_secs(2);
+/// Time in which the head of a request on one of them must be complete, and before that a TLS handshake.
+const SPARE_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Whether a connection is within the limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,12 +54,30 @@ enum Place {
     Spare,
 }
 
-/// What connections are served.
+impl Place {
+    const fn handshake_timeout(self) -> Duration {
+        match self {
+            Self::Regular => HANDSHAKE_TIMEOUT,
+            Self::Spare => SPARE_TIMEOUT,
+        }
+    }
+
+    const fn head_timeout(self) -> Duration {
+        match self {
+            Self::Regular => HEAD_TIMEOUT,
+            Self::Spare => SPARE_TIMEOUT,
+        }
+    }
+}
+
+/// What connections are served, and how.
 struct Routers {
     /// All operations.
     all: Router,
     /// Probes alone.
     probes: Router,
+    /// Speaks TLS with clients.
+    tls: Option<Arc<TlsAcceptor>>,
 }
 
 /// Limits of the server.
@@ -84,7 +106,9 @@ impl HttpServer {
         let closing = service.closing.clone();
         let open = service.metrics.connections.clone();
         let service = Arc::new(service);
-        let routers = Routers { probes: routes::probes(Arc::clone(&service)), all: routes::router(service) };
+        let tls = service.tls.clone();
+        let routers =
+            Routers { probes: routes::probes(Arc::clone(&service)), all: routes::router(service), tls };
         let listener = {
             let _runtime = runtime.enter();
             TcpListener::from_std(listener)?
@@ -164,30 +188,49 @@ fn serve(
 ) {
     // Nagle's algorithm would delay each event until the acknowledgement of the previous one.
     let _only_slower_without = stream.set_nodelay(true);
-    let stream = TokioIo::new(ClientStream::new(stream, WRITE_PATIENCE, held));
-    let (router, head_timeout) = match place {
-        Place::Regular => (routers.all.clone(), HEAD_TIMEOUT),
-        Place::Spare => (routers.probes.clone(), SPARE_HEAD_TIMEOUT),
+    let stream = ClientStream::new(stream, WRITE_PATIENCE, held);
+    let router = match place {
+        Place::Regular => routers.all.clone(),
+        Place::Spare => routers.probes.clone(),
     };
+    let Some(tls) = routers.tls.clone() else {
+        tokio::spawn(serve_http(stream, (router, place), closing));
+        return;
+    };
+    tokio::spawn(async move {
+        let handshake = timeout(place.handshake_timeout(), tls.accept(stream));
+        match closing.run_until_cancelled(handshake).await {
+            Some(Ok(Ok(stream))) => serve_http(stream, (router, place), closing).await,
+            Some(Ok(Err(error))) => tracing::debug!(%error, "a TLS handshake failed"),
+            Some(Err(_)) => tracing::debug!("a TLS handshake was not complete in time"),
+            None => {}
+        }
+    });
+}
+
+/// Serves a client until its connection ends.
+async fn serve_http(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    (router, place): (Router, Place),
+    closing: CancellationToken,
+) {
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .keep_alive(place == Place::Regular)
-        .header_read_timeout(head_timeout)
+        .header_read_timeout(place.head_timeout())
         .max_buf_size(MAX_HEAD_BYTES)
         .max_headers(MAX_HEADERS)
-        .serve_connection(stream, TowerToHyperService::new(router))
+        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router))
         .with_upgrades();
-    tokio::spawn(async move {
-        let mut connection = pin!(connection);
-        let ended = tokio::select! {
-            ended = connection.as_mut() => ended,
-            () = closing.cancelled() => {
-                connection.as_mut().graceful_shutdown();
-                connection.await
-            }
-        };
-        if let Err(error) = ended {
-            tracing::debug!(%error, "an HTTP connection ended");
+    let mut connection = pin!(connection);
+    let ended = tokio::select! {
+        ended = connection.as_mut() => ended,
+        () = closing.cancelled() => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
         }
-    });
+    };
+    if let Err(error) = ended {
+        tracing::debug!(%error, "an HTTP connection ended");
+    }
 }

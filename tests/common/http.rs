@@ -13,10 +13,10 @@ const READ_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// The answer to a request, with its body still to be read.
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct Answer<S = TcpStream> {
     pub(crate) status: u16,
     headers: Vec<(String, String)>,
-    body: BufReader<TcpStream>,
+    body: BufReader<S>,
 }
 
 impl Answer {
@@ -28,12 +28,25 @@ impl Answer {
         headers: &[(&str, &str)],
         body: &str,
     ) -> Self {
-        let mut stream = TcpStream::connect(address).expect("it listens");
+        let stream = TcpStream::connect(address).expect("it listens");
         stream.set_read_timeout(Some(READ_TIMEOUT)).expect("a timeout");
+        Self::over(stream, (method, path), &[&[("host", address)], headers].concat(), body)
+    }
+}
+
+impl<S: Read + Write> Answer<S> {
+    /// Sends a request over an open connection, and reads the head of its answer. `host` is among the headers.
+    #[track_caller]
+    pub(crate) fn over(
+        mut stream: S,
+        (method, path): (&str, &str),
+        headers: &[(&str, &str)],
+        body: &str,
+    ) -> Self {
         let headers: String =
             headers.iter().flat_map(|(name, value)| [*name, ": ", *value, "\r\n"]).collect();
         let request = format!(
-            "{method} {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\ncontent-length: {}\r\n{headers}\r\n{body}",
+            "{method} {path} HTTP/1.1\r\nconnection: close\r\ncontent-length: {}\r\n{headers}\r\n{body}",
             body.len()
         );
         stream.write_all(request.as_bytes()).expect("it reads");
@@ -41,7 +54,7 @@ impl Answer {
     }
 
     #[track_caller]
-    fn read(stream: TcpStream) -> Self {
+    fn read(stream: S) -> Self {
         let mut body = BufReader::new(stream);
         let status = line(&mut body);
         let status = status.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status");

@@ -20,6 +20,7 @@ mod running;
 mod served;
 mod sessions;
 mod socket;
+mod tls;
 #[allow(dead_code)] // other binaries use more of it
 #[path = "../common/world.rs"]
 mod world;

@@ -84,9 +84,15 @@ impl Served {
         let mut lines = Lines::of(&mut running);
         note.into_iter().for_each(|note| drop(lines.until(note)));
         let line = lines.until("serving");
-        line.split("http://").nth(1).expect("an address").trim().clone_into(&mut self.address);
+        line.split("://").nth(1).expect("an address").trim().clone_into(&mut self.address);
         // The lines are kept, so that the pipe has a reader.
         self.service = Some((running, lines));
+    }
+
+    /// Reads on to a note with this part.
+    #[track_caller]
+    pub(crate) fn noted(&mut self, part: &str) -> String {
+        self.service.as_mut().expect("it runs").1.until(part)
     }
 
     /// Stops it with SIGTERM.

@@ -165,6 +165,13 @@ const fn openness(breaker: BreakerState) -> f64 {
 fn add_process(to: &mut Exposition, service: &Service) {
     let metrics = &service.metrics;
     to.gauge("hermod_http_connections", "Open HTTP connections.").is(metrics.connections.get());
+    let expiry = to.gauge(
+        "hermod_tls_certificate_expiry_seconds",
+        "When the certificate of the service expires, in seconds since 1970; absent without TLS.",
+    );
+    if let Some(at) = service.tls.as_ref().and_then(|tls| tls.expires_at()) {
+        expiry.is(seconds(Timestamp(0), at));
+    }
     to.gauge("hermod_event_streams", "Open streams of events.").is(metrics.streams.get());
     _ = to
         .gauge("hermod_build_info", "The version of this process.")
