@@ -8,7 +8,7 @@ use std::{
     sync::Arc,
 };
 
-use hermod_actors::{Defaults, port::Journal};
+use hermod_actors::{Defaults, RunError, port::Journal};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::{runtime::Handle, signal::unix::Signal};
 use tokio_util::sync::CancellationToken;
@@ -29,6 +29,7 @@ use crate::{
         start,
     },
     prompt::LayeredPrompt,
+    traces::{ExportCounts, TraceExport, TraceSource},
 };
 
 /// How a store is served.
@@ -66,17 +67,22 @@ pub async fn serve(
     let reader = store.reader();
     let OwnedStore { journal, state, signals, notes, .. } = &mut *store;
     let prompt = Exchangeable::new(LayeredPrompt::new(config, state));
-    let commits = CommitDurations::default();
+    let (commits, spans) = (CommitDurations::default(), ExportCounts::default());
     let started = async {
         let (revival, endpoints) = Revival::find((config, variables), &reader, state, &**notes).await?;
         let spec = run_defaults::spec(config, Vec::new(), None, state);
         let defaults = Defaults { spec, prompt: Arc::<Exchangeable<LayeredPrompt>>::clone(&prompt) };
         let measured = Arc::new(MeasuredJournal::new(Arc::clone(journal), commits.clone()));
         let host = start(measured, endpoints, config, defaults, Some(Arc::clone(notes))).await?;
-        let metrics = Metrics::start(&host.runtime, commits.clone(), revival.count()).await?;
-        Ok::<_, HostError>(((revival, metrics), Arc::new(host)))
+        let metrics =
+            Metrics::start(&host.runtime, (commits.clone(), spans.clone()), revival.count()).await?;
+        // Before runs go on, so that none ends unseen.
+        let source = TraceSource { runtime: &host.runtime, journal, state };
+        let traces = TraceExport::start(source, (config, variables), spans, notes).await;
+        let traces = traces.map_err(RunError::Read)?;
+        Ok::<_, HostError>(((revival, metrics), Arc::new(host), traces))
     };
-    let (revival, host) = match signals.run_until_signal(Box::pin(started)).await? {
+    let (revival, host, traces) = match signals.run_until_signal(Box::pin(started)).await? {
         ControlFlow::Continue(started) => started,
         ControlFlow::Break(signal) => return Ok(ServiceEnd::Signal(signal)),
     };
@@ -84,6 +90,7 @@ pub async fn serve(
     let submitter = RunSubmitter::new(Arc::clone(&host), (reader, state.clone()), settings, request.script);
     let door = FrontDoor { listener, on_ready, prompt, manager, hangups };
     let ended = serve_host(&host, revival, Arc::new(submitter), (config, store), door).await;
+    traces.stop().await;
     host.suspend(ShutdownUrgency::Urgent).await;
     ended
 }

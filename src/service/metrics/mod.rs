@@ -17,7 +17,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::clock;
+use crate::{clock, traces::ExportCounts};
 pub(crate) use live_count::{Counted, LiveCount};
 pub(crate) use measured_journal::{CommitDurations, MeasuredJournal};
 pub(super) use scrape::scrape;
@@ -35,6 +35,8 @@ pub(crate) struct Metrics {
     /// Set once the feed is folded in the background.
     background: OnceCell<()>,
     commits: CommitDurations,
+    /// The export of traces.
+    spans: ExportCounts,
     /// Open HTTP connections.
     pub(super) connections: LiveCount,
     /// Open streams of events.
@@ -53,11 +55,11 @@ struct FoldedFeed {
 }
 
 impl Metrics {
-    /// Begins to count with the next record. `commits` has the durations of commits, and `revived_runs` is the number of
-    /// the unfinished runs of earlier processes.
+    /// Begins to count with the next record. `commits` has the durations of commits, `spans` the counts of the export of
+    /// traces, and `revived_runs` is the number of the unfinished runs of earlier processes.
     pub(super) async fn start(
         runtime: &Runtime,
-        commits: CommitDurations,
+        (commits, spans): (CommitDurations, ExportCounts),
         revived_runs: usize,
     ) -> Result<Self, RunError> {
         let feed = runtime.feed(runtime.feed_end().await?);
@@ -65,6 +67,7 @@ impl Metrics {
             folded: Arc::new(Mutex::new(FoldedFeed { feed, totals: RecordTotals::default() })),
             background: OnceCell::new(),
             commits,
+            spans,
             connections: LiveCount::default(),
             streams: LiveCount::default(),
             started_at: clock::now(),
