@@ -42,6 +42,8 @@ pub struct LegSpans {
     spec: Arc<RunSpec>,
     /// The span of the leg; `None` once it has ended.
     root: Option<Span>,
+    /// Whether a model was called.
+    has_begun: bool,
     /// Calls that have begun.
     open: BTreeMap<CallId, OpenCall>,
     /// When calls that have not begun were admitted, and their tools.
@@ -75,6 +77,7 @@ impl LegSpans {
             run: accepted.run,
             spec: Arc::clone(&accepted.spec),
             root: Some(root_span(leg, accepted, acceptance.at)),
+            has_begun: false,
             open: BTreeMap::new(),
             admitted: BTreeMap::new(),
             answer: None,
@@ -157,7 +160,10 @@ impl LegSpans {
     fn take_event(&mut self, record: &Record) {
         let at = record.at;
         match &record.body {
-            Body::SessionRevived(_) => self.note_root("hermod.session.revived", at, Vec::new()),
+            // Before, nothing can have been interrupted: the session of a subagent is opened by its parent at first.
+            Body::SessionRevived(_) if self.has_begun => {
+                self.note_root("hermod.session.revived", at, Vec::new());
+            }
             Body::MessageSteered(_) => self.note_root("hermod.message.steered", at, Vec::new()),
             Body::BudgetRaised(_) => self.note_root("hermod.budget.raised", at, Vec::new()),
             Body::RunStopping(stopping) => {
@@ -216,6 +222,7 @@ impl LegSpans {
     }
 
     fn on_model_started(&mut self, started: &ModelStarted, at: Timestamp) {
+        self.has_begun = true;
         let (model, attempt) = (&started.model, started.attempt);
         if !self.open.contains_key(&started.call) {
             let mut span = self.call_span(started.call, SpanKind::Client, at);
@@ -593,6 +600,7 @@ mod tests {
             1,
             vec![
                 (10, accepted(RUN, None)),
+                (11, revived()),
                 (20, started(1, 1)),
                 (30, answered(1, 1, &["shell", "todo"])),
                 (30, admitted(1, "shell")),
