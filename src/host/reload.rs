@@ -6,6 +6,7 @@ use super::{
     error::HostError,
     exchangeable::Exchangeable,
     model_choice::{OllamaProbe, discover},
+    sandbox_rules::note_missing_protections,
     start::{RuntimeHost, checked_policy, configured_tools},
     submission::{RunSettings, RunSubmitter},
 };
@@ -53,6 +54,7 @@ impl RuntimeHost {
         self.runtime.exchange_tools(tools)?;
         self.policy.exchange(policy);
         endpoints.exchange(reconnected);
+        note_missing_protections(config, &self.state, self.notes.as_ref());
         Ok(self.runtime.exchange_providers(endpoints.providers())?)
     }
 }
