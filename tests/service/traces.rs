@@ -135,10 +135,8 @@ mod exported {
 
     fn text_of(attributes: &[KeyValue], key: &str) -> Option<String> {
         let found = attributes.iter().find(|attribute| attribute.key == key)?;
-        match found.value.clone()?.value? {
-            Value::StringValue(text) => Some(text),
-            other => panic!("{key} is no text: {other:?}"),
-        }
+        let Some(Value::StringValue(text)) = found.value.clone()?.value else { panic!("{key} is no text") };
+        Some(text)
     }
 
     #[track_caller]
