@@ -84,9 +84,12 @@ pub fn redacted_toml(key: &str, value: &Value) -> Option<String> {
 /// The value without possible secrets; `None` if all of it may be secret.
 pub fn redacted(key: &str, value: &Value) -> Option<Value> {
     match key.rsplit('.').next() {
-        Some("credential" | "client_secret" | "refresh_token") => redacted_reference(value),
+        Some("otlp_headers") if value.as_str() == Some("") => Some(value.clone()),
+        Some("credential" | "client_secret" | "refresh_token" | "otlp_headers") => redacted_reference(value),
         Some("credentials") => value.as_array()?.iter().map(redacted_reference).collect(),
-        Some("base_url" | "token_url") => value.as_str().map(|url| redacted_url(url).into()),
+        Some("base_url" | "token_url" | "otlp_endpoint") => {
+            value.as_str().map(|url| redacted_url(url).into())
+        }
         Some(_) | None => Some(value.clone()),
     }
 }

@@ -17,6 +17,7 @@ use super::{
 };
 use crate::{
     clock,
+    excerpt::first_chars,
     host::NoteSink,
     provider::{UploadClient, UploadResponse},
 };
@@ -27,6 +28,8 @@ const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const MAX_PAUSE: Duration = Duration::from_mins(1);
 /// The longest pause that a collector may ask for.
 const MAX_ASKED_PAUSE: Duration = Duration::from_mins(10);
+/// Characters of a collector's reason that are shown.
+const MAX_REASON_CHARS: usize = 200;
 /// Statuses after which the same request may succeed.
 const TEMPORARY: [u16; 4] = [429, 502, 503, 504];
 
@@ -118,7 +121,7 @@ fn verdict(answer: Result<UploadResponse, String>) -> Verdict {
     match status {
         200..300 => {
             let (rejected, why) = rejected(&body).unwrap_or_default();
-            Verdict::Accepted { rejected, why }
+            Verdict::Accepted { rejected, why: first_chars(&why, MAX_REASON_CHARS).into_owned() }
         }
         status if TEMPORARY.contains(&status) => {
             let asked = retry_after.as_deref().and_then(asked_pause);

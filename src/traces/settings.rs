@@ -77,6 +77,9 @@ fn url(config: &Config, variables: &Variables) -> Result<Option<String>, String>
     }
     let (name, url) = match (set(variables, TRACES_ENDPOINT), set(variables, ENDPOINT)) {
         (Some(url), _) => (TRACES_ENDPOINT, url.to_owned()),
+        (None, Some(address)) if address.contains(['?', '#']) => {
+            return Err(format!("{ENDPOINT} has more than a path; {TRACES_ENDPOINT} may have"));
+        }
         (None, Some(address)) => (ENDPOINT, of_collector(address)),
         (None, None) => return Ok(None),
     };
@@ -212,6 +215,7 @@ mod tests {
             assert!(!error.contains("hunter2"), "{error}");
         };
         check((TRACES_ENDPOINT, "grpc://hunter2"), "neither http nor https");
+        check((ENDPOINT, "http://c/?key=hunter2"), "more than a path");
         check((PROTOCOLS[1], "grpc"), "only http/protobuf is spoken");
         check((HEADERS[1], "a=1,hunter2"), "part 2 is not");
         check((HEADERS[1], "a b=hunter2"), "the name of header 1 cannot be sent");

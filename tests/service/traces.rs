@@ -252,6 +252,35 @@ mod exported {
     }
 
     #[test]
+    fn a_further_leg_is_exported_once_as_a_part_of_the_first() {
+        let collector = Collector::start("127.0.0.1:0");
+        let call = json!([{ "tool": "shell", "arguments": { "command": "true" } }]);
+        let scripts = json!([{ "steps": [{ "call": call }, { "say": "one" }, { "say": "two" }] }]);
+        let served = served_with(&scripts, &[("OTEL_EXPORTER_OTLP_ENDPOINT", &collector.endpoint())]);
+        let request = json!({ "input": "go", "budget": { "iterations": 1 } });
+        let run = served.post("/v1/runs", &request).json()["run"].as_str().unwrap().to_owned();
+        assert_eq!(ended(&served, &run), Outcome::BudgetExhausted.name());
+        let legs = || -> Vec<Span> {
+            collector.spans().into_iter().filter(|span| span.name.starts_with("invoke_agent")).collect()
+        };
+        until("the first leg has come", || legs().len() == 1);
+        let first = collector.spans();
+        let raised = served.post(&format!("/v1/runs/{run}/budget"), &json!({ "add": { "iterations": 3 } }));
+        assert_eq!(raised.status, 200);
+        assert_eq!(ended(&served, &run), Outcome::Completed.name());
+        until("the second leg has come", || legs().len() > 1);
+        let (legs, all) = (legs(), collector.spans());
+        assert_eq!(legs.len(), 2, "{:?}", names(&all));
+        assert_eq!((&legs[1].trace_id, &legs[1].parent_span_id), (&legs[0].trace_id, &legs[0].span_id));
+        assert!(legs[1].start_time_unix_nano >= legs[0].end_time_unix_nano);
+        assert_eq!(text(&legs[0], "error.type").as_deref(), Some("budget_exhausted"));
+        let more = &all[first.len()..];
+        assert!(more.iter().all(|span| first.iter().all(|known| known.span_id != span.span_id)));
+        let of_leg = more.iter().filter(|span| span.parent_span_id == legs[1].span_id).count();
+        assert!(of_leg >= 1, "{:?}", names(more));
+    }
+
+    #[test]
     fn what_ends_while_the_collector_is_away_comes_later() {
         let address = free_address();
         let endpoint = format!("http://{address}");
