@@ -2,9 +2,10 @@
 check:
     cargo fmt --all --check
     cargo clippy --workspace --all-targets -- -D warnings
+    cargo clippy --lib --test service --features otlp -- -D warnings
     RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
     cargo deny --offline check bans licenses sources
-    cargo test --workspace
+    cargo test --workspace --features hermod/otlp
 
 # Everything, as on a new machine.
 ci:

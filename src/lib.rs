@@ -32,6 +32,7 @@ pub mod secret;
 pub mod service;
 pub mod store;
 pub mod tool;
+pub mod traces;
 pub mod view;
 mod watchdog;
 

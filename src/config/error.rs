@@ -84,10 +84,23 @@ pub fn redacted_toml(key: &str, value: &Value) -> Option<String> {
 /// The value without possible secrets; `None` if all of it may be secret.
 pub fn redacted(key: &str, value: &Value) -> Option<Value> {
     match key.rsplit('.').next() {
-        Some("credential" | "client_secret" | "refresh_token") => redacted_reference(value),
+        Some("otlp_endpoint" | "otlp_headers") if has_no_text(value) => Some(value.clone()),
+        Some("credential" | "client_secret" | "refresh_token" | "otlp_headers") => redacted_reference(value),
         Some("credentials") => value.as_array()?.iter().map(redacted_reference).collect(),
-        Some("base_url" | "token_url") => value.as_str().map(|url| redacted_url(url).into()),
+        Some("base_url" | "token_url" | "otlp_endpoint") => {
+            value.as_str().map(|url| redacted_url(url).into())
+        }
         Some(_) | None => Some(value.clone()),
+    }
+}
+
+/// True if a value can hold no secret.
+fn has_no_text(value: &Value) -> bool {
+    match value {
+        Value::String(text) => text.is_empty(),
+        Value::Array(items) => items.iter().all(Value::is_number),
+        Value::Null | Value::Bool(_) | Value::Number(_) => true,
+        Value::Object(_) => false,
     }
 }
 

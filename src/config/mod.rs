@@ -13,6 +13,7 @@ mod model_section;
 mod sandbox_section;
 mod sections;
 mod service_section;
+mod telemetry_section;
 mod values;
 mod variables;
 mod vendors;
@@ -34,6 +35,7 @@ pub use sections::{
     RetentionSection, RetrySection, SessionsSection, ShellSection, SkillsSection, StoreSection, ToolsSection,
 };
 pub use service_section::{HostNames, ListenAddress, PemPath, ServiceSection};
+pub use telemetry_section::{OtlpEndpoint, OtlpHeaders, TelemetrySection};
 pub use values::{
     AbsolutePaths, ApproverName, BaseUrl, CacheTtlName, Flag, InDoubtActionName, ModelChain, NonEmptyText,
     OptionalAddress, OptionalByteSize, OptionalCount, OptionalDollars, OptionalDuration, OptionalFolder,

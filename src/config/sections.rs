@@ -14,6 +14,7 @@ use super::{
     model_section::ModelSection,
     sandbox_section::SandboxSection,
     service_section::ServiceSection,
+    telemetry_section::TelemetrySection,
     values::{
         AbsolutePaths, ApproverName, BaseUrl, CacheTtlName, Flag, InDoubtActionName, ModelChain,
         NonEmptyText, OptionalAddress, OptionalByteSize, OptionalDuration, OptionalFolder, OptionalModelName,
@@ -79,6 +80,8 @@ pub struct Config {
     pub retention: RetentionSection,
     /// The HTTP service.
     pub service: ServiceSection,
+    /// The export of traces.
+    pub telemetry: TelemetrySection,
     /// The local Ollama.
     pub ollama: OllamaSection,
     /// Every setting with its origin.
@@ -113,14 +116,15 @@ impl Config {
         section.unwrap_or(self.provider_defaults.cache).0
     }
 
-    /// The references to all secrets of the section `providers`.
+    /// The references to all secrets: those of the section `providers`, and the headers of the export of traces.
     pub fn secret_references(&self) -> impl Iterator<Item = &Reference> {
-        self.providers.values().flat_map(|section| {
+        let of_providers = self.providers.values().flat_map(|section| {
             let oauth = section.oauth.iter().flat_map(|oauth| [&oauth.client_secret, &oauth.refresh_token]);
             let oauth = oauth.flatten().map(|secret| &secret.0);
             let several = section.credentials.iter().flat_map(|secrets| &secrets.0);
             section.credential.iter().map(|secret| &secret.0).chain(several).chain(oauth)
-        })
+        });
+        of_providers.chain(&self.telemetry.otlp_headers.0)
     }
 
     /// The configured providers in the order of the file. Those that only variables set come last.

@@ -13,7 +13,7 @@ use super::{
 use crate::{config::Config, discovery::Variables, prompt::LayeredPrompt, view::ReloadView};
 
 /// Keys that are read once, when the process starts: each a key or a section.
-const RESTART_KEYS: &[&str] = &["breaker", "service", "sessions", "store", "tools.calls"];
+const RESTART_KEYS: &[&str] = &["breaker", "service", "sessions", "store", "telemetry", "tools.calls"];
 
 impl RunSubmitter {
     /// Reads the configuration again, and exchanges what new runs are made of: providers, tools, policy, prompts and specs.

@@ -25,6 +25,8 @@ mod wire;
 pub use self::http::{
     Deadlines, FormClient, FormResponse, HttpProvider, ProviderConfig, ProviderConfigError, check_base_url,
 };
+#[cfg(feature = "otlp")]
+pub use self::http::{UploadClient, UploadResponse};
 pub use credential::{Credential, FetchedKey, KeyError, KeyPlacement, KeySource};
 pub use rates::rate_info;
 pub(crate) use reader::parse_json_lossy;

@@ -29,6 +29,7 @@ use crate::{
         start,
     },
     prompt::LayeredPrompt,
+    traces::{ExportCounts, TraceExport, TraceSource},
 };
 
 /// How a store is served.
@@ -69,7 +70,7 @@ pub async fn serve(
     let OwnedStore { journal, state, signals, notes, .. } = &mut *store;
     let tls = request.tls.map(|files| TlsAcceptor::start(files, Arc::clone(notes))).transpose()?;
     let prompt = Exchangeable::new(LayeredPrompt::new(config, state));
-    let (commits, run_states) = (CommitDurations::default(), RunStates::default());
+    let (commits, run_states, spans) = (CommitDurations::default(), RunStates::default(), ExportCounts::default());
     let started = async {
         let (revival, endpoints) = Revival::find((config, variables), &reader, state, &**notes).await?;
         let spec = run_defaults::spec(config, Vec::new(), None, state);
@@ -78,11 +79,15 @@ pub async fn serve(
         run_states.update(&journal.rows().open_runs().await.map_err(RunError::Read)?);
         let measured = MeasuredJournal::new(Arc::clone(journal), commits.clone(), run_states.clone());
         let host = start(Arc::new(measured), endpoints, config, defaults, Some(Arc::clone(notes))).await?;
-        let metrics =
-            Metrics::start(&host.runtime, (commits.clone(), run_states.clone()), revival.count()).await?;
-        Ok::<_, HostError>(((revival, metrics), Arc::new(host)))
+        let counted = (commits.clone(), run_states.clone(), spans.clone());
+        let metrics = Metrics::start(&host.runtime, counted, revival.count()).await?;
+        // Before runs go on, so that none ends unseen.
+        let source = TraceSource { runtime: &host.runtime, journal, state };
+        let traces = TraceExport::start(source, (config, variables), spans, notes).await;
+        let traces = traces.map_err(RunError::Read)?;
+        Ok::<_, HostError>(((revival, metrics), Arc::new(host), traces))
     };
-    let (revival, host) = match signals.run_until_signal(Box::pin(started)).await? {
+    let (revival, host, traces) = match signals.run_until_signal(Box::pin(started)).await? {
         ControlFlow::Continue(started) => started,
         ControlFlow::Break(signal) => return Ok(ServiceEnd::Signal(signal)),
     };
@@ -90,6 +95,7 @@ pub async fn serve(
     let submitter = RunSubmitter::new(Arc::clone(&host), (reader, state.clone()), settings, request.script);
     let door = FrontDoor { listener, tls, on_ready, prompt, manager, hangups };
     let ended = serve_host(&host, revival, Arc::new(submitter), (config, store), door).await;
+    traces.stop().await;
     host.suspend(ShutdownUrgency::Urgent).await;
     ended
 }

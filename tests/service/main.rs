@@ -21,6 +21,7 @@ mod served;
 mod sessions;
 mod socket;
 mod tls;
+mod traces;
 #[allow(dead_code)] // other binaries use more of it
 #[path = "../common/world.rs"]
 mod world;

@@ -104,6 +104,12 @@ impl Served {
         assert_eq!(status.code(), Some(0), "{}", lines.rest());
     }
 
+    /// The option that plays its script.
+    #[cfg(feature = "otlp")]
+    pub(crate) fn script(&self) -> &str {
+        &self.script
+    }
+
     /// Where it listens.
     pub(crate) fn address(&self) -> &str {
         &self.address

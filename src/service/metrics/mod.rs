@@ -19,7 +19,7 @@ use tokio::{
 };
 use tokio_util::sync::CancellationToken;
 
-use crate::clock;
+use crate::{clock, traces::ExportCounts};
 pub(crate) use live_count::{Counted, LiveCount};
 pub(crate) use measured_journal::{CommitDurations, MeasuredJournal};
 pub(crate) use run_states::RunStates;
@@ -39,6 +39,8 @@ pub(crate) struct Metrics {
     background: OnceCell<()>,
     commits: CommitDurations,
     run_states: RunStates,
+    /// The export of traces.
+    spans: ExportCounts,
     /// Open HTTP connections.
     pub(super) connections: LiveCount,
     /// Open streams of events.
@@ -57,11 +59,11 @@ struct FoldedFeed {
 }
 
 impl Metrics {
-    /// Begins to count with the next record. `commits` and `run_states` are kept by the journal, and `revived_runs` is the
-    /// number of the unfinished runs of earlier processes.
+    /// Begins to count with the next record. `commits` and `run_states` are kept by the journal, `spans` has the counts of
+    /// the export of traces, and `revived_runs` is the number of the unfinished runs of earlier processes.
     pub(super) async fn start(
         runtime: &Runtime,
-        (commits, run_states): (CommitDurations, RunStates),
+        (commits, run_states, spans): (CommitDurations, RunStates, ExportCounts),
         revived_runs: usize,
     ) -> Result<Self, RunError> {
         let feed = runtime.feed(runtime.feed_end().await?);
@@ -70,6 +72,7 @@ impl Metrics {
             background: OnceCell::new(),
             commits,
             run_states,
+            spans,
             connections: LiveCount::default(),
             streams: LiveCount::default(),
             started_at: clock::now(),

@@ -173,6 +173,9 @@ fn add_process(to: &mut Exposition, service: &Service) {
         expiry.is(seconds(Timestamp(0), at));
     }
     to.gauge("hermod_event_streams", "Open streams of events.").is(metrics.streams.get());
+    to.counter("hermod_spans_exported", "Spans that a collector has taken.").is(metrics.spans.exported());
+    to.counter("hermod_span_export_failures", "Requests to the collector that failed, each repetition too.")
+        .is(metrics.spans.failures());
     _ = to
         .gauge("hermod_build_info", "The version of this process.")
         .sample([("version", env!("CARGO_PKG_VERSION"))], true);

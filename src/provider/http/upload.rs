@@ -1,0 +1,83 @@
+//! Uploads bytes to one URL, such as those of the spans of traces.
+
+use std::{fmt, time::Duration};
+
+use bytes::Bytes;
+use hermod_actors::ActiveDeadline;
+use http::{HeaderMap, HeaderValue, header};
+use reqwest::{Client, Url};
+
+use super::{
+    client::{build_client, read_prefix, root_cause},
+    config::parse_base_url,
+};
+use crate::{provider::failure::BodyEnd, secret::redacted_url};
+
+/// Time limits of the connection and of the whole request.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+/// Maximum number of bytes read of a response.
+const MAX_BODY_BYTES: usize = 64 * 1024;
+
+/// Uploads to one URL.
+pub struct UploadClient {
+    url: Url,
+    /// The URL without secrets, for messages.
+    redacted_url: String,
+    headers: HeaderMap,
+    client: Client,
+}
+
+/// A response to an upload.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct UploadResponse {
+    /// The HTTP status.
+    pub status: u16,
+    /// The header `Retry-After`.
+    pub retry_after: Option<String>,
+    /// The start of the body.
+    pub body: Vec<u8>,
+}
+
+impl UploadClient {
+    /// Touches no network. Each request has these headers, which are not shown. The error describes what is wrong with the
+    /// URL.
+    pub fn new(url: &str, content_type: &'static str, mut headers: HeaderMap) -> Result<Self, String> {
+        let (url, redacted_url) = (parse_base_url(url)?, redacted_url(url));
+        let client = build_client(&url, CONNECT_TIMEOUT)
+            .map_err(|error| format!("cannot set up a connection to {redacted_url}: {error}"))?;
+        headers.values_mut().for_each(|value| value.set_sensitive(true));
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+        Ok(Self { url, redacted_url, headers, client })
+    }
+
+    /// The URL without secrets, for messages.
+    pub fn redacted_url(&self) -> &str {
+        &self.redacted_url
+    }
+
+    /// Uploads bytes. The error says why there is no answer.
+    pub async fn post(&self, bytes: Bytes) -> Result<UploadResponse, String> {
+        let result = ActiveDeadline::after(REQUEST_TIMEOUT).bound(self.send(bytes)).await;
+        result.unwrap_or_else(|| Err(format!("no answer within {} s", REQUEST_TIMEOUT.as_secs())))
+    }
+
+    async fn send(&self, bytes: Bytes) -> Result<UploadResponse, String> {
+        let request = self.client.post(self.url.clone()).headers(self.headers.clone()).body(bytes);
+        let mut response = request.send().await.map_err(|error| root_cause(&error))?;
+        let retry_after = response.headers().get(header::RETRY_AFTER);
+        let retry_after = retry_after.and_then(|value| value.to_str().ok()).map(str::to_owned);
+        let status = response.status().as_u16();
+        let mut body = Vec::new();
+        if read_prefix(&mut response, MAX_BODY_BYTES, &mut body).await == BodyEnd::Broken {
+            return Err("the answer broke off".to_owned());
+        }
+        Ok(UploadResponse { status, retry_after, body })
+    }
+}
+
+impl fmt::Debug for UploadClient {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("UploadClient").field("url", &self.redacted_url).finish_non_exhaustive()
+    }
+}
