@@ -13,6 +13,7 @@ mod raise;
 mod read;
 mod repeat;
 mod request;
+mod store_limits;
 mod submit;
 mod tree;
 mod watch;
@@ -41,6 +42,7 @@ pub use feed::RecordFeed;
 pub use health::HealthProbe;
 pub use images::{MAX_IMAGE_BYTES, MAX_IMAGES};
 pub use repeat::{FirstTask, KeyConflict, TaskPart};
+pub(crate) use store_limits::PresentStoreLimits;
 pub use request::{Defaults, RunError, RunRequest, RunResult, RuntimeDependencies, SessionChoice};
 pub use watch::Watch;
 

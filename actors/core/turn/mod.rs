@@ -35,6 +35,7 @@ mod request;
 mod run_budget;
 mod run_clock;
 mod steer;
+mod store_limits;
 mod subagents;
 mod summary;
 mod todo;
@@ -63,7 +64,7 @@ use crate::{
     journal::Append,
     model::{
         AgentName, ArtifactHashes, CallId, Durable, Incarnation, Kind, Message, ModelRef, ModelStarted,
-        PendingApproval, Record, RunId, RunSpec, Seq, SessionId, SessionTime, TodoList,
+        PendingApproval, Record, RunId, RunSpec, Seq, SessionId, SessionTime, StoreLimits, TodoList,
     },
     policy::{self, Candidate},
     turn::history::History,
@@ -103,6 +104,8 @@ pub struct Turn {
     /// The last run in its final state, if it ended because its budget was used up; cleared when another run is
     /// accepted.
     reopenable: Option<Box<active_run::ActiveRun>>,
+    /// Not folded: the limits of the store at present, as the shell knows them.
+    store_limits: StoreLimits,
 }
 
 impl Turn {
@@ -135,6 +138,7 @@ impl Turn {
             prefix: None,
             current: None,
             reopenable: None,
+            store_limits: StoreLimits::default(),
         }
     }
 
