@@ -27,6 +27,7 @@ use super::{
     tree::{RunTreeCache, run_view, run_waits},
 };
 use crate::{
+    clock,
     policy::ApprovedRules,
     view::{
         ApprovalView, BudgetView, DecisionView, NodeView, RunDetailView, RunSummaryView, RunView,
@@ -103,6 +104,10 @@ impl RequestHandler {
             }
             ControlRequest::Tree { run } => ControlResponse::Tree(self.tree(run.as_deref()).await?),
             ControlRequest::BudgetShow { run } => ControlResponse::Budget(Box::new(self.budget(&run).await?)),
+            ControlRequest::LimitsShow { limits } => {
+                let limits = self.runtime.as_ref().and_then(|slot| slot.store_limits()).unwrap_or(limits);
+                ControlResponse::Limits(reader.periods(&limits, clock::now()).await?)
+            }
             ControlRequest::ApprovalsList {} => ControlResponse::Approvals(reader.approvals().await?),
             ControlRequest::ModelsList {} => self.models().await?,
             ControlRequest::Journal { session, from } => return self.journal(&session, from, to).await,

@@ -83,21 +83,14 @@ where
     E: From<WriteRefusal>,
 {
     fn open(&mut self, new: &NewAccount) -> Result<(), E> {
-        let &NewAccount { id, parent, limits, owns_iterations } = new;
+        let &NewAccount { id, parent, .. } = new;
         if self.find(id)?.is_some() {
             return malformed(format!("account {id} exists already"));
         }
         if let Some(parent) = parent {
             self.ancestors(parent)?;
         }
-        let now = BudgetAccount {
-            parent,
-            limits,
-            spent: Amounts::default(),
-            reserved: Amounts::default(),
-            owns_iterations,
-        };
-        self.entries.push(AccountEntry { id, before: None, now });
+        self.entries.push(AccountEntry { id, before: None, now: new.opened() });
         Ok(())
     }
 

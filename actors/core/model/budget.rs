@@ -157,6 +157,20 @@ pub struct NewAccount {
     pub owns_iterations: bool,
 }
 
+impl NewAccount {
+    /// The account after it was opened: nothing is spent or reserved.
+    pub fn opened(&self) -> BudgetAccount {
+        let &Self { parent, limits, owns_iterations, .. } = self;
+        BudgetAccount {
+            parent,
+            limits,
+            spent: Amounts::default(),
+            reserved: Amounts::default(),
+            owns_iterations,
+        }
+    }
+}
+
 /// A reservation before a spend, on the account and all its ancestors. If it exceeds a limit, the whole append is
 /// refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
