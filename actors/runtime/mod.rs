@@ -42,8 +42,8 @@ pub use feed::RecordFeed;
 pub use health::HealthProbe;
 pub use images::{MAX_IMAGE_BYTES, MAX_IMAGES};
 pub use repeat::{FirstTask, KeyConflict, TaskPart};
-pub(crate) use store_limits::PresentStoreLimits;
 pub use request::{Defaults, RunError, RunRequest, RunResult, RuntimeDependencies, SessionChoice};
+pub(crate) use store_limits::PresentStoreLimits;
 pub use watch::Watch;
 
 /// What a session does after a command.

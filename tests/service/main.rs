@@ -19,6 +19,7 @@ mod running;
 mod served;
 mod sessions;
 mod socket;
+mod store_limits;
 #[allow(dead_code)] // other binaries use more of it
 #[path = "../common/world.rs"]
 mod world;

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 #[cfg(doc)]
 use super::Body;
 use super::{
-    AccountId, Amounts, AssistantMessage, Attempt, AttemptId, CallId, Failure, FinishReason, Flaw, Hash, Incarnation,
-    ModelRef, Price, Seq, Timestamp, UnansweredModel, UnansweredReason, Usage, UsageAnomaly,
+    AccountId, Amounts, AssistantMessage, Attempt, AttemptId, CallId, Failure, FinishReason, Flaw, Hash,
+    Incarnation, ModelRef, Price, Seq, Timestamp, UnansweredModel, UnansweredReason, Usage, UsageAnomaly,
 };
 
 /// Fields of [`Body::ModelStarted`].

@@ -3,7 +3,7 @@
 //! projections of records are here: open approvals, and the messages of a run.
 //!
 //! Architecture invariant: no clock, no I/O, no randomness, no order out of a hash map. A session's state is the fold
-//! of its records. Recovery has no path of its own: after a crash the same records give the same `due`.
+//! of its records; only the limits of the store are given, like the time. Recovery has no path of its own: after a crash the same records give the same `due`.
 
 mod active_run;
 mod answer;

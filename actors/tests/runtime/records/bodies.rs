@@ -14,8 +14,8 @@ use super::{
         place, raised, repetition, started, summary_answered, todo,
     },
     values::{
-        Made, account, agent, amounts, anomaly, call, incarnation, list, maybe, number, run, shared, small, text,
-        time, usage,
+        Made, account, agent, amounts, anomaly, call, incarnation, list, maybe, number, run, shared, small,
+        text, time, usage,
     },
 };
 

@@ -3,7 +3,9 @@
 use super::hold;
 use crate::{
     journal::{WriteRefusal, post},
-    model::{AccountId, Amounts, BudgetAccount, BudgetRefusal, Dimension, LedgerChange, Period, PeriodUnit, RunId},
+    model::{
+        AccountId, Amounts, BudgetAccount, BudgetRefusal, Dimension, LedgerChange, Period, PeriodUnit, RunId,
+    },
 };
 
 #[derive(Debug, Default)]

@@ -15,8 +15,8 @@ use super::{
 use crate::{
     journal::Append,
     model::{
-        AgentName, Amounts, Attempt, AttemptId, Body, CallId, Durable, Incarnation, Record, RunRow, SessionId,
-        SessionOpened, SessionRevived, SessionTime, StoreLimits, Timestamp,
+        AgentName, Amounts, Attempt, AttemptId, Body, CallId, Durable, Incarnation, Record, RunRow,
+        SessionId, SessionOpened, SessionRevived, SessionTime, StoreLimits, Timestamp,
     },
     turn::{DecisionBuilder, DelegationMode, DueAction, GrantRequest, Input, Turn, WaitTracker},
 };
