@@ -10,7 +10,7 @@ use crate::{
     config::{Config, SandboxModeName},
     discovery::Variables,
     host,
-    process::sandbox::{NetworkAccess, ProbeOutcome, Protection, may_limit_network, probe},
+    process::sandbox::{NetworkAccess, ProbeOutcome, Protection, SandboxTrial, probe},
 };
 
 /// What this machine gives, found out by trying it
@@ -40,23 +40,27 @@ pub(crate) async fn execute(args: DoctorArgs, variables: &Variables) -> Result<(
     std::fs::create_dir(&folder).map_err(failed)?;
     let program = env::current_exe().map_err(failed)?;
     let outcomes = probe(&program, &folder).await;
-    let may_list_hosts = may_limit_network(&program).map_err(failed)?;
+    let trial = SandboxTrial::run(&program, &folder).await;
     crate::files::remove_tree(&folder).map_err(failed)?;
-    let outcomes = outcomes.map_err(failed)?;
-    print_as(json, &report(&config, &outcomes, may_list_hosts), |_| {
-        format_report(&config, &outcomes, may_list_hosts)
-    })
+    let (outcomes, trial) = (outcomes.map_err(failed)?, trial.map_err(failed)?);
+    print_as(json, &report(&config, &outcomes, trial), |_| format_report(&config, &outcomes, trial))
 }
 
-fn report(config: &Config, outcomes: &[(Protection, ProbeOutcome)], may_list_hosts: bool) -> Value {
+fn report(config: &Config, outcomes: &[(Protection, ProbeOutcome)], trial: SandboxTrial) -> Value {
     let protections: Vec<_> = outcomes
         .iter()
         .map(|(protection, outcome)| json!({ "protection": protection, "outcome": outcome }))
         .collect();
-    json!({ "mode": mode(config), "network": network(config), "may_list_hosts": may_list_hosts, "protections": protections })
+    json!({
+        "mode": mode(config),
+        "network": network(config),
+        "may_list_hosts": trial.may_limit_network,
+        "missing": trial.status.missing(),
+        "protections": protections,
+    })
 }
 
-fn format_report(config: &Config, outcomes: &[(Protection, ProbeOutcome)], may_list_hosts: bool) -> String {
+fn format_report(config: &Config, outcomes: &[(Protection, ProbeOutcome)], trial: SandboxTrial) -> String {
     let row = |(protection, outcome): &(Protection, ProbeOutcome)| {
         [describe(*protection).to_owned(), verdict(*outcome).to_owned()]
     };
@@ -72,12 +76,21 @@ fn format_report(config: &Config, outcomes: &[(Protection, ProbeOutcome)], may_l
         ),
     };
     let mode = format!("sandbox.mode = \"{}\", sandbox.network = {}", mode(config), network(config));
-    let hosts = if may_list_hosts {
+    let hosts = if trial.may_limit_network {
         "sandbox.network can be a list of hosts here."
     } else {
         "sandbox.network can be no list of hosts here: this system allows no network namespace."
     };
-    format!("{}\n{mode}\n{hosts}\n{summary}\n", table::render(["COMMANDS IN A SANDBOX", "RESULT"], &rows))
+    let missing = trial.status.missing();
+    let missing = if missing.is_empty() {
+        String::new()
+    } else {
+        format!("This kernel lacks {}.\n", missing.join(" and "))
+    };
+    format!(
+        "{}\n{mode}\n{hosts}\n{missing}{summary}\n",
+        table::render(["COMMANDS IN A SANDBOX", "RESULT"], &rows)
+    )
 }
 
 fn mode(config: &Config) -> &'static str {

@@ -6,6 +6,7 @@ use super::{
     error::HostError,
     exchangeable::Exchangeable,
     model_choice::{OllamaProbe, discover},
+    sandbox_rules::note_missing_protections,
     start::{RuntimeHost, checked_policy, configured_tools},
     submission::{RunSettings, RunSubmitter},
 };
@@ -54,6 +55,7 @@ impl RuntimeHost {
         self.policy.exchange(policy);
         self.runtime.set_store_limits(config.limits.by_period());
         endpoints.exchange(reconnected);
+        note_missing_protections(config, &self.state, self.notes.as_ref());
         Ok(self.runtime.exchange_providers(endpoints.providers())?)
     }
 }

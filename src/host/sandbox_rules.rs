@@ -3,11 +3,16 @@
 use std::{
     env,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
+use super::notes::NoteSink;
 use crate::{
     config::{Config, SandboxModeName, SandboxSection},
-    process::sandbox::{SandboxLimits, SandboxMode, SandboxRules},
+    process::{
+        runner::OWN_PROGRAM,
+        sandbox::{SandboxLimits, SandboxMode, SandboxRules, SandboxTrial},
+    },
 };
 
 /// The rules for the commands of an agent; `None` if the sandbox is off. The state directory and the files of credentials are hidden.
@@ -42,6 +47,38 @@ pub fn sandbox_rules(config: &Config, state: &Path) -> Option<SandboxRules> {
     })
 }
 
+/// Tries in the background which protections this machine gives, and notes those that it lacks, if commands of an agent
+/// run in a sandbox.
+pub(super) fn note_missing_protections(config: &Config, state: &Path, notes: Option<&Arc<dyn NoteSink>>) {
+    let Some(notes) = notes.cloned() else { return };
+    let modes = config.agents().map(|(_, config)| config.sandbox.mode);
+    let modes: Vec<_> = modes.filter(|mode| *mode != SandboxModeName::Off).collect();
+    if modes.is_empty() {
+        return;
+    }
+    let (state, is_required) = (state.to_owned(), modes.contains(&SandboxModeName::Required));
+    tokio::spawn(async move {
+        match SandboxTrial::run(OWN_PROGRAM.as_ref(), &state).await {
+            Ok(trial) => {
+                missing_note(&trial.status.missing(), is_required).iter().for_each(|line| notes.note(line));
+            }
+            Err(error) => {
+                notes.note(&format!("sandbox   it is not known what this kernel protects from: {error}"));
+            }
+        }
+    });
+}
+
+fn missing_note(missing: &[&str], is_required: bool) -> Option<String> {
+    let consequence = if is_required {
+        "commands of agents whose sandbox.mode is \"required\" are refused, and others have less protection"
+    } else {
+        "commands of models have less protection; sandbox.mode = \"required\" would refuse them"
+    };
+    let missing = (!missing.is_empty()).then(|| missing.join(" and "))?;
+    Some(format!("sandbox   this kernel lacks {missing}: {consequence}; see `hermod doctor sandbox`"))
+}
+
 /// The files that the configuration names as secrets.
 fn credential_files(config: &Config) -> Vec<PathBuf> {
     let home = env::var_os("HOME").map(PathBuf::from);
@@ -53,7 +90,27 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::process::sandbox::NetworkAccess;
+    use crate::process::sandbox::{NetworkAccess, SandboxStatus};
+
+    #[test]
+    fn a_missing_protection_is_noted_with_what_follows() {
+        let status = |landlock, system_calls, mounts| SandboxStatus { landlock, system_calls, mounts };
+        let note = |status: SandboxStatus| missing_note(&status.missing(), false).unwrap_or_default();
+        assert_eq!(note(status(6, true, true)), "");
+        let lacks = [
+            (status(0, true, true), "lacks Landlock ("),
+            (status(5, true, true), "lacks version 6 of Landlock"),
+            (status(6, false, true), "lacks filters of system calls (seccomp):"),
+            (status(6, true, false), "lacks mount namespaces for this user"),
+            (status(6, false, false), "(seccomp) and mount namespaces"),
+        ];
+        for (status, expected) in lacks {
+            let note = note(status);
+            assert!(note.contains(expected) && note.contains("hermod doctor sandbox"), "{note}");
+        }
+        let refused = missing_note(&status(5, true, true).missing(), true);
+        assert!(refused.is_some_and(|note| note.contains("are refused")));
+    }
 
     #[test]
     fn the_configured_rules_hide_state_and_credentials() {

@@ -24,6 +24,7 @@ use super::{
     notes::NoteSink,
     policy::AgentPolicies,
     run_defaults,
+    sandbox_rules::note_missing_protections,
 };
 use crate::{
     artifacts::FileArtifacts,
@@ -126,6 +127,7 @@ pub async fn start(
     let runner = Runner::new(OWN_PROGRAM, &state);
     remove_command_leftovers(&*journal, &runner, &state).await;
     let tools = configured_tools(config, &state, &runner).await;
+    note_missing_protections(config, &state, notes.as_ref());
     let policy = Exchangeable::new(checked_policy(config, &state, notes.clone()).await);
     let dependencies = HostDependencies {
         journal: Arc::clone(&journal),

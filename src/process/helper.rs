@@ -15,5 +15,5 @@ pub fn helper_main() -> Option<ExitCode> {
     set_fds_cloexec(FIRST_INHERITED, &[]);
     runner::main(args_os())
         .or_else(|| sandbox::probe_main(args_os()))
-        .or_else(|| sandbox::namespace_main(args_os()))
+        .or_else(|| sandbox::trial_main(args_os()))
 }

@@ -1,6 +1,8 @@
 //! The OpenAPI document of the service. Each operation describes what is its own; this module adds what holds for all of
 //! them: names, the token, and the errors that follow from what an operation takes.
 
+use std::sync::OnceLock;
+
 use axum::{body::Bytes, http::StatusCode};
 use serde_json::{Map, Value, json};
 use utoipa::openapi::{ComponentsBuilder, OpenApi, OpenApiBuilder};
@@ -19,19 +21,34 @@ const LINKS: [([&str; 3], &str, &str); 3] = [
     (["/v1/responses", "post", "200"], "response", "$response.body#/id"),
 ];
 
-/// The rendered document.
-#[derive(Debug, Clone)]
-pub(super) struct Document(pub(super) Bytes);
+/// The document, which is rendered when it is asked for the first time.
+#[derive(Debug)]
+pub(super) struct Document {
+    /// What adds the operations.
+    descriptions: Vec<fn(&mut OpenApi)>,
+    rendered: OnceLock<Bytes>,
+}
 
 impl Document {
-    /// Completes what the routes have said of themselves.
-    pub(super) fn new(routes: &OpenApi) -> serde_json::Result<Self> {
-        Ok(Self(serde_json::to_vec(&complete(serde_json::to_value(routes)?))?.into()))
+    /// The document of these operations.
+    pub(super) fn of(descriptions: Vec<fn(&mut OpenApi)>) -> Self {
+        Self { descriptions, rendered: OnceLock::new() }
+    }
+
+    /// The document as JSON.
+    pub(super) fn render(&self) -> serde_json::Result<Bytes> {
+        if let Some(rendered) = self.rendered.get() {
+            return Ok(rendered.clone());
+        }
+        let mut document = base();
+        self.descriptions.iter().for_each(|describe| describe(&mut document));
+        let text = serde_json::to_vec(&complete(serde_json::to_value(&document)?))?;
+        Ok(self.rendered.get_or_init(|| text.into()).clone())
     }
 }
 
 /// A document without operations, with the schema of errors.
-pub(super) fn base() -> OpenApi {
+fn base() -> OpenApi {
     OpenApiBuilder::new().components(Some(ComponentsBuilder::new().schema_from::<Problem>().build())).build()
 }
 

@@ -13,6 +13,7 @@ mod fields;
 mod lifecycle;
 mod metrics;
 mod openai;
+mod operations;
 mod page;
 mod problem;
 mod reach;

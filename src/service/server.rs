@@ -84,7 +84,7 @@ impl HttpServer {
         let closing = service.closing.clone();
         let open = service.metrics.connections.clone();
         let service = Arc::new(service);
-        let routers = Routers { probes: routes::probes(Arc::clone(&service)), all: routes::router(service)? };
+        let routers = Routers { probes: routes::probes(Arc::clone(&service)), all: routes::router(service) };
         let listener = {
             let _runtime = runtime.enter();
             TcpListener::from_std(listener)?

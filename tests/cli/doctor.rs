@@ -11,6 +11,7 @@ fn the_sandbox_is_tried() {
     let report: Value = serde_json::from_str(&world.ok(&["doctor", "sandbox", "--json"])).unwrap();
     assert_eq!((&report["mode"], &report["network"]), (&"workspace".into(), &"off".into()));
     assert_eq!(report["may_list_hosts"], true, "this user may make a network namespace");
+    assert_eq!(report["missing"], serde_json::json!([]));
     let protections = report["protections"].as_array().unwrap();
     assert_eq!(protections.len(), 11, "{report}");
     // Landlock and seccomp are needed for the tests of the sandbox anyway.

@@ -4,7 +4,7 @@
 use crate::{
     journal::IndexRow,
     model::{
-        AccountId, Amounts, Body, LedgerChange, LimitRaise, ModelFailed, ModelStarted, NewAccount,
+        AccountId, Amounts, Body, LedgerChange, LimitRaise, ModelFailed, ModelLate, ModelStarted, NewAccount,
         Reservation, RetryReason, RunCounts, RunEnded, RunId, RunRow, RunState, Seq, SessionRow, Settlement,
         Timestamp, Usage,
     },
@@ -34,27 +34,14 @@ impl DecisionBuilder {
             Body::SummaryStarted(started) => reserve_attempt(ledger, &started.started, periods),
             Body::ModelAnswered(answered) => settle_answer(ledger, attempt.as_deref(), answered.usage),
             Body::SummaryAnswered(answered) => settle_answer(ledger, attempt.as_deref(), answered.usage),
-            Body::ModelFailed(failed) | Body::SummaryFailed(failed) if never_made => {
-                if let Some(attempt) = attempt {
-                    unreserve(ledger, failed.call.run.into(), &attempt.reserved);
-                    if let Some(period) = attempt.period {
-                        unreserve(ledger, period, &attempt.reserved.in_periods());
-                    }
-                }
+            Body::ModelFailed(_) | Body::SummaryFailed(_) if never_made => {
+                unreserve_attempt(ledger, attempt.as_deref());
             }
             Body::CallEnded(ended) if never_made => unreserve(ledger, ended.call.run.into(), &ONE_CALL),
             Body::ModelFailed(failed) | Body::SummaryFailed(failed) => {
                 settle_failure(ledger, attempt.as_deref(), failed);
             }
-            Body::ModelLate(late) => {
-                let accounts = [Some(late.call.run.into()), late.period].into_iter().flatten();
-                ledger.settlements.extend(accounts.map(|account| Settlement {
-                    account,
-                    reserved: Amounts::default(),
-                    spent: late.spent(),
-                    refund: late.booked,
-                }));
-            }
+            Body::ModelLate(late) => settle_late(ledger, late),
             Body::CallStarted(started) => {
                 let children = Some(started.children.len() as u64).filter(|children| *children > 0);
                 reserve(ledger, started.call.run.into(), Amounts { children, ..ONE_CALL });
@@ -215,6 +202,14 @@ fn unreserve(ledger: &mut LedgerChange, account: AccountId, amounts: &Amounts) {
     }
 }
 
+fn unreserve_attempt(ledger: &mut LedgerChange, attempt: Option<&ModelStarted>) {
+    let Some(attempt) = attempt else { return };
+    unreserve(ledger, attempt.call.run.into(), &attempt.reserved);
+    if let Some(period) = attempt.period {
+        unreserve(ledger, period, &attempt.reserved.in_periods());
+    }
+}
+
 pub(super) fn settle(ledger: &mut LedgerChange, account: AccountId, reserved: &Amounts, spent: &Amounts) {
     match ledger.settlements.iter_mut().find(|settle| settle.account == account) {
         Some(settle) => {
@@ -245,6 +240,17 @@ fn settle_attempt(ledger: &mut LedgerChange, attempt: &ModelStarted, spent: &Amo
 fn settle_answer(ledger: &mut LedgerChange, attempt: Option<&ModelStarted>, usage: Option<Usage>) {
     let Some(attempt) = attempt else { return };
     settle_attempt(ledger, attempt, &attempt.spent(usage.as_ref()));
+}
+
+/// Books the real cost of an attempt instead of its reservation, which an earlier settlement booked.
+fn settle_late(ledger: &mut LedgerChange, late: &ModelLate) {
+    let accounts = [Some(late.call.run.into()), late.period].into_iter().flatten();
+    ledger.settlements.extend(accounts.map(|account| Settlement {
+        account,
+        reserved: Amounts::default(),
+        spent: late.spent(),
+        refund: late.booked,
+    }));
 }
 
 fn settle_failure(ledger: &mut LedgerChange, attempt: Option<&ModelStarted>, failed: &ModelFailed) {

@@ -21,13 +21,14 @@ mod spec;
 mod syscalls;
 mod temp;
 mod thread;
+mod trial;
 
 pub(super) use command_sandbox::CommandSandbox;
 pub(super) use limits::ProcessLimits;
-pub use namespace::{main as namespace_main, may_limit_network};
 pub use network::{HostRule, NetworkAccess};
 pub(super) use prepared::{PreparedSandbox, SandboxCache};
 pub use probe::{ProbeOutcome, Protection, main as probe_main, probe};
 pub use restrict::{SandboxError, SandboxStatus};
 pub use spec::{SandboxLimits, SandboxMode, SandboxRules, SandboxSpec};
 pub use temp::{remove_temp_folders, temp_folder};
+pub use trial::{SandboxTrial, main as trial_main};

@@ -1,15 +1,13 @@
 //! The namespaces of a sandbox: made once by a process of their own, and entered by the threads that start commands.
 
 use std::{
-    ffi::OsString,
     fs::File,
     io::{self, Read as _, Write as _},
     os::{
         fd::{AsFd as _, OwnedFd},
         unix::net::UnixStream,
     },
-    path::Path,
-    process::{Command, ExitCode, Stdio, exit},
+    process::exit,
     time::Duration,
 };
 
@@ -20,10 +18,8 @@ use rustix::{
     thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space},
 };
 
-use super::{mounts::MountPlan, network::enter_namespace as enter_network_namespace};
+use super::mounts::MountPlan;
 
-/// The first argument of a process that tries to enter a network namespace.
-const ARGUMENT: &str = "__sandbox_namespace";
 /// Time that the making of namespaces may take. A file system of another machine may not answer.
 const CREATION_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -148,7 +144,7 @@ fn unshare_mounts() -> io::Result<()> {
 }
 
 /// Enters a new user namespace, unless this is an administrator. It must be called while the process has one thread.
-fn enter_namespace_of_user() -> io::Result<()> {
+pub(super) fn enter_namespace_of_user() -> io::Result<()> {
     // The user keeps its numbers.
     let (user, group) = (geteuid(), getegid());
     if user.is_root() {
@@ -159,23 +155,6 @@ fn enter_namespace_of_user() -> io::Result<()> {
     std::fs::write("/proc/self/uid_map", format!("{user} {user} 1"))?;
     std::fs::write("/proc/self/setgroups", "deny")?;
     std::fs::write("/proc/self/gid_map", format!("{group} {group} 1"))
-}
-
-/// True if this system allows what `sandbox.network` with hosts needs. `program` is a `hermod` binary: another process
-/// tries, because nothing leads back out of a namespace.
-pub fn may_limit_network(program: &Path) -> io::Result<bool> {
-    let mut trial = Command::new(program);
-    trial.arg(ARGUMENT).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
-    Ok(trial.status()?.success())
-}
-
-/// Makes that trial, if this process's arguments say so.
-pub fn main(mut arguments: impl Iterator<Item = OsString>) -> Option<ExitCode> {
-    if arguments.nth(1)? != ARGUMENT {
-        return None;
-    }
-    let entered = enter_namespace_of_user().and_then(|()| enter_network_namespace());
-    Some(entered.map_or(ExitCode::FAILURE, |()| ExitCode::SUCCESS))
 }
 
 #[expect(deprecated, reason = "sound: no descriptor table is shared; the successor is an unsafe function")]

@@ -176,10 +176,11 @@ impl PreparedSandbox {
         };
         let mounts = !matches!(self.mounts, MountIsolation::None);
         let status = SandboxStatus { landlock, system_calls, mounts };
-        match status.missing().filter(|_| is_required) {
-            Some(missing) => Err(SandboxError::Missing(missing)),
-            None => Ok(status),
+        let missing = status.missing();
+        if is_required && !missing.is_empty() {
+            return Err(SandboxError::Missing(missing));
         }
+        Ok(status)
     }
 }
 

@@ -4,7 +4,7 @@ use std::{io, path::PathBuf};
 
 use landlock::{ABI, Access as _, AccessFs, BitFlags, RulesetError};
 use rustix::thread::{CapabilitySet, remove_capability_from_bounding_set, set_no_new_privs};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 use super::{files::FileAccess, network::NetworkError, prepared::PreparedSandbox, spec::SandboxSpec};
 
@@ -27,7 +27,7 @@ const KEPT_CAPABILITIES: CapabilitySet = CapabilitySet::CHOWN
     .union(CapabilitySet::SYS_CHROOT);
 
 /// The protections that a kernel enforces.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SandboxStatus {
     /// The version of Landlock that is in force; 0 without it.
     pub landlock: i32,
@@ -43,15 +43,16 @@ impl SandboxStatus {
         self.landlock >= SCOPES
     }
 
-    /// A protection that this kernel or system lacks.
-    pub(super) fn missing(self) -> Option<&'static str> {
-        if !self.has_scopes() {
-            Some("version 6 of Landlock (Linux 6.12)")
-        } else if !self.mounts {
-            Some("mount namespaces for this user (user namespaces are switched off)")
-        } else {
-            None
-        }
+    /// The protections that this kernel or system lacks.
+    pub fn missing(self) -> Vec<&'static str> {
+        let landlock = match self.landlock {
+            0 => Some("Landlock (Linux 6.12, and `landlock` among the `lsm` of its start)"),
+            1..SCOPES => Some("version 6 of Landlock (Linux 6.12)"),
+            _ => None,
+        };
+        let system_calls = (!self.system_calls).then_some("filters of system calls (seccomp)");
+        let mounts = "mount namespaces for this user (user namespaces are switched off)";
+        [landlock, system_calls, (!self.mounts).then_some(mounts)].into_iter().flatten().collect()
     }
 }
 
@@ -69,9 +70,10 @@ pub enum SandboxError {
     SystemCalls(seccompiler::Error),
     /// The kernel lacks a protection that the operator requires.
     #[error(
-        "this kernel lacks {0}, and sandbox.mode is \"required\": use a newer kernel, or set the mode to \"workspace\""
+        "this kernel lacks {}, and sandbox.mode is \"required\": use a newer kernel, or set the mode to \"workspace\"",
+        .0.join(" and ")
     )]
-    Missing(&'static str),
+    Missing(Vec<&'static str>),
     /// The network cannot be limited to hosts.
     #[error(transparent)]
     Network(#[from] NetworkError),

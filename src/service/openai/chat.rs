@@ -8,7 +8,6 @@ use axum::{
     http::HeaderMap,
     response::{IntoResponse as _, Response},
 };
-use utoipa_axum::{router::OpenApiRouter, routes};
 
 use super::{
     chat_answer::AnswerHead,
@@ -22,11 +21,12 @@ use crate::service::{
     Service,
     authorization::{Granted, Submit},
     extract::JsonBody,
+    operations::Operations,
     routes::IdempotencyKey,
 };
 
-pub(super) fn routes() -> OpenApiRouter<Arc<Service>> {
-    OpenApiRouter::new().routes(routes!(create))
+pub(super) fn routes() -> Operations {
+    Operations::default().with(__path_create, create)
 }
 
 /// Begins a run, and answers when it has ended

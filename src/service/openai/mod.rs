@@ -22,21 +22,16 @@ mod sessions;
 mod stream;
 mod submission;
 
-use std::sync::Arc;
-
-use axum::Extension;
-use utoipa_axum::router::OpenApiRouter;
-
 use self::sessions::KnownSessions;
-use super::Service;
+use super::operations::Operations;
 
 pub(super) use error::{is_own_path, render_errors};
 pub(super) use schema::schemas;
 
-pub(super) fn routes() -> OpenApiRouter<Arc<Service>> {
-    OpenApiRouter::new()
+pub(super) fn routes() -> Operations {
+    Operations::default()
         .merge(chat::routes())
         .merge(responses::routes())
         .merge(models::routes())
-        .layer(Extension(KnownSessions::default()))
+        .with_extension(KnownSessions::default())
 }

@@ -8,16 +8,16 @@ use axum::{
 };
 use hermod_actors::model::AgentName;
 use serde_json::{Value, json};
-use utoipa_axum::{router::OpenApiRouter, routes};
 
 use super::error::ApiError;
 use crate::service::{
     Service,
     authorization::{Granted, Read},
+    operations::Operations,
 };
 
-pub(super) fn routes() -> OpenApiRouter<Arc<Service>> {
-    OpenApiRouter::new().routes(routes!(list)).routes(routes!(show))
+pub(super) fn routes() -> Operations {
+    Operations::default().with(__path_list, list).with(__path_show, show)
 }
 
 /// The agents that the token may use

@@ -10,7 +10,6 @@ use axum::{
 };
 use hermod_actors::model::{RunRow, RunState};
 use serde_json::Value;
-use utoipa_axum::{router::OpenApiRouter, routes};
 
 use super::{
     error::ApiError,
@@ -28,14 +27,15 @@ use crate::{
         Service,
         authorization::{Granted, Read, Steer, Submit},
         extract::JsonBody,
+        operations::Operations,
         problem::Problem,
         reach::Reach,
         routes::IdempotencyKey,
     },
 };
 
-pub(super) fn routes() -> OpenApiRouter<Arc<Service>> {
-    OpenApiRouter::new().routes(routes!(create)).routes(routes!(show)).routes(routes!(cancel))
+pub(super) fn routes() -> Operations {
+    Operations::default().with(__path_create, create).with(__path_show, show).with(__path_cancel, cancel)
 }
 
 /// Begins a run, and answers when it has ended

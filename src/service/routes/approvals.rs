@@ -9,7 +9,6 @@ use axum::{
 use hermod_actors::model::{ApprovalDecision, ApprovalScope, PersonAnswer};
 use serde::Deserialize;
 use utoipa::{IntoParams, ToSchema};
-use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::{
     control::{self, RequestError},
@@ -17,18 +16,19 @@ use crate::{
         Service,
         authorization::{Approve, Granted, Read},
         extract::{JsonBody, OptionalJsonBody},
+        operations::Operations,
         problem::Problem,
         reach::Reach,
     },
     view::{ApprovalView, DecisionView, schema},
 };
 
-pub(super) fn routes() -> OpenApiRouter<Arc<Service>> {
-    OpenApiRouter::new()
-        .routes(routes!(list))
-        .routes(routes!(allow))
-        .routes(routes!(deny))
-        .routes(routes!(answer))
+pub(super) fn routes() -> Operations {
+    Operations::default()
+        .with(__path_list, list)
+        .with(__path_allow, allow)
+        .with(__path_deny, deny)
+        .with(__path_answer, answer)
 }
 
 /// The call in a path.

@@ -10,20 +10,20 @@ use axum::{
 };
 use futures::stream;
 use hermod_actors::port::{ArtifactError, ArtifactName};
-use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::service::{
     Service,
     authorization::{Granted, Read},
     extract::PathRun,
+    operations::Operations,
     problem::Problem,
 };
 
 /// Bytes of an artifact that are read at once.
 const CHUNK_BYTES: usize = 256 << 10;
 
-pub(super) fn routes() -> OpenApiRouter<Arc<Service>> {
-    OpenApiRouter::new().routes(routes!(artifact))
+pub(super) fn routes() -> Operations {
+    Operations::default().with(__path_artifact, artifact)
 }
 
 /// The bytes of an artifact of a run

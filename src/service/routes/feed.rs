@@ -5,7 +5,6 @@ use std::sync::Arc;
 use axum::{extract::State, http::HeaderMap, response::Response};
 use serde::Deserialize;
 use utoipa::IntoParams;
-use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::{
     service::{
@@ -14,13 +13,14 @@ use crate::{
         events,
         extract::Query,
         fields::from_text,
+        operations::Operations,
         problem::Problem,
     },
     view::schema,
 };
 
-pub(super) fn routes() -> OpenApiRouter<Arc<Service>> {
-    OpenApiRouter::new().routes(routes!(feed))
+pub(super) fn routes() -> Operations {
+    Operations::default().with(__path_feed, feed)
 }
 
 /// The query of the feed.

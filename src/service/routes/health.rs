@@ -3,12 +3,11 @@
 use std::sync::Arc;
 
 use axum::{extract::State, http::StatusCode};
-use utoipa_axum::{router::OpenApiRouter, routes};
 
-use crate::service::{Service, lifecycle::unready_reasons, problem::Problem};
+use crate::service::{Service, lifecycle::unready_reasons, operations::Operations, problem::Problem};
 
-pub(super) fn routes() -> OpenApiRouter<Arc<Service>> {
-    OpenApiRouter::new().routes(routes!(live)).routes(routes!(ready))
+pub(super) fn routes() -> Operations {
+    Operations::default().with(__path_live, live).with(__path_ready, ready)
 }
 
 /// Whether the process works

@@ -7,17 +7,17 @@ use axum::{
     http::{HeaderMap, StatusCode},
     response::Response,
 };
-use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::service::{
     Service,
     authorization::{Granted, Read},
     metrics::scrape,
+    operations::Operations,
     problem::Problem,
 };
 
-pub(super) fn routes() -> OpenApiRouter<Arc<Service>> {
-    OpenApiRouter::new().routes(routes!(metrics))
+pub(super) fn routes() -> Operations {
+    Operations::default().with(__path_metrics, metrics)
 }
 
 /// All metrics, as OpenMetrics text

@@ -20,15 +20,17 @@ use axum::{
     middleware,
     response::IntoResponse,
 };
-use utoipa_axum::router::OpenApiRouter;
 
-use super::{Service, authorization::authorize, document::Document, openai, problem::Problem, rpc};
+use super::{
+    Service, authorization::authorize, document::Document, openai, operations::Operations, problem::Problem,
+    rpc,
+};
 
 pub(super) use runs::{IdempotencyKey, idempotency_key};
 
-/// All operations: their routes, and what the document has of them.
-fn operations() -> OpenApiRouter<Arc<Service>> {
-    OpenApiRouter::with_openapi(crate::service::document::base())
+/// All operations.
+fn operations() -> Operations {
+    Operations::default()
         .merge(health::routes())
         .merge(metrics::routes())
         .merge(document::routes())
@@ -43,23 +45,21 @@ fn operations() -> OpenApiRouter<Arc<Service>> {
 }
 
 /// All routes. Each request is authorized first.
-pub(super) fn router(service: Arc<Service>) -> serde_json::Result<Router> {
-    let (routes, document) = operations().split_for_parts();
-    let document = Document::new(&document)?;
-    let router = routes
+pub(super) fn router(service: Arc<Service>) -> Router {
+    let (routes, descriptions) = operations().into_parts();
+    routes
         .merge(rpc::routes())
-        .layer(Extension(document))
+        .layer(Extension(Arc::new(Document::of(descriptions))))
         .fallback(unknown)
         .method_not_allowed_fallback(not_allowed)
         .layer(middleware::from_fn_with_state(Arc::clone(&service), authorize))
         .layer(middleware::from_fn(openai::render_errors))
-        .with_state(service);
-    Ok(router)
+        .with_state(service)
 }
 
 /// The routes of connections above the limit: a supervisor must not take a busy service for a dead one.
 pub(super) fn probes(service: Arc<Service>) -> Router {
-    let (routes, _) = health::routes().split_for_parts();
+    let (routes, _) = health::routes().into_parts();
     routes
         .fallback(crowded)
         .layer(middleware::from_fn_with_state(Arc::clone(&service), authorize))

@@ -20,7 +20,6 @@ use utoipa::{
         schema::{AllOfBuilder, ObjectBuilder, Ref},
     },
 };
-use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::{
     access::TokenEntry,
@@ -31,6 +30,7 @@ use crate::{
         events,
         extract::{JsonBody, PathRun, Query},
         fields::{BudgetField, DurationField, DurationText, LimitFields, own_key},
+        operations::Operations,
         page::{Page, RunsQuery},
         problem::Problem,
     },
@@ -43,16 +43,18 @@ use crate::{
 const DEFAULT_WAIT: Duration = Duration::from_secs(30);
 const MAX_WAIT: Duration = Duration::from_mins(10);
 
-pub(super) fn routes() -> OpenApiRouter<Arc<Service>> {
-    OpenApiRouter::new()
-        .routes(routes!(list, submit))
-        .routes(routes!(show))
-        .routes(routes!(wait))
-        .routes(routes!(stop))
-        .routes(routes!(steer))
-        .routes(routes!(events_of_run))
-        .routes(routes!(result))
-        .routes(routes!(budget, raise))
+pub(super) fn routes() -> Operations {
+    Operations::default()
+        .with(__path_list, list)
+        .with(__path_submit, submit)
+        .with(__path_show, show)
+        .with(__path_wait, wait)
+        .with(__path_stop, stop)
+        .with(__path_steer, steer)
+        .with(__path_events_of_run, events_of_run)
+        .with(__path_result, result)
+        .with(__path_budget, budget)
+        .with(__path_raise, raise)
 }
 
 /// A submission.

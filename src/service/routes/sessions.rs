@@ -11,7 +11,6 @@ use axum::{
 use hermod_actors::model::{SessionId, SessionRow};
 use serde::Deserialize;
 use utoipa::IntoParams;
-use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::{
     control::SessionRemoval,
@@ -20,6 +19,7 @@ use crate::{
         authorization::{Admin, Granted, Read},
         events,
         extract::{Query, path_parameter},
+        operations::Operations,
         page::{MaxRows, Page, SessionsQuery},
         problem::Problem,
         reach::Reach,
@@ -30,12 +30,13 @@ use crate::{
 /// Runs of a session that is shown; `/v1/runs?session=…` has all.
 const MAX_RUNS: usize = 100;
 
-pub(super) fn routes() -> OpenApiRouter<Arc<Service>> {
-    OpenApiRouter::new()
-        .routes(routes!(list))
-        .routes(routes!(show, remove))
-        .routes(routes!(messages))
-        .routes(routes!(events_of_session))
+pub(super) fn routes() -> Operations {
+    Operations::default()
+        .with(__path_list, list)
+        .with(__path_show, show)
+        .with(__path_remove, remove)
+        .with(__path_messages, messages)
+        .with(__path_events_of_session, events_of_session)
 }
 
 /// The row of the session in the path, named by its id or its key. The token of the request reaches it.

@@ -4,19 +4,19 @@ use std::sync::Arc;
 
 use axum::{Json, extract::State};
 use hermod_actors::ProviderStatus;
-use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::{
     service::{
         Service,
         authorization::{Granted, Read},
+        operations::Operations,
         problem::Problem,
     },
     view::{NodeView, schema},
 };
 
-pub(super) fn routes() -> OpenApiRouter<Arc<Service>> {
-    OpenApiRouter::new().routes(routes!(tree)).routes(routes!(providers))
+pub(super) fn routes() -> Operations {
+    Operations::default().with(__path_tree, tree).with(__path_providers, providers)
 }
 
 /// All unfinished runs with their subagents

@@ -6,13 +6,13 @@ use axum::{Json, extract::State};
 use hermod_actors::model::RunId;
 use serde::Deserialize;
 use utoipa::IntoParams;
-use utoipa_axum::{router::OpenApiRouter, routes};
 
 use crate::{
     service::{
         Service,
         authorization::{Granted, Read},
         extract::Query,
+        operations::Operations,
         problem::Problem,
         time_field::TimeField,
     },
@@ -23,8 +23,8 @@ use crate::{
 const MAX_RUNS: usize = 1_000;
 const MAX_RECORDS: usize = 100_000;
 
-pub(super) fn routes() -> OpenApiRouter<Arc<Service>> {
-    OpenApiRouter::new().routes(routes!(usage))
+pub(super) fn routes() -> Operations {
+    Operations::default().with(__path_usage, usage)
 }
 
 /// The query of the usage.

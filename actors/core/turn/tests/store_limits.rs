@@ -15,10 +15,10 @@ const PRICE: Price = Price { input: 3, output: 7, cache_read: 3, cache_write: 3,
 
 /// The accounts of a store, and its limits at present.
 #[derive(Debug, Clone, Default)]
-pub(super) struct SharedStore(Rc<RefCell<Accounts>>);
+pub(in crate::turn) struct SharedStore(Rc<RefCell<Accounts>>);
 
 #[derive(Debug, Default)]
-pub(super) struct Accounts {
+pub(in crate::turn) struct Accounts {
     accounts: BTreeMap<AccountId, BudgetAccount>,
     limits: StoreLimits,
 }
