@@ -11,6 +11,7 @@ pub(crate) mod endpoint;
 pub(crate) mod floor;
 pub(crate) mod journal;
 pub(crate) mod load;
+pub(crate) mod served;
 pub(crate) mod usage;
 
 /// The number behind `--name` on the command line.
