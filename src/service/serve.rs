@@ -70,7 +70,8 @@ pub async fn serve(
     let OwnedStore { journal, state, signals, notes, .. } = &mut *store;
     let tls = request.tls.map(|files| TlsAcceptor::start(files, Arc::clone(notes))).transpose()?;
     let prompt = Exchangeable::new(LayeredPrompt::new(config, state));
-    let (commits, run_states, spans) = (CommitDurations::default(), RunStates::default(), ExportCounts::default());
+    let (commits, run_states, spans) =
+        (CommitDurations::default(), RunStates::default(), ExportCounts::default());
     let started = async {
         let (revival, endpoints) = Revival::find((config, variables), &reader, state, &**notes).await?;
         let spec = run_defaults::spec(config, Vec::new(), None, state);
