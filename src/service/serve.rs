@@ -70,13 +70,14 @@ pub async fn serve(
     let OwnedStore { journal, state, signals, notes, .. } = &mut *store;
     let tls = request.tls.map(|files| TlsAcceptor::start(files, Arc::clone(notes))).transpose()?;
     let prompt = Exchangeable::new(LayeredPrompt::new(config, state));
-    let (commits, run_states, spans) = (CommitDurations::default(), RunStates::default(), ExportCounts::default());
+    let (commits, run_states, spans) =
+        (CommitDurations::default(), RunStates::default(), ExportCounts::default());
     let started = async {
         let (revival, endpoints) = Revival::find((config, variables), &reader, state, &**notes).await?;
         let spec = run_defaults::spec(config, Vec::new(), None, state);
         let defaults = Defaults { spec, prompt: Arc::<Exchangeable<LayeredPrompt>>::clone(&prompt) };
         // No commit of this process has changed a run yet.
-        run_states.update(&journal.rows().open_runs().await.map_err(RunError::Read)?);
+        run_states.read(journal.rows()).await.map_err(RunError::Read)?;
         let measured = MeasuredJournal::new(Arc::clone(journal), commits.clone(), run_states.clone());
         let host = start(Arc::new(measured), endpoints, config, defaults, Some(Arc::clone(notes))).await?;
         let counted = (commits.clone(), run_states.clone(), spans.clone());
