@@ -82,6 +82,7 @@ fn asked(attempt: Attempt) -> Body {
         max_tokens: 1,
         prefix: None,
         reserved: Amounts::default(),
+        period: None,
         price: None,
         incarnation: Incarnation::default(),
     }))

@@ -15,6 +15,7 @@ mod read;
 mod repeat;
 mod request;
 mod shared_events;
+mod store_limits;
 mod submit;
 mod tree;
 mod watch;
@@ -47,6 +48,7 @@ pub use images::{MAX_IMAGE_BYTES, MAX_IMAGES};
 pub use repeat::{FirstTask, KeyConflict, TaskPart};
 pub use request::{Defaults, RunError, RunRequest, RunResult, RuntimeDependencies, SessionChoice};
 pub use shared_events::{SharedEntry, SharedEvent};
+pub(crate) use store_limits::PresentStoreLimits;
 pub use watch::Watch;
 
 /// What a session does after a command.

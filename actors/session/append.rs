@@ -25,6 +25,7 @@ impl SessionActorState {
     /// Decides the inputs that may be decided together. Returns false if there is nothing to decide.
     fn decide_next(&mut self) -> bool {
         let now = self.now();
+        self.phase.set_store_limits(self.parts.store_limits.get());
         let mut draft = match &self.phase {
             // A new session without inputs leaves no trace.
             StartPhase::Replayed(replayed, _) if replayed.is_new() && self.waiting.is_empty() => {

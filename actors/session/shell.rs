@@ -11,7 +11,7 @@ use ractor::{ActorRef, RpcReplyPort};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    model::{AttemptId, CallId, SessionId, SessionTime},
+    model::{AttemptId, CallId, SessionId, SessionTime, StoreLimits},
     persistence::PersistenceMsg,
     provider::Lease,
     session::{
@@ -60,6 +60,17 @@ pub(super) enum StartPhase {
     Awake(Turn),
     /// Only within a handler, during the change from `Replayed` to `Awake`.
     Switching,
+}
+
+impl StartPhase {
+    /// Sets the limits of the store for the next decision.
+    pub(super) const fn set_store_limits(&mut self, limits: StoreLimits) {
+        match self {
+            Self::Replayed(replayed, _) => replayed.set_store_limits(limits),
+            Self::Awake(turn) => turn.set_store_limits(limits),
+            Self::Switching => {}
+        }
+    }
 }
 
 pub(super) struct QueuedInput {

@@ -37,7 +37,7 @@ use crate::{
     persistence::{CommitMonitor, PersistenceMsg},
     port::{Clock, Journal, TextRedactor},
     provider::Leases,
-    runtime::{ConversationMarks, FeedTail, RuntimeDependencies},
+    runtime::{ConversationMarks, FeedTail, PresentStoreLimits, RuntimeDependencies},
     tool_executor::ToolExecutorHandle,
 };
 pub(crate) use directory::Directory;
@@ -103,6 +103,7 @@ pub(crate) struct RuntimeParts {
     /// One permit for each submission that waits to become durable: it bounds the mailboxes behind the public API.
     pub(crate) admission: Arc<Semaphore>,
     pub(crate) boot: BootId,
+    pub(crate) store_limits: PresentStoreLimits,
     /// How long an idle session keeps its actor.
     pub(crate) idle: Duration,
 }

@@ -14,7 +14,7 @@ use crate::{
     policy::{RestartHistory, RestartIntensity},
     port::{JournalError, ReadError},
     provider::Leases,
-    runtime::{ConversationMarks, FeedTail, RuntimeDependencies},
+    runtime::{ConversationMarks, FeedTail, PresentStoreLimits, RuntimeDependencies},
     supervisor::{
         ChildStatus, DirectoryCheckpoint, ProviderSupervisor, RootArguments, RuntimeEnd, RuntimeParts,
         SessionSupervisor, StableActorRef, actor_end,
@@ -141,6 +141,7 @@ impl Actor for Root {
             handlers,
             admission: Arc::new(Semaphore::new(submissions)),
             boot,
+            store_limits: PresentStoreLimits::default(),
             idle,
         });
         let mut children = Vec::new();

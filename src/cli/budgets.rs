@@ -157,7 +157,8 @@ fn wall(budget: &BudgetView) -> String {
     format!("wall        {used}, {limit}\n")
 }
 
-fn cells(dimension: Dimension, usage: &DimensionUsage) -> [String; 5] {
+/// The name, limit, spent, reserved and left amounts of a dimension.
+pub(super) fn cells(dimension: Dimension, usage: &DimensionUsage) -> [String; 5] {
     let usage =
         usage.map(|amount| if dimension == Dimension::Usd { dollars(amount) } else { amount.to_string() });
     [

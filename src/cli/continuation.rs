@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use hermod_actors::model::{BudgetRefusal, Dimension, Outcome, OutcomeCause, OutcomeDetail, RunId};
+use hermod_actors::model::{BudgetRefusal, Dimension, Outcome, OutcomeCause, OutcomeDetail, Period, RunId};
 
 /// The smallest raise of the time limit to propose; a model call takes seconds.
 const MIN_WALL_RAISE: Duration = Duration::from_mins(1);
@@ -16,7 +16,16 @@ pub(super) struct BudgetUsage {
 
 /// How to continue a run with this end; `None` if it completed, failed or was refused.
 pub(super) fn continuation(run: RunId, ended: &OutcomeDetail, used: BudgetUsage) -> Option<String> {
+    let goes_on = |when: &str| {
+        Some(format!("continue  `hermod run --resume {run} TEXT` goes on with this conversation{when}"))
+    };
     let raise = match (ended.outcome, &ended.cause) {
+        // No command raises a limit of the store.
+        (Outcome::BudgetExhausted, Some(OutcomeCause::Limit { refusal }))
+            if let Some(period) = Period::of_account(refusal.account) =>
+        {
+            return goes_on(&format!(" after {}, or with a larger limit in [limits]", period.ends_at()));
+        }
         // A limit of subagents belongs to their parent, and no command raises it.
         (Outcome::BudgetExhausted, Some(OutcomeCause::Limit { refusal }))
             if refusal.dimension != Dimension::Children =>
@@ -28,9 +37,7 @@ pub(super) fn continuation(run: RunId, ended: &OutcomeDetail, used: BudgetUsage)
             format!("wall={}", humantime::format_duration(raise).to_string().replace(' ', ""))
         }
         (Outcome::Stopped | Outcome::TimedOut | Outcome::BudgetExhausted | Outcome::LoopDetected, _) => {
-            return Some(format!(
-                "continue  `hermod run --resume {run} TEXT` goes on with this conversation"
-            ));
+            return goes_on("");
         }
         (Outcome::Completed | Outcome::Failed | Outcome::Refused, _) => return None,
     };
@@ -52,7 +59,7 @@ fn limit_raise(refusal: &BudgetRefusal, used: BudgetUsage) -> String {
 
 #[cfg(test)]
 mod tests {
-    use hermod_actors::model::{AccountId, StopReason};
+    use hermod_actors::model::{AccountId, PeriodUnit, StopReason, Timestamp};
 
     use super::*;
 
@@ -80,6 +87,12 @@ mod tests {
         check(limit(Dimension::Iterations, 3, Some(1)), Some(" iterations=3 --wait`"));
         check(limit(Dimension::ToolCalls, 0, Some(1)), Some(" tool_calls=1 --wait`"));
         check(limit(Dimension::Children, 1, Some(1)), Some("`hermod run --resume "));
+        let day = Period::containing(PeriodUnit::Day, Timestamp(1_767_225_600_000));
+        let mut of_store = limit(Dimension::Usd, 600_000_000, Some(100_000_000));
+        if let Some(OutcomeCause::Limit { refusal }) = &mut of_store.cause {
+            refusal.account = day.account();
+        }
+        check(of_store, Some(" goes on with this conversation after 2026-01-02T00:00:00Z, or with"));
         let time =
             |limit_ms| OutcomeDetail::with_cause(Outcome::BudgetExhausted, OutcomeCause::Time { limit_ms });
         check(time(1), Some(" wall=1m --wait`"));

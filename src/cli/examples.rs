@@ -59,6 +59,11 @@ pub(crate) const BUDGET: &str = "Examples:
   hermod budget add last iterations=10 usd=0.50
   hermod budget add last tokens=50k --wait   it goes on, and its answer goes to standard output";
 
+/// Examples of `hermod usage`.
+pub(crate) const USAGE: &str = "Examples:
+  hermod usage                             what is left of [limits] in this hour, day and month
+  hermod usage --json | jq '.limits[] | select(.period == \"day\").dimensions.usd.left'";
+
 /// Examples of `hermod policy`.
 pub(crate) const POLICY: &str = "Examples:
   hermod policy check \"git push --force\"   what happens to this command

@@ -44,6 +44,7 @@ mod terminal;
 mod threads;
 mod tokens;
 mod tree;
+mod usage;
 mod variables;
 mod waits;
 mod watch;

@@ -5,7 +5,7 @@ use clap::{ArgAction, Parser, Subcommand};
 use super::{
     CliError, Exit, agents, approvals, backup, budgets, chaos, completions, config, doctor, examples, gc,
     journal, models, operate, policy, prompt, providers, rehearse, run, runs, serve, service, sessions,
-    steer, stop, store, telemetry, terminal, threads, tokens, tree, variables, watch, wire,
+    steer, stop, store, telemetry, terminal, threads, tokens, tree, usage, variables, watch, wire,
 };
 use crate::{discovery::Variables, host::StoreClient, secret};
 
@@ -42,6 +42,7 @@ enum CliCommand {
     Policy(policy::PolicyArgs),
     Tokens(tokens::TokensArgs),
     Budget(budgets::BudgetArgs),
+    Usage(usage::UsageArgs),
     Store(store::StoreArgs),
     Backup(backup::BackupArgs),
     Rehearse(rehearse::RehearseArgs),
@@ -93,6 +94,7 @@ async fn dispatch(command: CliCommand, variables: &Variables) -> Result<Exit, Cl
         CliCommand::Policy(args) => policy::execute(&args, variables)?,
         CliCommand::Tokens(args) => tokens::execute(args, variables)?,
         CliCommand::Budget(args) => return budgets::execute(args, variables).await,
+        CliCommand::Usage(args) => usage::execute(&args, variables).await?,
         CliCommand::Store(args) => return store::execute(args, variables).await,
         CliCommand::Backup(args) => return backup::execute(args, variables).await,
         CliCommand::Rehearse(args) => rehearse::execute(args).await?,

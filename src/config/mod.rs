@@ -8,6 +8,7 @@ mod error;
 mod file;
 mod keys;
 mod layer;
+mod limits_section;
 mod load;
 mod model_section;
 mod sandbox_section;
@@ -24,6 +25,7 @@ pub use auxiliary::{AuxiliarySection, COMPRESSION, auxiliary_chain};
 pub use error::{ConfigErrors, SettingError, redacted, redacted_toml};
 pub use file::UserFile;
 pub use layer::{Setting, SettingLayer, SettingOrigin};
+pub use limits_section::LimitsSection;
 pub use load::{ConfigFile, EMBEDDED};
 pub use model_section::{EMBEDDED_MODELS, ModelSection, PriceSection};
 pub use sandbox_section::{

@@ -11,6 +11,7 @@ use super::{
     auxiliary::AuxiliarySection,
     keys,
     layer::{SettingLayer, SettingOrigin},
+    limits_section::LimitsSection,
     model_section::ModelSection,
     sandbox_section::SandboxSection,
     service_section::ServiceSection,
@@ -40,6 +41,8 @@ pub struct Config {
     pub auxiliary: BTreeMap<String, AuxiliarySection>,
     /// Limits and thinking level of a run.
     pub agent: AgentSection,
+    /// Limits of all runs together.
+    pub limits: LimitsSection,
     /// Further defaults of agents.
     pub agents: AgentsSection,
     /// The configured providers, by name.

@@ -1,14 +1,33 @@
-//! Query of [`StoreReader`] for the budget of a run: its accounts and its active time.
+//! Queries of [`StoreReader`] for budgets: the accounts and the active time of a run, and the accounts of the present
+//! periods.
 
 use hermod_actors::{
     WaitTracker,
-    model::{Body, RunRow},
+    model::{Body, BudgetAccount, Period, RunRow, StoreLimits, Timestamp},
 };
 
 use super::{error::RequestError, reader::StoreReader};
-use crate::view::{AccountView, ActiveTimeView};
+use crate::view::{AccountView, ActiveTimeView, PeriodUsageView};
 
 impl StoreReader {
+    /// The periods at this time in which all runs together have limits, and the longer ones: the shortest first, each with
+    /// what is used of it.
+    pub async fn periods(
+        &self,
+        limits: &StoreLimits,
+        at: Timestamp,
+    ) -> Result<Vec<PeriodUsageView>, RequestError> {
+        let mut periods = Vec::new();
+        for new in limits.accounts(at).into_iter().rev() {
+            let Some(period) = Period::of_account(new.id) else { continue };
+            let stored = self.read(|rows| rows.account(new.id)).await?;
+            // The stored limits are those of the last call.
+            let account = BudgetAccount { limits: new.limits, ..stored.unwrap_or_else(|| new.opened()) };
+            periods.push(PeriodUsageView::new(period, &account));
+        }
+        Ok(periods)
+    }
+
     /// The account of a run, then those of the runs above it. Also its active time and the limit of that.
     pub(super) async fn budget(
         &self,

@@ -10,7 +10,7 @@ use std::{
 use futures::future::join_all;
 use hermod_actors::{
     HealthProbe, RunError, Runtime,
-    model::{LimitIncrease, PersonAnswer, RunId, RunRow, RunState, SessionId, StopReason},
+    model::{LimitIncrease, PersonAnswer, RunId, RunRow, RunState, SessionId, StopReason, StoreLimits},
 };
 use tokio::{sync::watch, time::timeout};
 use tokio_util::sync::CancellationToken;
@@ -126,6 +126,11 @@ impl RuntimeSlot {
     /// The health of the runtime, if one is attached and has not ended.
     pub(super) fn health(&self) -> Option<HealthProbe> {
         Some(self.runtime.borrow().upgrade()?.health_probe())
+    }
+
+    /// The limits of all runs together, if a runtime is attached and has not ended.
+    pub(super) fn store_limits(&self) -> Option<StoreLimits> {
+        Some(self.runtime.borrow().upgrade()?.store_limits())
     }
 
     /// Executes a command once a runtime is attached; `None` if the slot is closed before the command is done.

@@ -5,7 +5,9 @@ use std::{pin::pin, sync::Arc, time::Duration};
 
 use hermod_actors::{
     HealthProbe, Runtime,
-    model::{AgentName, LimitIncrease, PersonAnswer, RunRow, RunState, Seq, SessionId, StopReason},
+    model::{
+        AgentName, LimitIncrease, PersonAnswer, RunRow, RunState, Seq, SessionId, StopReason, StoreLimits,
+    },
 };
 use tokio::{
     sync::mpsc,
@@ -27,6 +29,7 @@ use super::{
     tree::{RunTreeCache, run_view, run_waits},
 };
 use crate::{
+    clock,
     policy::ApprovedRules,
     view::{
         ApprovalView, BudgetView, DecisionView, NodeView, RunDetailView, RunSummaryView, RunView,
@@ -103,6 +106,7 @@ impl RequestHandler {
             }
             ControlRequest::Tree { run } => ControlResponse::Tree(self.tree(run.as_deref()).await?),
             ControlRequest::BudgetShow { run } => ControlResponse::Budget(Box::new(self.budget(&run).await?)),
+            ControlRequest::LimitsShow { limits } => self.periods(limits).await?,
             ControlRequest::ApprovalsList {} => ControlResponse::Approvals(reader.approvals().await?),
             ControlRequest::ModelsList {} => self.models().await?,
             ControlRequest::Journal { session, from } => return self.journal(&session, from, to).await,
@@ -146,6 +150,13 @@ impl RequestHandler {
             ControlRequest::SummariesStatus {} => return self.execute(commands::summaries).await,
             ControlRequest::ProvidersReset { name } => return self.reset_provider(name).await,
         }))
+    }
+
+    /// The present periods, with the limits of the runtime, else with these.
+    async fn periods(&self, limits: StoreLimits) -> Result<ControlResponse, RequestError> {
+        let present = self.runtime.as_ref().and_then(|slot| slot.store_limits());
+        let periods = self.reader.periods(&present.unwrap_or(limits), clock::now()).await?;
+        Ok(ControlResponse::Limits(periods))
     }
 
     async fn models(&self) -> Result<ControlResponse, RequestError> {

@@ -7,7 +7,7 @@ use hermod_actors::{
     CompressorStatus, ProviderStatus, RunResult, StalledHandler, SteerReceipt,
     model::{
         AgentName, ApprovalDecision, ApprovalScope, LimitIncrease, ModelRow, RunId, Seq, StopReason,
-        Timestamp,
+        StoreLimits, Timestamp,
     },
     port::FeedCursor,
 };
@@ -21,8 +21,8 @@ use super::{
     submission::{OwnerKind, RunSubmission, SubmittedRun},
 };
 use crate::view::{
-    ApprovalView, BudgetView, DecisionView, DrainView, EventView, NodeView, ReloadView, RunDetailView,
-    RunSummaryView, RunView, ServiceStatusView, SessionDetailView, SessionView,
+    ApprovalView, BudgetView, DecisionView, DrainView, EventView, NodeView, PeriodUsageView, ReloadView,
+    RunDetailView, RunSummaryView, RunView, ServiceStatusView, SessionDetailView, SessionView,
 };
 
 /// Rows of a list whose request has no `max`.
@@ -173,6 +173,13 @@ pub enum ControlRequest {
         /// The amounts to add.
         by: LimitIncrease,
     },
+    /// Shows what all runs together may use in the present periods, and have used.
+    #[serde(rename = "limits.show")]
+    LimitsShow {
+        /// The limits to show if no runtime is there that has its own.
+        #[serde(default)]
+        limits: StoreLimits,
+    },
     /// Lists the pending approvals.
     #[serde(rename = "approvals.list")]
     ApprovalsList {},
@@ -318,6 +325,8 @@ pub enum ControlResponse {
     Budget(Box<BudgetView>),
     /// Answer to `budget.add`: the increase is durable.
     Raised(Box<RunView>),
+    /// Answer to `limits.show`, the shortest period first.
+    Limits(Vec<PeriodUsageView>),
     /// Answer to `approvals.list`.
     Approvals(Vec<ApprovalView>),
     /// Answer to `models.list`, in order of names.

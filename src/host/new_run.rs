@@ -116,8 +116,12 @@ pub fn new_spec(
     }
     let budget = request.budget;
     budget.apply(&mut spec.limits);
-    if spec.limits.budget.usd.is_some() {
-        let option = if budget.amounts.usd.is_some() { "--budget usd" } else { "agent.budget.usd" };
+    let option = match (budget.amounts.usd, spec.limits.budget.usd) {
+        (Some(_), _) => Some("--budget usd"),
+        (None, Some(_)) => Some("agent.budget.usd"),
+        (None, None) => config.limits.money_key(),
+    };
+    if let Some(option) = option {
         check_priced(&spec, option)?;
     }
     let is_limited = request.is_unattended || config.is_set("agents.defaults.timeout");

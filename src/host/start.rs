@@ -244,5 +244,7 @@ pub(crate) async fn runtime(config: &Config, dependencies: HostDependencies) -> 
         redactor: Arc::new(redaction::of_process().clone()),
         defaults,
     };
-    Runtime::start(dependencies).await.map_err(StartError::Actors)
+    let runtime = Runtime::start(dependencies).await.map_err(StartError::Actors)?;
+    runtime.set_store_limits(config.limits.by_period());
+    Ok(runtime)
 }

@@ -15,8 +15,9 @@ use hermod_actors::model::{
 use super::{Service, problem::Problem};
 use crate::{
     access::TokenEntry,
+    clock,
     host::Submission,
-    view::{ApprovalView, NodeView},
+    view::{ApprovalView, NodeView, PeriodUsageView},
 };
 
 /// Most sessions of which a stream remembers whether its client reaches them.
@@ -176,6 +177,15 @@ impl Reach {
     pub(super) async fn run_of_key(&self, key: &str) -> Result<Option<RunRow>, Problem> {
         let row = self.service.handler.reader().read(|rows| rows.run_of_key(key)).await?;
         Ok(row.filter(|row| self.sees(&row.agent)))
+    }
+
+    /// The limits of all runs of the store together, and what is used of them; empty for a token that is limited to agents.
+    pub(super) async fn store_limits(&self) -> Result<Vec<PeriodUsageView>, Problem> {
+        if self.is_limited() {
+            return Ok(Vec::new());
+        }
+        let limits = self.service.runtime.store_limits();
+        Ok(self.service.handler.reader().periods(&limits, clock::now()).await?)
     }
 
     /// The calls that wait for a person.

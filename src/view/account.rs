@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use hermod_actors::model::{AccountId, Amounts, BudgetAccount, Dimension};
+use hermod_actors::model::{
+    AccountId, Amounts, BudgetAccount, Dimension, Period, PeriodUnit, Timestamp, rfc3339_time,
+};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -50,6 +52,29 @@ impl AccountView {
     pub fn new(id: AccountId, account: &BudgetAccount) -> Self {
         let usage = |dimension| Some((dimension, DimensionUsage::of(account, dimension)?));
         Self { account: id, dimensions: Dimension::ALL.into_iter().filter_map(usage).collect() }
+    }
+}
+
+/// What all runs of the store together may use in the present period, and have used: `{period, ends_at, …of the account}`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct PeriodUsageView {
+    /// `hour`, `day` or `month`, in UTC.
+    #[schema(value_type = String)]
+    pub period: PeriodUnit,
+    /// When the next period begins.
+    #[serde(with = "rfc3339_time")]
+    #[schema(value_type = String, format = DateTime)]
+    pub ends_at: Timestamp,
+    /// The account of the period.
+    #[serde(flatten)]
+    pub account: AccountView,
+}
+
+impl PeriodUsageView {
+    /// A period with its account.
+    pub fn new(period: Period, account: &BudgetAccount) -> Self {
+        let account = AccountView::new(period.account(), account);
+        Self { period: period.unit, ends_at: period.ends_at(), account }
     }
 }
 

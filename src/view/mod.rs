@@ -29,7 +29,7 @@ mod token;
 mod usage;
 
 pub use crate::store::redb::StoreFootprint;
-pub use account::{AccountView, ActiveTimeView, BudgetView, DimensionUsage};
+pub use account::{AccountView, ActiveTimeView, BudgetView, DimensionUsage, PeriodUsageView};
 pub use agent::{AgentDetailView, AgentSettingView, AgentView};
 pub use approval::{ApprovalView, DecisionView};
 pub use event::EventView;

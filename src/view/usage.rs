@@ -6,15 +6,18 @@ use hermod_actors::model::{AttemptId, Body, ModelRef, Record, RunSpec, Usage};
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::{encoding, schema::Model};
+use super::{account::PeriodUsageView, encoding, schema::Model};
 
-/// What runs have used: `{models, runs, next}`.
+/// What runs have used: `{models, runs, limits, next}`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct UsageView {
     /// By model, in the order of names.
     pub models: Vec<ModelUsageView>,
     /// Number of runs that are counted here, those of subagents included.
     pub runs: u64,
+    /// What all runs of the store together may use in the present periods, the shortest first. Empty without such limits,
+    /// and for a token that is limited to agents.
+    pub limits: Vec<PeriodUsageView>,
     /// The `before` of the next part; `null` if there are no more runs. The parts are to be added up.
     #[schema(required)]
     pub next: Option<String>,

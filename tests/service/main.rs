@@ -20,6 +20,7 @@ mod running;
 mod served;
 mod sessions;
 mod socket;
+mod store_limits;
 mod tls;
 mod traces;
 #[allow(dead_code)] // other binaries use more of it

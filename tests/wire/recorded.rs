@@ -233,6 +233,7 @@ fn started(bytes: u64, images: u64, max_tokens: u64) -> ModelStarted {
         max_tokens,
         prefix: None,
         reserved: Amounts::default(),
+        period: None,
         price: None,
         incarnation: Incarnation::default(),
     }

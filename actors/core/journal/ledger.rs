@@ -20,7 +20,7 @@ pub struct Posting {
 
 /// Computes the accounts after `ledger`. `get` reads an account; nothing is written.
 ///
-/// Order: opens accounts, raises limits, settles, reserves. Settlements and reservations apply to the account and all
+/// Order: opens accounts, opens or limits those of periods, raises limits, settles, reserves. Settlements and reservations apply to the account and all
 /// its ancestors; iterations stop at an account that owns its iterations. A raise applies to its account alone, and
 /// only to dimensions that have a limit. Postings follow the ledger's settlements, reservations, raises and opened
 /// accounts, each account before its ancestors and only once.
@@ -34,6 +34,9 @@ pub fn post<E: From<WriteRefusal>>(
     let mut accounts = AccountSet { get, entries: Vec::new() };
     for new in &ledger.new_accounts {
         accounts.open(new)?;
+    }
+    for period in &ledger.period_accounts {
+        accounts.open_or_limit(period)?;
     }
     for raise in &ledger.raises {
         accounts.raise(raise)?;
@@ -80,21 +83,21 @@ where
     E: From<WriteRefusal>,
 {
     fn open(&mut self, new: &NewAccount) -> Result<(), E> {
-        let &NewAccount { id, parent, limits, owns_iterations } = new;
-        if self.entries.iter().any(|entry| entry.id == id) || (self.get)(id)?.is_some() {
+        let &NewAccount { id, parent, .. } = new;
+        if self.find(id)?.is_some() {
             return malformed(format!("account {id} exists already"));
         }
         if let Some(parent) = parent {
             self.ancestors(parent)?;
         }
-        let now = BudgetAccount {
-            parent,
-            limits,
-            spent: Amounts::default(),
-            reserved: Amounts::default(),
-            owns_iterations,
-        };
-        self.entries.push(AccountEntry { id, before: None, now });
+        self.entries.push(AccountEntry { id, before: None, now: new.opened() });
+        Ok(())
+    }
+
+    /// Opens the account of a period, or sets its limits.
+    fn open_or_limit(&mut self, period: &NewAccount) -> Result<(), E> {
+        let Some(index) = self.find(period.id)? else { return self.open(period) };
+        self.entries[index].now.limits = period.limits;
         Ok(())
     }
 
@@ -145,14 +148,17 @@ where
     }
 
     fn entry(&mut self, id: AccountId) -> Result<usize, E> {
+        self.find(id)?.map_or_else(|| malformed(format!("account {id} does not exist")), Ok)
+    }
+
+    /// The entry of an account, which is read if it is not known yet; `None` if it does not exist.
+    fn find(&mut self, id: AccountId) -> Result<Option<usize>, E> {
         if let Some(index) = self.entries.iter().position(|entry| entry.id == id) {
-            return Ok(index);
+            return Ok(Some(index));
         }
-        let Some(account) = (self.get)(id)? else {
-            return malformed(format!("account {id} does not exist"));
-        };
+        let Some(account) = (self.get)(id)? else { return Ok(None) };
         self.entries.push(AccountEntry { id, before: Some(account), now: account });
-        Ok(self.entries.len() - 1)
+        Ok(Some(self.entries.len() - 1))
     }
 
     fn postings(mut self, ledger: &LedgerChange) -> Result<Vec<Posting>, E> {

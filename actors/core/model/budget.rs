@@ -6,7 +6,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use strum::IntoStaticStr;
 
-use super::AccountId;
+use super::{AccountId, Period};
 
 /// A resource that is counted and limited.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, IntoStaticStr)]
@@ -115,6 +115,12 @@ impl Amounts {
         }
     }
 
+    /// The part that counts in the periods of a store: tokens and money.
+    #[must_use]
+    pub fn in_periods(&self) -> Self {
+        Self { tokens: self.tokens, usd: self.usd, ..Self::default() }
+    }
+
     /// True if no dimension has an amount.
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
@@ -149,6 +155,20 @@ pub struct NewAccount {
     pub limits: Amounts,
     /// True if its iterations do not count on its ancestors; see [`BudgetAccount::owns_iterations`].
     pub owns_iterations: bool,
+}
+
+impl NewAccount {
+    /// The account after it was opened: nothing is spent or reserved.
+    pub fn opened(&self) -> BudgetAccount {
+        let &Self { parent, limits, owns_iterations, .. } = self;
+        BudgetAccount {
+            parent,
+            limits,
+            spent: Amounts::default(),
+            reserved: Amounts::default(),
+            owns_iterations,
+        }
+    }
 }
 
 /// A reservation before a spend, on the account and all its ancestors. If it exceeds a limit, the whole append is
@@ -190,6 +210,8 @@ pub struct LimitRaise {
 pub struct LedgerChange {
     /// Accounts to open.
     pub new_accounts: Vec<NewAccount>,
+    /// Accounts of periods, each behind its parent. One that exists gets these limits.
+    pub period_accounts: Vec<NewAccount>,
     /// Raises of limits.
     pub raises: Vec<LimitRaise>,
     /// Settlements of ended calls.
@@ -229,8 +251,12 @@ impl fmt::Display for BudgetRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { account, dimension, limit, spent, reserved, needed } = self;
         let [limit, spent, reserved] = [limit, spent, reserved].map(|amount| dimension.display(*amount));
-        let name = dimension.name();
-        write!(f, "{name} limit of {limit} reached: {spent} spent, {reserved} reserved")?;
+        let period = Period::of_account(*account);
+        match period {
+            Some(period) => period.limit_name(*dimension).fmt(f)?,
+            None => f.write_str(dimension.name())?,
+        }
+        write!(f, " limit of {limit} reached: {spent} spent, {reserved} reserved")?;
         match (dimension, needed) {
             (Dimension::Tokens | Dimension::Usd, Some(needed)) => {
                 write!(f, ", {} needed for the next call", dimension.display(*needed))?;
@@ -238,7 +264,10 @@ impl fmt::Display for BudgetRefusal {
             // The amount needed of these is trivial: one, or as many as the answer has calls.
             (Dimension::Iterations | Dimension::ToolCalls | Dimension::Children, _) | (_, None) => {}
         }
-        write!(f, ", account {account}")
+        match period {
+            Some(period) => write!(f, "; the {} ends at {}", period.unit.name(), period.ends_at()),
+            None => write!(f, ", account {account}"),
+        }
     }
 }
 

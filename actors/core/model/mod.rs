@@ -30,6 +30,7 @@ mod record_class;
 mod repetition;
 mod retry;
 mod run;
+mod store_limits;
 mod time;
 mod todo;
 mod token_density;
@@ -82,6 +83,7 @@ pub use record::{
 pub use repetition::{Repetition, RepetitionPattern};
 pub use retry::{RetryAttempts, RetryPolicy};
 pub use run::{Limits, ModelRef, ModelRefError, RunCounts, RunRow, RunSpec, RunState, SessionRow};
+pub use store_limits::{Period, PeriodUnit, StoreLimits};
 pub use time::{SessionTime, Timestamp, optional_rfc3339_time, rfc3339, rfc3339_time};
 pub use todo::{TodoChanged, TodoItem, TodoList, TodoStatus};
 pub use token_density::{ListedLimits, ModelLimits, ModelRow, TokenDensity, estimate_tokens};

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 #[cfg(doc)]
 use super::Body;
 use super::{
-    Amounts, AssistantMessage, Attempt, AttemptId, CallId, Failure, FinishReason, Flaw, Hash, Incarnation,
-    ModelRef, Price, Seq, Timestamp, UnansweredModel, UnansweredReason, Usage, UsageAnomaly,
+    AccountId, Amounts, AssistantMessage, Attempt, AttemptId, CallId, Failure, FinishReason, Flaw, Hash,
+    Incarnation, ModelRef, Price, Seq, Timestamp, UnansweredModel, UnansweredReason, Usage, UsageAnomaly,
 };
 
 /// Fields of [`Body::ModelStarted`].
@@ -41,6 +41,9 @@ pub struct ModelStarted {
     pub prefix: Option<PrefixChange>,
     /// The reservation of the attempt.
     pub reserved: Amounts,
+    /// The account of the period in which the reservation counts, too; absent if the store has no limits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub period: Option<AccountId>,
     /// The prices of the model, if known; the reserved money is computed with them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub price: Option<Price>,
@@ -133,6 +136,9 @@ pub struct ModelLate {
     pub usd: Option<u64>,
     /// The amounts booked for the attempt before its answer came.
     pub booked: Amounts,
+    /// The account of the period in which the attempt was booked, too.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub period: Option<AccountId>,
     /// Why the reported usage does not count; the booked amounts then stay.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub anomaly: Option<Box<UsageAnomaly>>,

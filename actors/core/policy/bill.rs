@@ -111,6 +111,7 @@ mod tests {
             max_tokens: 1,
             prefix: None,
             reserved: Amounts::default(),
+            period: None,
             price: None,
             incarnation: Incarnation::default(),
         };
@@ -172,6 +173,7 @@ mod tests {
             usage: usage(2, 0),
             usd: None,
             booked: Amounts::default(),
+            period: None,
             anomaly: None,
         };
         let late = |attempt| record(Body::ModelLate(late(attempt)));

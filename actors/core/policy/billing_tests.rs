@@ -19,6 +19,7 @@ fn started() -> ModelStarted {
         max_tokens: MAX_TOKENS,
         prefix: None,
         reserved,
+        period: None,
         price: None,
         incarnation: Incarnation::default(),
     }

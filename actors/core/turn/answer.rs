@@ -39,6 +39,7 @@ impl DecisionBuilder {
             max_tokens: estimate.max_tokens,
             prefix: self.turn.prefix_change(model),
             reserved: estimate.reserved,
+            period: self.turn.period(self.now.at),
             price: run.spec.profile_of(model).price,
             incarnation: self.turn.incarnation,
         };
@@ -105,11 +106,13 @@ impl DecisionBuilder {
                 usage,
                 usd: nano_usd,
                 booked,
+                period: started.period,
                 anomaly: None,
             }));
         } else if anomaly.is_some() {
             let (usage, booked) = (Usage::default(), Amounts::default());
-            self.record(Body::ModelLate(ModelLate { call, attempt, usage, usd: None, booked, anomaly }));
+            let late = ModelLate { call, attempt, usage, usd: None, booked, period: None, anomaly };
+            self.record(Body::ModelLate(late));
         }
     }
 

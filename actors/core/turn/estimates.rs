@@ -51,7 +51,7 @@ pub(super) fn estimate(run: &ActiveRun, turn: &Turn, attempt: Attempt, model: &M
     let iterations = (attempt == 1 && !run.is_in_grace()).then_some(1);
     let tokens = Some(input.saturating_add(max_tokens));
     let known = price.filter(|price| price.holds_for(likely));
-    let nano_usd = cost_ceiling(run, known, input, max_tokens);
+    let nano_usd = cost_ceiling(run, turn, known, (input, max_tokens));
     Estimate { max_tokens, reserved: Amounts { iterations, tokens, usd: nano_usd, ..Amounts::default() } }
 }
 
@@ -133,7 +133,9 @@ pub(super) fn head_bytes(run: &ActiveRun, turn: &Turn) -> usize {
 /// With a limit on money, for a request whose price is unknown: the input tokens above which the model has no known
 /// price, or 0. Such a model is not called. `None` if the price is known, or money is not limited.
 pub(super) fn unpriced_above(run: &ActiveRun, turn: &Turn, model: &ModelRef) -> Option<u64> {
-    run.spec.limits.budget.usd?;
+    if !limits_money(run, turn) {
+        return None;
+    }
     let price = run.spec.profile_of(model).price;
     let is_known = price.is_some_and(|price| price.holds_for(input_estimate(run, turn, model)));
     (!is_known).then(|| price.and_then(|price| price.up_to).unwrap_or(0))
@@ -141,10 +143,19 @@ pub(super) fn unpriced_above(run: &ActiveRun, turn: &Turn, model: &ModelRef) -> 
 
 /// Maximum cost of an attempt in nano-dollars; `None` if it is unknown and money is not limited. With a limit on money,
 /// an unknown cost exceeds any limit.
-pub(super) fn cost_ceiling(run: &ActiveRun, price: Option<Price>, input: u64, output: u64) -> Option<u64> {
+pub(super) fn cost_ceiling(
+    run: &ActiveRun,
+    turn: &Turn,
+    price: Option<Price>,
+    (input, output): (u64, u64),
+) -> Option<u64> {
     let most = price.map(|price| price.max_cost(input, output));
-    let is_limited = run.spec.limits.budget.usd.is_some();
-    most.or(is_limited.then_some(u64::MAX))
+    most.or(limits_money(run, turn).then_some(u64::MAX))
+}
+
+/// Whether money is limited, for the run or for the whole store.
+pub(super) fn limits_money(run: &ActiveRun, turn: &Turn) -> bool {
+    run.spec.limits.budget.usd.is_some() || turn.store_limits.has_limit(Dimension::Usd)
 }
 
 /// Output tokens that the call would request without a budget, within the known and the observed output limits of the

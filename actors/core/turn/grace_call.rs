@@ -28,8 +28,8 @@ const OWN_DIMENSIONS: [Dimension; 4] =
     [Dimension::Iterations, Dimension::Tokens, Dimension::Usd, Dimension::ToolCalls];
 
 impl DecisionBuilder {
-    /// Reacts to a reservation that does not fit. A summary is given up. Another call exhausts the run, so that the
-    /// grace call follows. A run without an answer, or in its grace call, ends; started calls keep their results.
+    /// Reacts to a reservation that does not fit. A summary is given up. Another call waits if the limit is of a period
+    /// that ends soon enough; else it exhausts the run, so that the grace call follows. A run without an answer, or in its grace call, ends; started calls keep their results.
     pub(super) fn on_refused_reservation(&mut self, refused: &RefusedReservation) {
         let acquired: Vec<_> =
             self.turn.due(self.now).iter().filter_map(DueAction::acquired_attempt).collect();
@@ -44,6 +44,8 @@ impl DecisionBuilder {
         }
         if run.budget.exhausted.is_some() {
             self.end_exhausted();
+        } else if let Some(waiting) = self.wait_for_period(&refusal) {
+            self.record(Body::ModelWaiting(waiting));
         } else if run.has_answered() && OWN_DIMENSIONS.contains(&refusal.dimension) {
             self.exhaust(refusal);
         } else {

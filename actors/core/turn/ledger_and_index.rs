@@ -4,7 +4,7 @@
 use crate::{
     journal::IndexRow,
     model::{
-        AccountId, Amounts, Body, LedgerChange, LimitRaise, ModelFailed, ModelStarted, NewAccount,
+        AccountId, Amounts, Body, LedgerChange, LimitRaise, ModelFailed, ModelLate, ModelStarted, NewAccount,
         Reservation, RetryReason, RunCounts, RunEnded, RunId, RunRow, RunState, Seq, SessionRow, Settlement,
         Timestamp, Usage,
     },
@@ -21,6 +21,7 @@ impl DecisionBuilder {
         }
         let attempt = self.run().and_then(|run| run.ended_attempt(body)).cloned();
         let never_made = self.ends_call_started_here(body);
+        let periods = || self.turn.store_limits.accounts(self.now.at);
         let ledger = &mut self.append.ledger;
         match body {
             Body::RunAccepted(accepted) => ledger.new_accounts.push(NewAccount {
@@ -29,26 +30,18 @@ impl DecisionBuilder {
                 limits: accepted.spec.limits.budget,
                 owns_iterations: false,
             }),
-            Body::ModelStarted(started) => reserve(ledger, started.call.run.into(), started.reserved),
-            Body::SummaryStarted(started) => {
-                reserve(ledger, started.started.call.run.into(), started.started.reserved);
-            }
+            Body::ModelStarted(started) => reserve_attempt(ledger, started, periods),
+            Body::SummaryStarted(started) => reserve_attempt(ledger, &started.started, periods),
             Body::ModelAnswered(answered) => settle_answer(ledger, attempt.as_deref(), answered.usage),
             Body::SummaryAnswered(answered) => settle_answer(ledger, attempt.as_deref(), answered.usage),
-            Body::ModelFailed(failed) | Body::SummaryFailed(failed) if never_made => {
-                let reserved = attempt.map(|attempt| attempt.reserved).unwrap_or_default();
-                unreserve(ledger, failed.call.run.into(), &reserved);
+            Body::ModelFailed(_) | Body::SummaryFailed(_) if never_made => {
+                unreserve_attempt(ledger, attempt.as_deref());
             }
             Body::CallEnded(ended) if never_made => unreserve(ledger, ended.call.run.into(), &ONE_CALL),
             Body::ModelFailed(failed) | Body::SummaryFailed(failed) => {
                 settle_failure(ledger, attempt.as_deref(), failed);
             }
-            Body::ModelLate(late) => ledger.settlements.push(Settlement {
-                account: late.call.run.into(),
-                reserved: Amounts::default(),
-                spent: late.spent(),
-                refund: late.booked,
-            }),
+            Body::ModelLate(late) => settle_late(ledger, late),
             Body::CallStarted(started) => {
                 let children = Some(started.children.len() as u64).filter(|children| *children > 0);
                 reserve(ledger, started.call.run.into(), Amounts { children, ..ONE_CALL });
@@ -173,6 +166,20 @@ pub(super) fn ended_row(row: RunRow, ended: &RunEnded, at: Timestamp, seq: Seq) 
     }
 }
 
+/// Reserves for an attempt: on its run, and on the accounts of the period that it names, which are made ready for it.
+fn reserve_attempt(
+    ledger: &mut LedgerChange,
+    started: &ModelStarted,
+    periods: impl FnOnce() -> Vec<NewAccount>,
+) {
+    reserve(ledger, started.call.run.into(), started.reserved);
+    if let Some(period) = started.period {
+        // All attempts of an append start at the same time.
+        ledger.period_accounts = periods();
+        reserve(ledger, period, started.reserved.in_periods());
+    }
+}
+
 /// Adds to the reservation on this account; an append has one for each account.
 fn reserve(ledger: &mut LedgerChange, account: AccountId, amounts: Amounts) {
     match ledger.reservations.iter_mut().find(|reserve| reserve.account == account) {
@@ -195,6 +202,14 @@ fn unreserve(ledger: &mut LedgerChange, account: AccountId, amounts: &Amounts) {
     }
 }
 
+fn unreserve_attempt(ledger: &mut LedgerChange, attempt: Option<&ModelStarted>) {
+    let Some(attempt) = attempt else { return };
+    unreserve(ledger, attempt.call.run.into(), &attempt.reserved);
+    if let Some(period) = attempt.period {
+        unreserve(ledger, period, &attempt.reserved.in_periods());
+    }
+}
+
 pub(super) fn settle(ledger: &mut LedgerChange, account: AccountId, reserved: &Amounts, spent: &Amounts) {
     match ledger.settlements.iter_mut().find(|settle| settle.account == account) {
         Some(settle) => {
@@ -214,14 +229,33 @@ fn spend_call(ledger: &mut LedgerChange, account: AccountId) {
     settle(ledger, account, &ONE_CALL, &ONE_CALL);
 }
 
+/// Settles an attempt where it was reserved: on its run, and on the period that it names.
+fn settle_attempt(ledger: &mut LedgerChange, attempt: &ModelStarted, spent: &Amounts) {
+    settle(ledger, attempt.call.run.into(), &attempt.reserved, spent);
+    if let Some(period) = attempt.period {
+        settle(ledger, period, &attempt.reserved.in_periods(), &spent.in_periods());
+    }
+}
+
 fn settle_answer(ledger: &mut LedgerChange, attempt: Option<&ModelStarted>, usage: Option<Usage>) {
     let Some(attempt) = attempt else { return };
-    settle(ledger, attempt.call.run.into(), &attempt.reserved, &attempt.spent(usage.as_ref()));
+    settle_attempt(ledger, attempt, &attempt.spent(usage.as_ref()));
+}
+
+/// Books the real cost of an attempt instead of its reservation, which an earlier settlement booked.
+fn settle_late(ledger: &mut LedgerChange, late: &ModelLate) {
+    let accounts = [Some(late.call.run.into()), late.period].into_iter().flatten();
+    ledger.settlements.extend(accounts.map(|account| Settlement {
+        account,
+        reserved: Amounts::default(),
+        spent: late.spent(),
+        refund: late.booked,
+    }));
 }
 
 fn settle_failure(ledger: &mut LedgerChange, attempt: Option<&ModelStarted>, failed: &ModelFailed) {
     let Some(attempt) = attempt else { return };
     let spent =
         Amounts { iterations: attempt.reserved.iterations, ..spent_by_failure(attempt, &failed.failure) };
-    settle(ledger, failed.call.run.into(), &attempt.reserved, &spent);
+    settle_attempt(ledger, attempt, &spent);
 }

@@ -3,7 +3,7 @@
 //! projections of records are here: open approvals, and the messages of a run.
 //!
 //! Architecture invariant: no clock, no I/O, no randomness, no order out of a hash map. A session's state is the fold
-//! of its records. Recovery has no path of its own: after a crash the same records give the same `due`.
+//! of its records; only the limits of the store are given, like the time. Recovery has no path of its own: after a crash the same records give the same `due`.
 
 mod active_run;
 mod answer;
@@ -36,6 +36,7 @@ mod request;
 mod run_budget;
 mod run_clock;
 mod steer;
+mod store_limits;
 mod subagents;
 mod summary;
 mod todo;
@@ -65,7 +66,7 @@ use crate::{
     journal::Append,
     model::{
         AgentName, ArtifactHashes, CallId, Durable, Incarnation, Kind, Message, ModelRef, ModelStarted,
-        PendingApproval, Record, RunId, RunSpec, Seq, SessionId, SessionTime, TodoList,
+        PendingApproval, Record, RunId, RunSpec, Seq, SessionId, SessionTime, StoreLimits, TodoList,
     },
     policy::{self, Candidate},
     turn::history::History,
@@ -105,6 +106,8 @@ pub struct Turn {
     /// The last run in its final state, if it ended because its budget was used up; cleared when another run is
     /// accepted.
     reopenable: Option<Box<active_run::ActiveRun>>,
+    /// Not folded: the limits of the store at present, as the shell knows them.
+    store_limits: StoreLimits,
 }
 
 impl Turn {
@@ -137,6 +140,7 @@ impl Turn {
             prefix: None,
             current: None,
             reopenable: None,
+            store_limits: StoreLimits::default(),
         }
     }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::{
     model::{
         Body, CallEnd, CallId, Durable, Failure, FailureClass, Record, RunId, SessionId, SessionRevived,
-        SessionTime,
+        SessionTime, StoreLimits,
     },
     turn::{
         FailoverOptions, Input, Turn,
@@ -60,6 +60,11 @@ impl ReplayedSession {
         let run = self.0.run()?;
         let is_running_tools = run.model_call_state().is_none();
         Some(CrashPoint { run: run.id, iteration: run.iteration, is_running_tools })
+    }
+
+    /// See [`Turn::set_store_limits`].
+    pub const fn set_store_limits(&mut self, limits: StoreLimits) {
+        self.0.set_store_limits(limits);
     }
 
     /// Starts the first decision with `first`, which is `Opened` or `Revived`. Further inputs may follow.

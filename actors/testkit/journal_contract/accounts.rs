@@ -125,6 +125,42 @@ pub(super) async fn what_exceeds_is_booked_and_refunded(journal: Subject) {
     journal.append(with(fence, 5, reserve(account(2), 50))).await;
 }
 
+pub(super) async fn an_account_of_a_period_is_opened_once_and_limited_anew(mut journal: Subject) {
+    let fence = journal.take_over(session(SESSION)).await.incarnation;
+    let reserve_in = |day, month, n| {
+        let new = |id, parent, limit| NewAccount {
+            id: account(id),
+            parent,
+            limits: tokens(limit),
+            owns_iterations: false,
+        };
+        let period_accounts = vec![new(1, None, month), new(2, Some(account(1)), day)];
+        LedgerChange { period_accounts, ..reserve(account(2), n) }
+    };
+    let refused = |n, limit, reserved, needed| {
+        let (account, dimension, needed) = (account(n), Dimension::Tokens, Some(needed));
+        WriteRefusal::BudgetRefusal(BudgetRefusal { account, dimension, limit, spent: 0, reserved, needed })
+    };
+    journal.check_refused(with(fence, 1, reserve_in(50, 100, 51)), refused(2, 50, 0, 51)).await;
+    journal.check_account(account(2), None).await;
+    journal.append(with(fence, 1, reserve_in(50, 100, 50))).await;
+    journal.check_refused(with(fence, 2, reserve_in(10, 100, 1)), refused(2, 10, 50, 1)).await;
+    journal.check_refused(with(fence, 2, reserve_in(70, 60, 11)), refused(1, 60, 50, 11)).await;
+    let raised = journal.append(with(fence, 2, reserve_in(70, 60, 10))).await;
+    let state = |n, limit| BudgetAccount {
+        parent: (n > 1).then(|| account(n - 1)),
+        limits: tokens(limit),
+        spent: Amounts::default(),
+        reserved: tokens(60),
+        owns_iterations: false,
+    };
+    assert_eq!(raised.accounts, [(account(2), state(2, 70)), (account(1), state(1, 60))]);
+    journal.reopen();
+    for (n, limit) in [(1, 60), (2, 70)] {
+        journal.check_account(account(n), Some(&state(n, limit))).await;
+    }
+}
+
 fn raise(of: AccountId, n: u64) -> LedgerChange {
     LedgerChange { raises: vec![LimitRaise { account: of, amounts: tokens(n) }], ..LedgerChange::default() }
 }

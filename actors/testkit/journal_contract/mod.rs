@@ -46,6 +46,7 @@ cases! {
     accounts::what_does_not_fit_is_refused_with_its_numbers,
     accounts::what_exceeds_is_booked_and_refunded,
     accounts::a_raise_makes_room_on_one_account,
+    accounts::an_account_of_a_period_is_opened_once_and_limited_anew,
     accounts::iterations_that_are_apart_go_no_further_up,
     accounts::an_unknown_account_is_malformed,
     spawned::sessions_that_another_one_begins_are_there,

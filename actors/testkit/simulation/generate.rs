@@ -9,6 +9,7 @@ use super::{
         PlannedTarget, ProcessConfig, RunPlan, SimulationPlan, ToolBehaviour, ToolKind,
     },
     seeded_rng::SeededRng,
+    store_limits::plan_store_limits,
 };
 use crate::{ActorFault, JournalFault};
 use hermod_actors::model::{Amounts, ApprovalDecision, InDoubtAction, LimitIncrease, Limits};
@@ -42,7 +43,8 @@ impl SimulationPlan {
         let faults = dice.between(0, 6);
         let faults =
             (0..faults).zip(0..).map(|(_, n)| fault(&mut dice, n, (&runs, !tasks.is_empty()))).collect();
-        Self { seed, process, runs, tasks, faults, context_pressure, is_whole: true }
+        let store_limits = plan_store_limits(seed);
+        Self { seed, process, runs, tasks, faults, context_pressure, store_limits, is_whole: true }
     }
 }
 

@@ -11,7 +11,7 @@ use super::{
     loops,
     observations::is_force_fail,
     plan::SimulationPlan,
-    policy, spending_invariants, subagents, todo,
+    policy, spending_invariants, store_limits, subagents, todo,
 };
 use crate::MemoryJournal;
 use hermod_actors::{
@@ -44,6 +44,7 @@ const INVARIANTS: &[(&str, Invariant)] = &[
     ("an effect that is told has happened", effect_invariants::at_least_once),
     ("attempts do not overlap", effect_invariants::no_overlap),
     ("accounts add up", spending_invariants::add_up),
+    ("periods add up", store_limits::periods_add_up),
     ("what a provider told is booked", spending_invariants::reported_usage_is_booked),
     ("what is completed has an answer", completed_has_an_answer),
     ("a message is shown once", messages_are_shown),
@@ -93,9 +94,18 @@ impl FinalState<'_> {
 
     /// Whether the run was force-failed: ended without its session, so that its calls may have no ends.
     pub(super) fn is_force_failed(&self, run: RunId) -> bool {
-        self.records().any(|record| match &record.body {
-            Body::RunEnded(ended) => ended.run == run && is_force_fail(&ended.ended),
-            _ => false,
+        self.forced_ends().any(|forced| forced == run)
+    }
+
+    /// Whether a run was force-failed.
+    pub(super) fn has_forced_end(&self) -> bool {
+        self.forced_ends().next().is_some()
+    }
+
+    fn forced_ends(&self) -> impl Iterator<Item = RunId> {
+        self.records().filter_map(|record| match &record.body {
+            Body::RunEnded(ended) if is_force_fail(&ended.ended) => Some(ended.run),
+            _ => None,
         })
     }
 }

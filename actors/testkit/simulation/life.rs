@@ -118,6 +118,7 @@ impl ProcessLife<'_> {
             Ok(runtime) => Arc::new(runtime),
             Err(reason) => return LifeEnd::Terminated(reason),
         };
+        runtime.set_store_limits(self.plan.store_limits);
         let (mut clients, mut tasks) = (JoinSet::new(), JoinSet::new());
         let driver = Clients {
             plan: Arc::clone(self.plan),

@@ -32,6 +32,7 @@ mod seeded_rng;
 mod shrink;
 #[allow(clippy::wildcard_enum_match_arm)] // matches few of the record kinds
 mod spending_invariants;
+mod store_limits;
 #[allow(clippy::wildcard_enum_match_arm)] // matches few of the record kinds
 mod subagents;
 #[allow(clippy::wildcard_enum_match_arm)] // matches few of the record kinds

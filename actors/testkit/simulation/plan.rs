@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::context_pressure::ContextPressure;
 use crate::{ActorFault, JournalFault};
-use hermod_actors::model::{ApprovalDecision, Delegation, InDoubtAction, LimitIncrease, Limits};
+use hermod_actors::model::{ApprovalDecision, Delegation, InDoubtAction, LimitIncrease, Limits, StoreLimits};
 
 /// The runs given to a runtime and the faults injected into it.
 #[derive(Debug, Clone, PartialEq)]
@@ -20,6 +20,8 @@ pub struct SimulationPlan {
     pub(super) faults: Vec<PlannedFault>,
     /// `Some` if views become too long.
     pub(super) context_pressure: Option<ContextPressure>,
+    /// The limits of all runs together.
+    pub(super) store_limits: StoreLimits,
     /// False if runs or faults were left out.
     pub(super) is_whole: bool,
 }
@@ -332,6 +334,9 @@ impl fmt::Display for SimulationPlan {
         writeln!(f, "seed {}, {:?}", self.seed, self.process)?;
         if let Some(squeeze) = &self.context_pressure {
             writeln!(f, "{squeeze:?}")?;
+        }
+        if self.store_limits != StoreLimits::default() {
+            writeln!(f, "{:?}", self.store_limits)?;
         }
         for run in self.runs.iter().chain(&self.tasks) {
             let RunPlan { n, session, at_ms, is_keyed: keyed, limits, in_doubt, .. } = run;

@@ -88,7 +88,7 @@ mod tests {
         },
         *,
     };
-    use hermod_actors::model::{Amounts, InDoubtAction, LimitIncrease, Limits};
+    use hermod_actors::model::{Amounts, InDoubtAction, LimitIncrease, Limits, StoreLimits};
 
     const IDLE: u64 = 1_000;
 
@@ -132,6 +132,7 @@ mod tests {
             tasks: Vec::new(),
             faults,
             context_pressure: None,
+            store_limits: StoreLimits::default(),
             is_whole: false,
         }
     }

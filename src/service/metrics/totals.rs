@@ -238,6 +238,7 @@ mod tests {
             max_tokens: 1,
             prefix: None,
             reserved: Amounts::default(),
+            period: None,
             price,
             incarnation: Incarnation::default(),
         }))
@@ -269,7 +270,7 @@ mod tests {
 
     fn late(iteration: u32, attempt: u32) -> Body {
         let (call, usd, booked) = (call(iteration, 0), None, Amounts::default());
-        Body::ModelLate(ModelLate { call, attempt, usage: USAGE, usd, booked, anomaly: None })
+        Body::ModelLate(ModelLate { call, attempt, usage: USAGE, usd, booked, period: None, anomaly: None })
     }
 
     fn tool_ended() -> Body {

@@ -46,7 +46,8 @@ struct UsageQuery {
 /// Tokens and money of model calls, by model
 ///
 /// It counts what the records tell, also of runs under way, the newest runs first. One answer covers at most 1,000 runs:
-/// `next` leads to the others.
+/// `next` leads to the others. `limits` has what all runs together may use in the present hour, day and month, and what is
+/// left of that.
 #[utoipa::path(
     get, path = "/v1/usage", params(UsageQuery),
     responses((status = 200, description = "The usage", body = UsageView)),
@@ -59,16 +60,17 @@ async fn usage(
 ) -> Result<Json<UsageView>, Problem> {
     let reach = granted.reach(service);
     let (rows, is_all) = reach.runs_before(query.before, MAX_RUNS).await?;
+    let limits = reach.store_limits().await?;
     let (mut fold, mut runs, mut records, mut last) = (UsageFold::default(), 0, 0, None);
     for (id, row) in rows.into_iter().rev() {
         if records >= MAX_RECORDS {
-            return Ok(Json(UsageView { models: fold.into_models(), runs, next: last }));
+            return Ok(Json(UsageView { models: fold.into_models(), runs, limits, next: last }));
         }
         last = Some(id.to_string());
         let Some(row) = row else { continue };
         // Ids are in the order of acceptance: all others are older.
         if query.since.is_some_and(|since| row.accepted_at < since.0) {
-            return Ok(Json(UsageView { models: fold.into_models(), runs, next: None }));
+            return Ok(Json(UsageView { models: fold.into_models(), runs, limits, next: None }));
         }
         if query.until.is_none_or(|until| row.accepted_at < until.0) {
             let mut run = fold.run();
@@ -81,5 +83,5 @@ async fn usage(
             runs += 1;
         }
     }
-    Ok(Json(UsageView { models: fold.into_models(), runs, next: last.filter(|_| !is_all) }))
+    Ok(Json(UsageView { models: fold.into_models(), runs, limits, next: last.filter(|_| !is_all) }))
 }

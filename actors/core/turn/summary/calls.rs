@@ -64,7 +64,7 @@ impl DecisionBuilder {
         let known = price.filter(|price| price.holds_for(likely));
         let reserved = Amounts {
             tokens: Some(input.saturating_add(output)),
-            usd: estimates::cost_ceiling(run, known, input, output),
+            usd: estimates::cost_ceiling(run, &self.turn, known, (input, output)),
             ..Amounts::default()
         };
         if let Some(why) = summary_refusal(run, &reserved) {
@@ -82,6 +82,7 @@ impl DecisionBuilder {
             max_tokens: output,
             prefix: None,
             reserved,
+            period: self.turn.period(self.now.at),
             price,
             incarnation: self.turn.incarnation,
         };

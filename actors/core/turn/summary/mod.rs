@@ -9,7 +9,7 @@ use std::sync::Arc;
 use crate::{
     model::{HistoryPosition, ModelRef, ModelStarted},
     policy::Candidate,
-    turn::{Turn, active_run::ActiveRun, compaction_state::CompactionState},
+    turn::{Turn, active_run::ActiveRun, compaction_state::CompactionState, estimates},
 };
 
 /// Bytes of conversation in one summary call if the model's window is unknown.
@@ -52,7 +52,7 @@ impl Turn {
             self.chunk_tokens(run, model, max_tokens).saturating_add(max_tokens)
         };
         let mut candidates = run.compaction.call.candidates(&policy.chain, tokens);
-        candidates.retain(|link| run.spec.limits.budget.usd.is_none() || self.is_priced(run, &link.model));
+        candidates.retain(|link| !estimates::limits_money(run, self) || self.is_priced(run, &link.model));
         Some(candidates)
     }
 

@@ -17,12 +17,15 @@ mod limits;
 mod loops;
 mod reopen;
 mod steer;
+mod store_limits;
 mod submissions;
 mod todo;
 mod too_long;
 mod waits;
 
 use std::sync::Arc;
+
+use store_limits::SharedStore;
 
 use crate::{
     model::{
@@ -48,6 +51,8 @@ pub(super) struct Driver {
     pub(super) now: SessionTime,
     /// The policy for calls in doubt of the runs that are submitted.
     pub(super) in_doubt: InDoubtPolicy,
+    /// The store that the session shares with others; without one, all reservations fit.
+    pub(super) store: Option<SharedStore>,
     revivals: u32,
 }
 
@@ -57,8 +62,8 @@ impl Driver {
         let session = SessionId::from_bits(1);
         let turn = ReplayedSession::empty(session).into_turn(&[]);
         let now = SessionTime { at: Timestamp(1_000_000), active_ms: 0 };
-        let mut driver =
-            Self { turn, records: Vec::new(), now, in_doubt: InDoubtPolicy::default(), revivals: 1 };
+        let in_doubt = InDoubtPolicy::default();
+        let mut driver = Self { turn, records: Vec::new(), now, in_doubt, store: None, revivals: 1 };
         let incarnation = Incarnation { epoch: 1, revival: 1 };
         driver.feed(&Input::Opened(SessionOpened {
             key: "k".into(),
@@ -77,7 +82,10 @@ impl Driver {
 
     /// Like `feed`, with several inputs in one decision.
     pub(super) fn feed_all(&mut self, inputs: &[Input]) -> Vec<&'static str> {
-        let decided = self.turn.decide(self.now, inputs, |_| None).records;
+        let decided = match self.store.clone() {
+            Some(store) => store.decide(self, inputs),
+            None => self.turn.decide(self.now, inputs, |_| None).records,
+        };
         for record in &decided {
             let durable = Durable::mark_durable(Arc::clone(record));
             self.turn.apply(&durable);

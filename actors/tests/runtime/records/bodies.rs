@@ -14,8 +14,8 @@ use super::{
         place, raised, repetition, started, summary_answered, todo,
     },
     values::{
-        Made, agent, amounts, anomaly, call, incarnation, list, maybe, number, run, shared, small, text,
-        time, usage,
+        Made, account, agent, amounts, anomaly, call, incarnation, list, maybe, number, run, shared, small,
+        text, time, usage,
     },
 };
 
@@ -94,9 +94,9 @@ fn run_ended() -> Made<Body> {
 }
 
 fn late_settled() -> Made<Body> {
-    (call(), small(), usage(), maybe(number()), amounts(), anomaly())
-        .prop_map(|(call, attempt, usage, usd, booked, anomaly)| {
-            Body::ModelLate(ModelLate { call, attempt, usage, usd, booked, anomaly })
+    (call(), small(), usage(), maybe(number()), (amounts(), maybe(account())), anomaly())
+        .prop_map(|(call, attempt, usage, usd, (booked, period), anomaly)| {
+            Body::ModelLate(ModelLate { call, attempt, usage, usd, booked, period, anomaly })
         })
         .boxed()
 }

@@ -259,14 +259,14 @@ pub(crate) fn started() -> Made<Arc<ModelStarted>> {
         PrefixChange::Thinking,
     ]);
     let request = (number(), hash(), (number(), number()), number(), maybe(prefix.boxed()));
-    (call(), small(), model(), request, amounts(), maybe(price()), incarnation())
+    (call(), small(), model(), request, (amounts(), maybe(account())), maybe(price()), incarnation())
         .prop_map(
             |(
                 call,
                 attempt,
                 model,
                 (view, request, (bytes, images), max_tokens, prefix),
-                reserved,
+                (reserved, period),
                 price,
                 incarnation,
             )| {
@@ -281,6 +281,7 @@ pub(crate) fn started() -> Made<Arc<ModelStarted>> {
                     max_tokens,
                     prefix,
                     reserved,
+                    period,
                     price,
                     incarnation,
                 })

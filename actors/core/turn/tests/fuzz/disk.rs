@@ -142,6 +142,7 @@ impl World {
         (self.refused, self.rests) = (false, false);
         let mut folded = Turn::empty(SESSION);
         self.journal.iter().for_each(|record| folded.apply(record));
+        folded.set_store_limits(self.turn.store_limits);
         self.is_alike(&folded)?;
         self.turn = folded;
         self.now.active_ms = self.turn.active_ms;

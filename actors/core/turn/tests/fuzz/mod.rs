@@ -30,8 +30,8 @@ use std::{
     time::Instant,
 };
 
-pub(super) use self::view::Grammar;
-use self::{chance::Chance, shrink::shrink, tally::Tally, walk::Sequence};
+pub(super) use self::{chance::Chance, view::Grammar};
+use self::{shrink::shrink, tally::Tally, walk::Sequence};
 use crate::{
     model::{AssistantMessage, Body, ImportedHistory, Kind, Message, ToolCall},
     turn::{RenderCursor, history::History, repair},

@@ -3,7 +3,9 @@
 use super::hold;
 use crate::{
     journal::{WriteRefusal, post},
-    model::{AccountId, Amounts, BudgetAccount, BudgetRefusal, Dimension, LedgerChange, RunId},
+    model::{
+        AccountId, Amounts, BudgetAccount, BudgetRefusal, Dimension, LedgerChange, Period, PeriodUnit, RunId,
+    },
 };
 
 #[derive(Debug, Default)]
@@ -83,6 +85,24 @@ impl Money {
         let both = |dimension| spent.get(dimension).unwrap_or(0) + reserved.get(dimension).unwrap_or(0);
         let booked = (both(Dimension::Iterations), both(Dimension::ToolCalls));
         hold!(booked == made, "{run} has made {made:?} iterations and calls, and {booked:?} are booked");
+        Ok(())
+    }
+
+    /// Checks the accounts of periods, if there are some: they have spent these tokens, and nothing is reserved.
+    pub(super) fn check_periods(&self, tokens: u64) -> Result<(), String> {
+        let of = |unit| {
+            let accounts = self.accounts.iter();
+            accounts.filter(move |(id, _)| Period::of_account(*id).is_some_and(|period| period.unit == unit))
+        };
+        if of(PeriodUnit::Hour).next().is_none() {
+            return Ok(());
+        }
+        for unit in PeriodUnit::ALL {
+            let spent: u64 = of(unit).filter_map(|(_, account)| account.spent.tokens).sum();
+            hold!(spent == tokens, "the runs have spent {tokens} tokens, and {unit:?} accounts {spent}");
+            let reserved = of(unit).find(|(_, account)| account.reserved.tokens.is_some_and(|n| n > 0));
+            hold!(reserved.is_none(), "at the end {reserved:?}");
+        }
         Ok(())
     }
 

@@ -55,6 +55,7 @@ impl Sequence {
                 false => chance.next() | chance.next(),
             },
             habit: repeats(self.seed).then(|| chance.next()),
+            tokens_per_hour: chance.one_in(4).then(|| 1_500 + chance.below(20_000)),
             is_thorough: self.seed.is_multiple_of(16),
         })
     }

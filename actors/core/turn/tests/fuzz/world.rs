@@ -15,8 +15,8 @@ use super::{
 use crate::{
     journal::Append,
     model::{
-        AgentName, Attempt, AttemptId, Body, CallId, Durable, Incarnation, Record, RunRow, SessionId,
-        SessionOpened, SessionRevived, SessionTime, Timestamp,
+        AgentName, Amounts, Attempt, AttemptId, Body, CallId, Durable, Incarnation, Record, RunRow,
+        SessionId, SessionOpened, SessionRevived, SessionTime, StoreLimits, Timestamp,
     },
     turn::{DecisionBuilder, DelegationMode, DueAction, GrantRequest, Input, Turn, WaitTracker},
 };
@@ -34,6 +34,8 @@ pub(super) struct Mood {
     pub(super) disturbances: u64,
     /// What decides the answers of a model that repeats itself, and the results of its calls; `None` for other models.
     pub(super) habit: Option<u64>,
+    /// The tokens that all sessions of the store may use together in an hour; `None` without a limit.
+    pub(super) tokens_per_hour: Option<u64>,
     /// Whether expensive checks run too.
     pub(super) is_thorough: bool,
 }
@@ -180,6 +182,8 @@ impl World {
         if self.flight.is_some() || (self.waiting.is_empty() && (self.first.is_none() || is_new)) {
             return Ok(());
         }
+        let hour = Amounts { tokens: self.mood.tokens_per_hour, ..Amounts::default() };
+        self.turn.set_store_limits(StoreLimits { hour, ..StoreLimits::default() });
         let mut draft = self.turn.start_decision(self.now);
         let mut fed: Vec<Input> = self.first.iter().cloned().collect();
         fed.iter().for_each(|first| draft.apply_input(first));

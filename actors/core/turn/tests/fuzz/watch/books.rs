@@ -81,6 +81,8 @@ impl Watch {
             self.money.check(run.id, &Held { reserved: Amounts::default(), ..run.held })?;
             self.check_row(run, turn)?;
         }
+        let own = |run: &Run| self.money.tokens(run.id) - self.family.spent(run.id);
+        self.money.check_periods(self.runs.iter().map(own).sum())?;
         self.shown.check_all(turn)
     }
 }
