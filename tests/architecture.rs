@@ -240,7 +240,7 @@ const STORE_READS: &[(&str, &[&str])] = &[
     // For the operator, at the control socket.
     ("src/service/lifecycle.rs", &["handler.reader()", "open_runs("]),
     // Counts, for tokens that are not limited.
-    ("src/service/metrics/scrape.rs", &["handler.reader()", "open_runs("]),
+    ("src/service/metrics/run_states.rs", &["open_runs("]),
     // Of a key that has the id of the token in it, and of a row that its claim has.
     ("src/service/openai/submission.rs", &["handler.reader()"]),
     // Of a row from `Reach`.

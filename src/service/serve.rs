@@ -77,7 +77,7 @@ pub async fn serve(
         let spec = run_defaults::spec(config, Vec::new(), None, state);
         let defaults = Defaults { spec, prompt: Arc::<Exchangeable<LayeredPrompt>>::clone(&prompt) };
         // No commit of this process has changed a run yet.
-        run_states.update(&journal.rows().open_runs().await.map_err(RunError::Read)?);
+        run_states.read(journal.rows()).await.map_err(RunError::Read)?;
         let measured = MeasuredJournal::new(Arc::clone(journal), commits.clone(), run_states.clone());
         let host = start(Arc::new(measured), endpoints, config, defaults, Some(Arc::clone(notes))).await?;
         let counted = (commits.clone(), run_states.clone(), spans.clone());

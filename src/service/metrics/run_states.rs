@@ -6,7 +6,10 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use hermod_actors::model::{RunId, RunRow, RunState};
+use hermod_actors::{
+    model::{RunId, RunState},
+    port::{ReadError, RowReader},
+};
 
 /// All states of an unfinished run.
 const OPEN_STATES: [(&str, RunState); 3] =
@@ -24,10 +27,11 @@ struct CountedStates {
 }
 
 impl RunStates {
-    /// Takes over the states of these rows, each newer than what is known of its run.
-    pub(crate) fn update<'a>(&self, rows: impl IntoIterator<Item = &'a RunRow>) {
-        let mut counted = self.lock();
-        rows.into_iter().for_each(|row| counted.update(row.id, row.state));
+    /// Takes over the states of the runs that are unfinished at the start.
+    pub(crate) async fn read(&self, rows: &dyn RowReader) -> Result<(), ReadError> {
+        let rows = rows.open_runs().await?;
+        self.update_states(rows.into_iter().map(|row| (row.id, row.state)));
+        Ok(())
     }
 
     /// Takes over new states of runs.
