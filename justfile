@@ -5,7 +5,8 @@ check:
     cargo clippy --lib --test service --features otlp -- -D warnings
     RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
     cargo deny --offline check bans licenses sources
-    cargo test --workspace --features hermod/otlp
+    cargo test --features otlp --test service traces::
+    cargo test --workspace
 
 # Everything, as on a new machine.
 ci:
