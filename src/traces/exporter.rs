@@ -4,7 +4,7 @@
 use std::{sync::Arc, time::Duration};
 
 use hermod_actors::{
-    RecordFeed,
+    RecordFeed, SharedEntry,
     model::{Body, ParentRef, RunEnded, RunId, RunRow, Seq, SessionId},
     port::{FeedCursor, Journal, ReadError},
 };
@@ -70,9 +70,9 @@ impl Exporter {
     /// Exports what ended in the next page of the feed; false if there is none.
     async fn export_page(&mut self, unkept: &mut u32) -> Result<bool, ReadError> {
         let page = self.feed.next_page().await?;
-        let Some(last) = page.last().map(|entry| entry.cursor) else { return Ok(false) };
+        let Some(last) = page.last().map(|shared| shared.entry().cursor) else { return Ok(false) };
         let mut has_end = false;
-        for entry in &page {
+        for entry in page.iter().map(SharedEntry::entry) {
             if let Ok(record) = &entry.record
                 && let Body::RunEnded(RunEnded { run, .. }) = &record.body
             {
