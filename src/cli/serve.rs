@@ -26,6 +26,9 @@ pub(crate) struct ServeArgs {
     /// Where to listen; port 0 takes any free one [default: service.listen]
     #[arg(long, value_name = "ADDR")]
     listen: Option<SocketAddr>,
+    /// The state directory; other commands find it by the variable [default: $HERMOD_HOME, or that of the user]
+    #[arg(long, value_name = "DIR")]
+    store: Option<PathBuf>,
     /// Listen on an address that other machines reach: a proxy in front has TLS
     #[arg(long)]
     behind_proxy: bool,
@@ -55,7 +58,10 @@ pub(crate) async fn execute(args: &ServeArgs, variables: &Variables) -> Result<E
              listen on 127.0.0.1"
         )));
     }
-    let state = host::configured_state_dir(variables)?;
+    let state = match &args.store {
+        Some(dir) => host::create_state_dir(dir)?,
+        None => host::configured_state_dir(variables)?,
+    };
     let durability = args.durability.unwrap_or_else(|| config.store.durability.into());
     let owner: (_, Arc<dyn NoteSink>) = (OwnerKind::Service, Arc::new(StderrNotes));
     let mut store = OwnedStore::acquire(state, durability.into(), owner).await?;

@@ -6,7 +6,7 @@ use std::{
     io::{BufRead as _, BufReader, Write as _},
     net::TcpStream,
     os::unix::net::{UnixDatagram, UnixStream},
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::Stdio,
     time::Duration,
 };
@@ -15,7 +15,7 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::{
-    running::{Running, texts, until},
+    running::{Lines, Running, texts, until},
     served::{Served, scripts},
     world::World,
 };
@@ -276,4 +276,20 @@ fn followers_leave_the_control_socket_to_commands() {
     served.world.ok(&["stop", &run]);
     lines.until("stopped");
     assert_eq!(waiting.end().status.code(), Some(1));
+}
+
+#[test]
+fn another_state_directory_is_served() {
+    let world = World::new();
+    let other = world.state().with_file_name("other");
+    let script = world.script(&json!([{ "say": "hi" }]));
+    let store = other.to_str().unwrap();
+    let mut running = world.running(&["serve", &script, "--listen", "127.0.0.1:0", "--store", store]);
+    Lines::of(&mut running).until("serving");
+    assert!(other.join("hermod.redb").is_file());
+    let status = |home: &Path| world.hermod(&["status"]).env("HERMOD_HOME", home).output().unwrap();
+    assert!(texts(&status(&other)).0.contains("serving"));
+    assert!(!world.state().join("hermod.redb").exists());
+    running.signal(Signal::TERM);
+    assert_eq!(running.end().status.code(), Some(0));
 }
