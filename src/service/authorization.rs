@@ -22,12 +22,20 @@ pub(super) async fn authorize(
     mut request: Request,
     next: Next,
 ) -> Response {
-    match check(&service, &request) {
-        Ok(Some(token)) => request.extensions_mut().insert(token),
-        Ok(None) => None,
+    let token = match check(&service, &request) {
+        Ok(token) => token,
         Err(problem) => return problem.into_response(),
     };
-    next.run(request).await
+    let reads = request.method().is_safe();
+    if let Some(token) = &token {
+        request.extensions_mut().insert(Arc::clone(token));
+    }
+    let response = next.run(request).await;
+    // A request may wait for long, and a token that is revoked meanwhile reads nothing more.
+    match token.filter(|token| reads && !service.tokens.is_valid(token)) {
+        Some(_) => unknown_token().into_response(),
+        None => response,
+    }
 }
 
 fn check(service: &Service, request: &Request) -> Result<Option<Arc<TokenEntry>>, Problem> {
@@ -46,10 +54,7 @@ fn check(service: &Service, request: &Request) -> Result<Option<Arc<TokenEntry>>
 pub(super) fn verify(service: &Service, token: &str) -> Result<Arc<TokenEntry>, Problem> {
     match service.tokens.verify(token) {
         Ok(Some(entry)) => Ok(entry),
-        Ok(None) => Err(Problem::new(
-            StatusCode::UNAUTHORIZED,
-            "this token is not known, revoked or expired; `hermod tokens create` makes a new one",
-        )),
+        Ok(None) => Err(unknown_token()),
         Err(error) => {
             tracing::error!(%error, "no token can be checked");
             Err(Problem::new(
@@ -58,6 +63,11 @@ pub(super) fn verify(service: &Service, token: &str) -> Result<Arc<TokenEntry>, 
             ))
         }
     }
+}
+
+fn unknown_token() -> Problem {
+    let text = "this token is not known, revoked or expired; `hermod tokens create` makes a new one";
+    Problem::new(StatusCode::UNAUTHORIZED, text)
 }
 
 fn bearer(headers: &HeaderMap) -> Option<&str> {

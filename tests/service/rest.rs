@@ -1,6 +1,6 @@
 //! The REST operations: what is accepted is durable, and every error is a problem document.
 
-use std::{collections::BTreeMap, fs};
+use std::{collections::BTreeMap, fs, thread};
 
 use serde_json::{Value, json};
 
@@ -244,6 +244,24 @@ fn wrong_requests_get_problems() {
     let invalid = served.send(submit, &[JSON, ("idempotency-key", " ")], r#"{"input":"x"}"#);
     check_problem(invalid, 400, "Idempotency-Key");
     assert_eq!(served.runs(), 0, "nothing was accepted");
+}
+
+#[test]
+fn a_wait_tells_nothing_to_a_token_that_is_revoked_meanwhile() {
+    let served = Served::start(&scripts());
+    let reader = format!("Bearer {}", served.new_token("reader", "read"));
+    let run = served.submit(&json!({ "input": "wait" }));
+    until("the command runs", || served.world.work().join("ran").exists());
+    let path = format!("/v1/runs/{run}/wait?timeout=60s");
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| served.send_plain(("GET", &path), &[("authorization", &reader)], ""));
+        let connections = |metrics: &str| metrics.lines().any(|line| line == "hermod_http_connections 2");
+        until("the reader waits", || connections(&served.get("/metrics").text()));
+        served.world.ok(&["tokens", "revoke", "reader"]);
+        served.world.release();
+        check_problem(waiting.join().unwrap(), 401, "revoked");
+    });
+    assert_eq!(served.get(&path).json()["outcome"], "completed");
 }
 
 #[test]
