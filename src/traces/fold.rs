@@ -430,4 +430,5 @@ fn number(key: &'static str, value: impl Into<AttributeValue>) -> Attribute {
 }
 
 #[cfg(test)]
+#[path = "fold_tests.rs"]
 mod tests;
