@@ -91,7 +91,7 @@ struct MessagesQuery {
     #[param(value_type = MaxRows, required = false)]
     max: Option<MaxRows>,
     /// The `next` of the page before.
-    #[param(value_type = u32, required = false, maximum = 4_294_967_295_u32)]
+    #[param(value_type = u64, required = false, maximum = 4_294_967_295_u32)]
     after: Option<u32>,
 }
 
