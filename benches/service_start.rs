@@ -15,29 +15,23 @@ use common::{
     usage::{Cost, quantile},
 };
 use futures::future::join_all;
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::time::sleep;
 
 /// Pause between two looks at the progress of runs.
 const POLL: Duration = Duration::from_millis(50);
-/// The word in the input of a run that the model answers late.
-const SLOW: &str = "slowly";
 
-/// A model that answers at once, except for the first time that it is asked by a slow run.
-fn script() -> Value {
-    let stall = json!({ "stall": "1h", "times": 1 });
-    json!({ "name": "start", "scripts": [
-        { "when": SLOW, "steps": [{ "say": "done", "fault": stall }] },
-        { "steps": [{ "say": "done" }] },
-    ] })
+/// A model that answers after this time.
+fn script(delay: &str) -> String {
+    json!({ "name": "start", "delay": delay, "scripts": [{ "steps": [{ "say": "done" }] }] }).to_string()
 }
 
-/// Submits runs by clients with a connection each. Their texts begin with `text`.
-async fn submit(served: &Served, (clients, runs): (usize, usize), text: &str) {
+/// Submits runs by clients with a connection each.
+async fn submit(served: &Served, (clients, runs): (usize, usize)) {
     let submit_share = async |first: usize| {
         let mut client = Client::connect(served).await;
         for n in (first..runs).step_by(clients) {
-            client.ask("POST", "/v1/runs", &json!({ "input": format!("{text} {n}") }).to_string()).await;
+            client.ask("POST", "/v1/runs", &json!({ "input": format!("go {n}") }).to_string()).await;
         }
     };
     join_all((0..clients).map(submit_share)).await;
@@ -72,7 +66,7 @@ async fn measure_stored(model: &Endpoint, (clients, stored): (usize, usize), rou
     let (none, many) = (Installation::new(&model.base_url, ""), Installation::new(&model.base_url, ""));
     {
         let served = many.serve();
-        submit(&served, (clients, stored), "go").await;
+        submit(&served, (clients, stored)).await;
         rest(&served).await;
     }
     // The first start after a kill may have more to do than others.
@@ -96,13 +90,16 @@ async fn measure_stored(model: &Endpoint, (clients, stored): (usize, usize), rou
 }
 
 /// Prints how long unfinished runs take to go on after the service was killed.
+/// The first model answers none of them, so that they are queued for it or in a call; the other one answers at once.
 async fn measure_unfinished(model: &Endpoint, (clients, unfinished): (usize, usize)) {
-    let installation = Installation::new(&model.base_url, "");
+    let slow = Endpoint::start(&script("1h"));
+    let installation = Installation::new(&slow.base_url, "");
     {
         let served = installation.serve();
-        submit(&served, (clients, unfinished), SLOW).await;
+        submit(&served, (clients, unfinished)).await;
         rest(&served).await;
     }
+    installation.configure(&model.base_url, "");
     let started = Cost::now();
     let served = installation.serve();
     let mut client = Client::connect(&served).await;
@@ -144,7 +141,7 @@ async fn measure() {
     let unfinished = option("--unfinished", if full { 10_000 } else { 5 });
     let clients = option("--clients", if full { 64 } else { 2 });
     let rounds = option("--rounds", if full { 9 } else { 1 });
-    let model = Endpoint::start(&script().to_string());
+    let model = Endpoint::start(&script("0ms"));
     if unfinished > 0 {
         measure_unfinished(&model, (clients, unfinished)).await;
     }

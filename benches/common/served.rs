@@ -38,14 +38,19 @@ impl Installation {
         for name in ["state", "work"] {
             fs::create_dir(installation.path(name)).expect("a folder");
         }
-        let text = format!(
-            "model = \"bench/load\"\n[providers.bench]\nbase_url = \"{base_url}\"\ncalls = 20000\n{settings}"
-        );
-        fs::write(installation.path("config.toml"), text).expect("a configuration");
+        installation.configure(base_url, settings);
         let scopes = [Scope::Read, Scope::Submit].into();
         let new = NewToken { name: "bench".into(), scopes, agents: None, expires_at: None };
         let (_, token) = TokenFile::new(&installation.path("state")).create(new).expect("a token");
         Self { token: token.reveal().to_owned(), ..installation }
+    }
+
+    /// Sets where its model is, and further lines of its configuration, for the next start.
+    pub(crate) fn configure(&self, base_url: &str, settings: &str) {
+        let text = format!(
+            "model = \"bench/load\"\n[providers.bench]\nbase_url = \"{base_url}\"\ncalls = 20000\n{settings}"
+        );
+        fs::write(self.path("config.toml"), text).expect("a configuration");
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
