@@ -280,7 +280,7 @@ impl LegSpans {
             (self.tool_span(ended.call, since), 0)
         };
         self.admitted.remove(&ended.call);
-        let status = names::call_status(ended.end.status);
+        let status = ended.end.status.name();
         span.set("hermod.attempts", attempts);
         span.set("hermod.tool.status", status);
         if names::is_tool_error(ended.end.status) {

@@ -37,17 +37,6 @@ pub(super) const fn retry_reason(reason: RetryReason) -> &'static str {
     }
 }
 
-/// How a tool call ended.
-pub(super) const fn call_status(status: CallStatus) -> &'static str {
-    match status {
-        CallStatus::Ok => "ok",
-        CallStatus::Error => "error",
-        CallStatus::Stopped => "stopped",
-        CallStatus::NotStarted => "not_started",
-        CallStatus::InDoubt => "in_doubt",
-    }
-}
-
 /// Whether a tool call that ended so is shown as failed. What was stopped did not fail.
 pub(super) const fn is_tool_error(status: CallStatus) -> bool {
     match status {

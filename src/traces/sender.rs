@@ -95,7 +95,7 @@ impl SpanSender {
                 }
                 Verdict::Temporary { pause: asked, why } => {
                     self.on_failure(&format!("{why}; what has ended is exported later"));
-                    sleep(asked.unwrap_or_else(|| jittered(pause))).await;
+                    sleep(repeat_pause(asked, pause)).await;
                     pause = (pause * 2).min(MAX_PAUSE);
                 }
             }
@@ -120,6 +120,7 @@ fn verdict(answer: Result<UploadResponse, String>) -> Verdict {
     let why = format!("status {status}");
     match status {
         200..300 => {
+            // Another body than that of OTLP is no partial success: the status says that all is accepted.
             let (rejected, why) = rejected(&body).unwrap_or_default();
             Verdict::Accepted { rejected, why: first_chars(&why, MAX_REASON_CHARS).into_owned() }
         }
@@ -140,6 +141,11 @@ fn asked_pause(text: &str) -> Option<Duration> {
     let at = httpdate::parse_http_date(text).ok()?;
     let now = UNIX_EPOCH + Duration::from_millis(clock::now().ms_since(Timestamp::default()));
     Some(at.duration_since(now).unwrap_or_default())
+}
+
+/// The pause before the next attempt: what the collector asks for, but never less than without it.
+fn repeat_pause(asked: Option<Duration>, pause: Duration) -> Duration {
+    asked.unwrap_or_default().max(jittered(pause))
 }
 
 /// Between half of the pause and all of it, so that not all clients of a collector come back at once.
@@ -175,6 +181,16 @@ mod tests {
         }
         let failed = verdict(Err("refused".to_owned()));
         assert_eq!(failed, Verdict::Temporary { pause: None, why: "refused".to_owned() });
+    }
+
+    #[test]
+    fn a_collector_cannot_ask_for_requests_without_a_pause() {
+        let pause = Duration::from_secs(2);
+        for asked in [None, Some(Duration::ZERO)] {
+            assert!(repeat_pause(asked, pause) >= pause / 2, "{asked:?}");
+        }
+        let asked = Duration::from_secs(7);
+        assert_eq!(repeat_pause(Some(asked), pause), asked);
     }
 
     #[test]

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+use strum::IntoStaticStr;
 
 use super::{Access, ContentHash, Image};
 
@@ -31,8 +32,9 @@ pub struct ToolSpec {
 }
 
 /// The status of a tool result.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum CallStatus {
     /// The call succeeded.
     Ok,
@@ -44,6 +46,13 @@ pub enum CallStatus {
     NotStarted,
     /// The call was started and its end is unknown.
     InDoubt,
+}
+
+impl CallStatus {
+    /// The name, as in records.
+    pub fn name(self) -> &'static str {
+        self.into()
+    }
 }
 
 /// Maximum bytes of a result that a model reads; longer results are stored as artifacts.

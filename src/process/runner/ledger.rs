@@ -167,7 +167,7 @@ impl CommandLedger {
     /// Writes a ledger of this version in the place of any other; a damaged one is from now on.
     fn write(&self, entries: &LedgerEntries) -> io::Result<()> {
         let (file, part) = self.create_part()?;
-        let now = file.metadata()?.modified()?.duration_since(UNIX_EPOCH).unwrap_or_default();
+        let now = file.metadata()?.modified()?.duration_since(UNIX_EPOCH).map_err(io::Error::other)?;
         let since_ms = entries.since_ms.map_or(now.as_millis(), u128::from);
         let mut file = BufWriter::new(file);
         writeln!(file, "{MAGIC}{since_ms:0MIN_TIME_DIGITS$}")?;

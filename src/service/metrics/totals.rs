@@ -4,8 +4,7 @@
 use std::{collections::BTreeMap, sync::Arc};
 
 use hermod_actors::model::{
-    AttemptId, Body, CallId, CallStatus, ModelAnswered, ModelFailed, ModelRef, ModelStarted, Price, Record,
-    RunId, Usage,
+    AttemptId, Body, CallId, ModelAnswered, ModelFailed, ModelRef, ModelStarted, Price, Record, RunId, Usage,
 };
 
 use super::open_waits::OpenWaits;
@@ -105,7 +104,7 @@ impl RecordTotals {
             Body::ApprovalAnswered(answered) => self.waits.insert(answered.call, "permit"),
             Body::CallEnded(ended) => {
                 self.waits.remove(&ended.call);
-                *self.tool_calls.entry(status_name(ended.end.status)).or_default() += 1;
+                *self.tool_calls.entry(ended.end.status.name()).or_default() += 1;
             }
             _ => {}
         }
@@ -185,22 +184,12 @@ impl RecordTotals {
     }
 }
 
-const fn status_name(status: CallStatus) -> &'static str {
-    match status {
-        CallStatus::Ok => "ok",
-        CallStatus::Error => "error",
-        CallStatus::Stopped => "stopped",
-        CallStatus::NotStarted => "not_started",
-        CallStatus::InDoubt => "in_doubt",
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use hermod_actors::model::{
         Amounts, ApprovalAnswered, ApprovalDecision, ApprovalScope, AssistantMessage, CallEnd, CallEnded,
-        DecisionSource, Failure, FailureClass, FinishReason, Hash, Incarnation, ModelLate, Outcome,
-        OutcomeDetail, RunAccepted, RunEnded, RunSpec, Timestamp,
+        CallStatus, DecisionSource, Failure, FailureClass, FinishReason, Hash, Incarnation, ModelLate,
+        Outcome, OutcomeDetail, RunAccepted, RunEnded, RunSpec, Timestamp,
     };
 
     use super::*;
