@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     model::{
-        Amounts, BootId, BreakerPolicy, CallId, Hash, IdError, Message, ModelRef, OutcomeDetail, Queueing, RunId,
-        RunSpec, SessionId, ThinkingLevel, Timestamp, Usage,
+        Amounts, BootId, BreakerPolicy, CallId, Hash, IdError, Message, ModelRef, OutcomeDetail, Queueing,
+        RunId, RunSpec, SessionId, ThinkingLevel, Timestamp, Usage,
     },
     policy::FinalText,
     port::{

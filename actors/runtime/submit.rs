@@ -90,7 +90,9 @@ impl Runtime {
             }
             match answer {
                 Some(Ok(accepted)) => return Ok(accepted),
-                Some(Err(SubmitError::Duplicate(first))) => return self.check_repeat_of(request, first).await,
+                Some(Err(SubmitError::Duplicate(first))) => {
+                    return self.check_repeat_of(request, first).await;
+                }
                 // Another submission opened a session with this key first: this one belongs there.
                 Some(Err(SubmitError::KeyTaken(_))) => target = self.resolve(&request.session).await?,
                 // The session's history may come from this very request, submitted twice at the same time.
@@ -221,7 +223,10 @@ impl RunRequest {
         }
         if self.queueing.is_some() && self.input.len() > MAX_MESSAGE_BYTES {
             let bytes = self.input.len();
-            return invalid("input", &format!("has {bytes} bytes; a message has at most {MAX_MESSAGE_BYTES}"));
+            return invalid(
+                "input",
+                &format!("has {bytes} bytes; a message has at most {MAX_MESSAGE_BYTES}"),
+            );
         }
         if self.queueing.is_some() && !self.history.is_empty() {
             return invalid("history", "comes with a message; only a task may bring one");

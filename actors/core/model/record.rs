@@ -7,10 +7,10 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     AgentName, ApprovalAnswered, ApprovalRequested, Artifact, BootId, BudgetRefusal, CallAdmitted, CallEnded,
-    CallLost, CallStarted, ChildEnded, ContextCompacted, Hash, Image, ImportedHistory, Incarnation,
-    Hold, LimitIncrease, MessageCollected, MessageContent, MessageDropped, ModelAnswered, ModelFailed, ModelLate,
-    ModelStarted, ModelWaiting, OutcomeDetail, ParentRef, Queueing, RunBegun, RunId, RunSpec, StopReason, SummaryAnswered, SummaryStarted, Timestamp,
-    TodoChanged, Usage,
+    CallLost, CallStarted, ChildEnded, ContextCompacted, Hash, Hold, Image, ImportedHistory, Incarnation,
+    LimitIncrease, MessageCollected, MessageContent, MessageDropped, ModelAnswered, ModelFailed, ModelLate,
+    ModelStarted, ModelWaiting, OutcomeDetail, ParentRef, Queueing, RunBegun, RunId, RunSpec, StopReason,
+    SummaryAnswered, SummaryStarted, Timestamp, TodoChanged, Usage,
 };
 
 /// A journal record: append-only, versioned, numbered per session.

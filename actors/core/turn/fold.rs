@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use crate::{
     model::{
-        Body, BudgetRaised, CompactionMethod, ContextCompacted, Outcome, Record, Repetition, RunEnded,
-         RunId, RunReopened, SessionTime,
+        Body, BudgetRaised, CompactionMethod, ContextCompacted, Outcome, Record, Repetition, RunEnded, RunId,
+        RunReopened, SessionTime,
     },
     turn::{
         Turn,

@@ -113,7 +113,13 @@ fn run_to_end(driver: &mut Driver) {
 /// Sends message 9 in this mode; checks its records, its fate, and, when all is done, the run that has answered it. The
 /// model reads it once, also if the session crashes at once, or after any later step.
 #[track_caller]
-fn check(when: When, queue_mode: QueueMode, records: &[&str], at_once: (MessageState, u128), answered_by: u128) {
+fn check(
+    when: When,
+    queue_mode: QueueMode,
+    records: &[&str],
+    at_once: (MessageState, u128),
+    answered_by: u128,
+) {
     let mut driver = session(when);
     assert_eq!(send(&mut driver, 9, mode(queue_mode)), records, "{when:?} {queue_mode:?}");
     assert_eq!(fate(&driver, 9), (at_once.0, Some(at_once.1)), "{when:?} {queue_mode:?}");

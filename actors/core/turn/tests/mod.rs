@@ -67,7 +67,8 @@ impl Driver {
         let turn = ReplayedSession::empty(session).into_turn(&[]);
         let now = SessionTime { at: Timestamp(1_000_000), active_ms: 0 };
         let in_doubt = InDoubtPolicy::default();
-        let mut driver = Self { turn, records: Vec::new(), now, in_doubt, store: None, index: Vec::new(), revivals: 1 };
+        let mut driver =
+            Self { turn, records: Vec::new(), now, in_doubt, store: None, index: Vec::new(), revivals: 1 };
         let incarnation = Incarnation { epoch: 1, revival: 1 };
         driver.feed(&Input::Opened(SessionOpened {
             key: "k".into(),
@@ -145,7 +146,12 @@ impl Driver {
     /// Sends the `id`th steering message to run `n`.
     pub(super) fn steer(&mut self, n: u128, id: u128) -> Vec<&'static str> {
         let text = said(id).into();
-        self.feed(&Input::Steer(MessageSteered { run: run(n), text, followup_run: run(id), request_hash: None }))
+        self.feed(&Input::Steer(MessageSteered {
+            run: run(n),
+            text,
+            followup_run: run(id),
+            request_hash: None,
+        }))
     }
 
     /// The process crashes, and the next one revives the session from its records.

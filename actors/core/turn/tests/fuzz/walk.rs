@@ -11,7 +11,8 @@ use super::{
 };
 use crate::{
     model::{
-        Amounts, ApprovalScope, DropPolicy, LimitIncrease, PersonAnswer, QueueMode, Queueing, RunId, StopReason,
+        Amounts, ApprovalScope, DropPolicy, LimitIncrease, PersonAnswer, QueueMode, Queueing, RunId,
+        StopReason,
     },
     turn::{DueAction, Input},
 };
@@ -216,7 +217,8 @@ impl World {
         let run = current.filter(|_| !chance.one_in(4)).unwrap_or_else(|| self.some_run(chance));
         let n = chance.next();
         let (text, followup_run) = (view::text(n).into(), view::next(n));
-        let steer = Input::Steer(crate::model::MessageSteered { run, text, followup_run, request_hash: None });
+        let steer =
+            Input::Steer(crate::model::MessageSteered { run, text, followup_run, request_hash: None });
         self.hear(steer.clone(), chance)?;
         if chance.one_in(4) { self.hear(steer, chance) } else { Ok(()) }
     }

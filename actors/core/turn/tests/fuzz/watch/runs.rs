@@ -122,7 +122,9 @@ impl Watch {
         let is_busy = self.runs.iter().any(|run| matches!(run.state, State::Running | State::Stopping));
         hold!(!is_busy, "{id} begins while another run is under way");
         let first = self.runs.iter_mut().find(|run| run.state == State::Queued);
-        let Some(run) = first.filter(|run| run.id == id) else { return Err(format!("{id} begins out of order")) };
+        let Some(run) = first.filter(|run| run.id == id) else {
+            return Err(format!("{id} begins out of order"));
+        };
         let Some((until, since, _)) = run.hold.take() else { return Err(format!("{id} is not held")) };
         hold!(until <= at || at < since, "{id} begins at {at:?}, before {until:?}");
         self.begin_next();
