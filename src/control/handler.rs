@@ -146,6 +146,9 @@ impl RequestHandler {
             ControlRequest::ApprovalsAnswer { call, text } => {
                 return decided(self.decide(&call, |approval| text_answer(approval, text)).await);
             }
+            ControlRequest::DeliveriesList { .. }
+            | ControlRequest::DeliveriesShow { .. }
+            | ControlRequest::DeliveriesRetry { .. } => return self.answer_about_deliveries(request).await,
             ControlRequest::ProvidersStatus {} => return self.execute(commands::providers).await,
             ControlRequest::SummariesStatus {} => return self.execute(commands::summaries).await,
             ControlRequest::ProvidersReset { name } => return self.reset_provider(name).await,
@@ -425,7 +428,7 @@ impl RequestHandler {
     }
 
     /// Executes a command once the runtime is attached; `None` if the runtime has ended.
-    async fn execute<T, F: Future<Output = Result<T, RequestError>>>(
+    pub(super) async fn execute<T, F: Future<Output = Result<T, RequestError>>>(
         &self,
         command: impl FnOnce(Arc<Runtime>) -> F,
     ) -> Result<Option<T>, RequestError> {

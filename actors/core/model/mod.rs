@@ -23,6 +23,7 @@ mod inbox;
 mod message;
 mod model_call;
 mod model_profile;
+mod outbox;
 mod outcome;
 mod rate;
 mod record;
@@ -73,6 +74,10 @@ pub use message::{
 pub use model_call::{ModelAnswered, ModelFailed, ModelLate, ModelStarted, ModelWaiting, PrefixChange};
 pub use model_profile::{
     ModelDeadlines, ModelProfile, Price, ThinkingLevel, ThinkingLevels, ThinkingRequest, ThinkingStyle,
+};
+pub use outbox::{
+    Delivery, DeliveryQuery, DeliveryState, MAX_OUTBOX_TEXT_BYTES, OutboxContent, OutboxMessage,
+    StoredDelivery,
 };
 pub use outcome::{Outcome, OutcomeCause, OutcomeDetail, StopReason};
 pub use rate::{RateInfo, RateLimits, RateQuota};
