@@ -52,13 +52,20 @@ impl StoreReader {
 
     /// The message with this id.
     pub async fn delivery(&self, id: &str) -> Result<StoredDelivery, RequestError> {
+        let unknown =
+            || RequestError::usage(format!("there is no message {id}; `hermod deliveries list` shows them"));
+        self.find_delivery(id).await?.ok_or_else(unknown)
+    }
+
+    /// The message with this id, if there is one.
+    pub async fn find_delivery(&self, id: &str) -> Result<Option<StoredDelivery>, RequestError> {
         for state in STATES {
             let query = DeliveryQuery { id: Some(id.into()), ..DeliveryQuery::of_state(state, 1) };
             if let Some(found) = self.read(|rows| rows.deliveries(query)).await?.into_iter().next() {
-                return Ok(found);
+                return Ok(Some(found));
             }
         }
-        Err(RequestError::usage(format!("there is no message {id}; `hermod deliveries list` shows them")))
+        Ok(None)
     }
 
     /// The dead letters that a retry names: the one with this id, else all for this target, else all.

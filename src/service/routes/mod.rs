@@ -2,6 +2,7 @@
 
 mod approvals;
 mod artifacts;
+mod deliveries;
 mod document;
 mod feed;
 mod health;
@@ -38,6 +39,7 @@ fn operations() -> Operations {
         .merge(artifacts::routes())
         .merge(sessions::routes())
         .merge(approvals::routes())
+        .merge(deliveries::routes())
         .merge(state::routes())
         .merge(usage::routes())
         .merge(feed::routes())

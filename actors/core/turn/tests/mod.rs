@@ -15,6 +15,7 @@ mod ladder;
 mod learned;
 mod limits;
 mod loops;
+mod outbox;
 mod reopen;
 mod steer;
 mod store_limits;
