@@ -302,8 +302,8 @@ impl MemoryStore {
     }
 
     fn retry_delivery(&mut self, number: u64, now: Timestamp) -> bool {
-        let is_dead = |stored: &&Delivery| stored.state == DeliveryState::Dead;
-        if self.deliveries.get(&number).filter(is_dead).is_none() {
+        let is_dead = |stored: &Delivery| stored.state == DeliveryState::Dead;
+        if !self.deliveries.get(&number).is_some_and(is_dead) {
             return false;
         }
         if let Some(dead) = self.deliveries.remove(&number) {

@@ -94,7 +94,6 @@ impl RequestHandler {
         request: ControlRequest,
         to: &mpsc::Sender<ControlResponse>,
     ) -> Result<Option<ControlResponse>, RequestError> {
-        let reader = &self.reader;
         self.check_answerable(&request)?;
         Ok(Some(match request {
             ControlRequest::Ping {} => self.pong(),
@@ -107,7 +106,7 @@ impl RequestHandler {
             ControlRequest::Tree { run } => ControlResponse::Tree(self.tree(run.as_deref()).await?),
             ControlRequest::BudgetShow { run } => ControlResponse::Budget(Box::new(self.budget(&run).await?)),
             ControlRequest::LimitsShow { limits } => self.periods(limits).await?,
-            ControlRequest::ApprovalsList {} => ControlResponse::Approvals(reader.approvals().await?),
+            ControlRequest::ApprovalsList {} => ControlResponse::Approvals(self.reader.approvals().await?),
             ControlRequest::ModelsList {} => self.models().await?,
             ControlRequest::Journal { session, from } => return self.journal(&session, from, to).await,
             ControlRequest::BackupCreate { dir } => return back_up(self.backups.as_deref(), dir, to).await,

@@ -32,7 +32,7 @@ pub(super) struct Target {
 }
 
 enum Channel {
-    Webhook(Webhook),
+    Webhook(Box<Webhook>),
     Folder(PathBuf),
     Output(Arc<dyn LineOutput>),
 }
@@ -82,7 +82,7 @@ fn target(
             redaction::learn_url("url", &url.0);
             let key =
                 SigningKey::of_secret(&secret).map_err(|why| format!("secret: {}: {why}", reference.0))?;
-            Channel::Webhook(Webhook::new(&url.0, key, limits.timeout.0)?)
+            Channel::Webhook(Box::new(Webhook::new(&url.0, key, limits.timeout.0)?))
         }
         TargetKind::Folder => {
             let path = section.path.as_ref().and_then(|path| path.0.clone());

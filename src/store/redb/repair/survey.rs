@@ -13,7 +13,7 @@ use crate::store::redb::{
     error::Result,
     log::{LogRow, SessionTail, session_of_row},
     tables::{
-        ACCOUNTS, DEAD_LETTERS, DELIVERED, INBOX, KEYS, LOG, MODELS, OPEN_RUNS, OUTBOX, RUNS,
+        ACCOUNTS, DEAD_LETTERS, DELIVERED, Definition, INBOX, KEYS, LOG, MODELS, OPEN_RUNS, OUTBOX, RUNS,
         RUNS_BY_SESSION, SESSION_KEYS, TAILS, for_each_row, open_existing,
     },
 };
@@ -227,27 +227,39 @@ impl Survey {
 
 /// The messages of the outbox that cannot be read, or are of another target.
 fn damaged_messages(txn: &ReadTransaction) -> Result<Vec<RowKey>> {
-    let read = |stored: &[u8]| serde_json::from_slice::<Delivery>(stored).ok();
     let mut damaged = Vec::new();
     if let Some(outbox) = open_existing(txn, OUTBOX)? {
         for row in outbox.iter()? {
             let (key, stored) = row?;
             let (target, number) = key.value();
-            if read(stored.value()).is_none_or(|delivery| *delivery.message.target != *target) {
+            if read_delivery(stored.value()).is_none_or(|delivery| *delivery.message.target != *target) {
                 damaged.push(RowKey::Outbox(target.to_owned(), number));
             }
         }
     }
-    let tables: [(_, fn(u64) -> RowKey); 2] =
-        [(DELIVERED, RowKey::Delivered), (DEAD_LETTERS, RowKey::DeadLetter)];
-    for (table, key) in tables {
-        let Some(table) = open_existing(txn, table)? else { continue };
+    for number in damaged_numbers(txn, DELIVERED)? {
+        damaged.push(RowKey::Delivered(number));
+    }
+    for number in damaged_numbers(txn, DEAD_LETTERS)? {
+        damaged.push(RowKey::DeadLetter(number));
+    }
+    Ok(damaged)
+}
+
+/// The numbers of the deliveries in a table that cannot be read.
+fn damaged_numbers(txn: &ReadTransaction, table: Definition<u64, &'static [u8]>) -> Result<Vec<u64>> {
+    let mut damaged = Vec::new();
+    if let Some(table) = open_existing(txn, table)? {
         for row in table.iter()? {
             let (number, stored) = row?;
-            damaged.extend(read(stored.value()).is_none().then(|| key(number.value())));
+            damaged.extend(read_delivery(stored.value()).is_none().then(|| number.value()));
         }
     }
     Ok(damaged)
+}
+
+fn read_delivery(stored: &[u8]) -> Option<Delivery> {
+    serde_json::from_slice(stored).ok()
 }
 
 /// The log rows of a session, followed backwards from its tail: last sequence number and position of each, in order.
