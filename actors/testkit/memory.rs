@@ -12,9 +12,9 @@ use futures::{
 
 use hermod_actors::{
     model::{
-        AccountId, BudgetAccount, Delivery, DeliveryQuery, DeliveryState, Incarnation, ModelRef, ModelRow,
-        Record, RunId, RunRow, RunState, Seq, SessionId, SessionRow, StoredDelivery, Timestamp, decode,
-        encode,
+        AccountId, BudgetAccount, Delivery, DeliveryQuery, DeliveryState, Incarnation, MessageRow, ModelRef,
+        ModelRow, Record, RunId, RunRow, RunState, Seq, SessionId, SessionRow, StoredDelivery, Timestamp,
+        decode, encode,
     },
     mutants::{Mutant, mutant_enabled},
     port::{
@@ -123,6 +123,14 @@ impl RowReader for MemoryJournal {
         self.read(|store| store.keys.get(key).and_then(|id| store.runs.get(id)).cloned())
     }
 
+    fn id_of_key(&self, key: &str) -> ReadFuture<Option<RunId>> {
+        self.read(|store| store.keys.get(key).copied())
+    }
+
+    fn message(&self, id: RunId) -> ReadFuture<Option<MessageRow>> {
+        self.read(|store| store.messages.get(&id).cloned())
+    }
+
     fn runs(&self, session: Option<SessionId>, max: usize) -> ReadFuture<Vec<RunRow>> {
         let is_of = |run: &&RunRow| session.is_none_or(|session| run.session == session);
         self.read(|store| youngest(store.runs.values().filter(is_of), max))
@@ -190,6 +198,7 @@ struct MemoryStore {
     runs: BTreeMap<RunId, RunRow>,
     open_runs: BTreeSet<RunId>,
     keys: BTreeMap<Arc<str>, RunId>,
+    messages: BTreeMap<RunId, MessageRow>,
     models: BTreeMap<String, ModelRow>,
     deliveries: BTreeMap<u64, Delivery>,
     delivery_last: u64,
@@ -226,6 +235,7 @@ impl MemoryStore {
                 IndexRow::Run(row) => self.index_run(*row),
                 IndexRow::Model(row) => self.index_model(row),
                 IndexRow::Outbox(message) => self.add_delivery(Delivery::new(*message)),
+                IndexRow::Message(row) => drop(self.messages.insert(row.id, row)),
             }
         }
         self.keys.extend(append.key);

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use crate::model::{
-    AccountId, BudgetAccount, BudgetRefusal, DecodeError, Incarnation, LedgerChange, ModelRow, OutboxMessage,
-    Record, RunId, RunRow, Seq, SessionId, SessionRow, StoredDelivery, Timestamp,
+    AccountId, BudgetAccount, BudgetRefusal, DecodeError, Incarnation, LedgerChange, MessageRow, ModelRow,
+    OutboxMessage, Record, RunId, RunRow, Seq, SessionId, SessionRow, StoredDelivery, Timestamp,
 };
 
 /// One write of a batch.
@@ -49,7 +49,7 @@ pub struct Append {
     pub ledger: LedgerChange,
     /// Index rows to write.
     pub index: Vec<IndexRow>,
-    /// An idempotency key and its run. Refused as `Duplicate` if the key is known.
+    /// An idempotency key and its run or message. Refused as `Duplicate` if the key is known.
     pub key: Option<(Arc<str>, RunId)>,
     /// Inbox rows of this session that the records consume; the append deletes them.
     pub consumed: Vec<u64>,
@@ -103,6 +103,8 @@ pub enum IndexRow {
     Model(ModelRow),
     /// A message for the outbox, behind all others of its target.
     Outbox(Box<OutboxMessage>),
+    /// A message's row.
+    Message(MessageRow),
 }
 
 /// An inbox message as JSON; the core writes and parses it.

@@ -144,6 +144,7 @@ fn decode(submission: RunSubmission) -> Result<Submission, HostError> {
         system: submission.system,
         deliver_to: submission.deliver_to,
         idempotency_key: Some(Arc::clone(&submission.idempotency_key)),
+        message: None,
     })
 }
 

@@ -100,6 +100,7 @@ impl ClientRun {
             system: self.conversation.system(),
             deliver_to: None,
             idempotency_key: self.key.clone(),
+            message: None,
         }
     }
 }

@@ -6,6 +6,7 @@ mod deliveries;
 mod document;
 mod feed;
 mod health;
+mod messages;
 mod metrics;
 mod runs;
 mod sessions;
@@ -38,6 +39,7 @@ fn operations() -> Operations {
         .merge(runs::routes())
         .merge(artifacts::routes())
         .merge(sessions::routes())
+        .merge(messages::routes())
         .merge(approvals::routes())
         .merge(deliveries::routes())
         .merge(state::routes())

@@ -162,6 +162,7 @@ async fn submit(
         system: body.system,
         deliver_to: body.deliver_to,
         idempotency_key: key,
+        message: None,
     };
     service.check_ready()?;
     let submission = granted.reach(Arc::clone(&service)).admit(submission).await?;

@@ -134,7 +134,7 @@ fn results_are_in_the_append_that_ends_the_run() {
             OutboxContent::Result { ended, text, .. } => Some((ended.outcome.name(), text.to_string())),
             OutboxContent::Message { .. } => None,
         },
-        IndexRow::Session(_) | IndexRow::Run(_) | IndexRow::Model(_) => None,
+        IndexRow::Session(_) | IndexRow::Run(_) | IndexRow::Model(_) | IndexRow::Message(_) => None,
     });
     assert_eq!(outcome, Some(("stopped", String::new())));
 }
