@@ -166,6 +166,8 @@ fn carriers(opaque: OpaqueState) -> [Body; 2] {
             deliver_to: Vec::new(),
         }),
         request_hash: None,
+        queueing: None,
+        hold: None,
         parent: None,
     };
     [Body::ModelAnswered(Box::new(answered)), Body::RunAccepted(Box::new(accepted))]
