@@ -319,6 +319,7 @@ mod tests {
             delegation: None,
             loop_guard: true,
             script: None,
+            deliver_to: Vec::new(),
         }
     }
 

@@ -61,6 +61,9 @@ pub struct RunSubmission {
     /// A system message for this run only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub system: Option<String>,
+    /// The targets that get the result; absent takes those of the agent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deliver_to: Option<Vec<String>>,
     /// A repeat with this key gets the first run.
     pub idempotency_key: Arc<str>,
 }

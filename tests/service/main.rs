@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)] // a test ends where it fails
 
 mod agents;
+mod deliveries;
 #[path = "../common/http.rs"]
 mod http;
 mod messages;
@@ -10,6 +11,7 @@ mod openai_chat;
 mod openai_responses;
 mod openapi;
 mod operations;
+mod receiver;
 mod rest;
 mod rpc;
 mod rpc_agents;

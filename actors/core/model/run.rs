@@ -141,6 +141,9 @@ pub struct RunSpec {
     /// Hash of the rehearsal script that replaces the model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub script: Option<Hash>,
+    /// The names of the targets that get its result.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub deliver_to: Vec<String>,
 }
 
 impl RunSpec {
@@ -162,6 +165,7 @@ impl RunSpec {
             delegation: None,
             loop_guard: true,
             script: None,
+            deliver_to: Vec::new(),
         }
     }
 
@@ -322,6 +326,9 @@ pub struct RunRow {
     /// The approvals that a parked run waits for; absent in rows of earlier versions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub approvals: Option<Vec<PendingApproval>>,
+    /// The names of the targets that get its result.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub deliver_to: Vec<String>,
 }
 
 impl RunRow {
@@ -345,6 +352,7 @@ impl RunRow {
             last: first,
             counts: None,
             approvals: None,
+            deliver_to: Vec::new(),
         }
     }
 }

@@ -320,6 +320,7 @@ impl<'a> Handover<'a> {
             timeout_ms: args.timeout.map(millis),
             thinking: args.thinking,
             system: args.system.clone(),
+            deliver_to: args.deliver_to(),
             idempotency_key: key,
         }))
     }

@@ -86,6 +86,8 @@ struct SubmitBody {
     thinking: Option<ThinkingLevel>,
     /// A system message for this run only.
     system: Option<String>,
+    /// The names of the targets that get the result; absent takes those of the agent.
+    deliver_to: Option<Vec<String>>,
 }
 
 /// The query of a wait.
@@ -158,6 +160,7 @@ async fn submit(
         timeout: body.timeout.map(|timeout| timeout.0),
         thinking: body.thinking,
         system: body.system,
+        deliver_to: body.deliver_to,
         idempotency_key: key,
         message: None,
     };

@@ -95,6 +95,7 @@ fn every_row_beside_the_records_can_be_read_back() {
             (iterations, usage, parent, leg, first, last),
             (counts, approvals),
         )| RunRow {
+            deliver_to: vec!["ops".into()],
             id,
             session,
             agent,
@@ -162,6 +163,7 @@ fn carriers(opaque: OpaqueState) -> [Body; 2] {
             delegation: None,
             loop_guard: true,
             script: None,
+            deliver_to: Vec::new(),
         }),
         request_hash: None,
         queueing: None,

@@ -120,6 +120,7 @@ pub(crate) fn spec() -> Made<Arc<RunSpec>> {
                     delegation,
                     loop_guard,
                     script,
+                    deliver_to: vec!["ops".into()],
                 })
             },
         )
