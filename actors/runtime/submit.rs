@@ -287,6 +287,7 @@ mod tests {
             compaction: None,
             delegation: None,
             loop_guard: true,
+            must_answer: true,
             script: None,
         }
     }

@@ -354,6 +354,7 @@ pub(crate) fn answered() -> Made<ModelAnswered> {
         Flaw::ReasoningOnly,
         Flaw::Empty,
         Flaw::Refused,
+        Flaw::Silent,
     ]);
     (
         call(),
