@@ -65,6 +65,17 @@ impl BlockChunker {
         self.buffer.is_empty()
     }
 
+    /// An empty text with the same sizes.
+    pub const fn emptied(&self) -> Self {
+        Self::new(self.sizes)
+    }
+
+    /// Bytes of the text that wait.
+    #[cfg(test)]
+    pub(super) const fn waiting_bytes(&self) -> usize {
+        self.buffer.len()
+    }
+
     /// Adds a piece of the text.
     pub fn push(&mut self, piece: &str) {
         self.buffer.push_str(piece);
@@ -72,10 +83,11 @@ impl BlockChunker {
 
     /// The next block; `None` if there is none for now.
     pub fn next_block(&mut self, cut: Cut) -> Option<TextBlock> {
-        if self.buffer.trim().is_empty() {
-            return self.rest(cut);
+        let max_bytes = byte_of_char(&self.buffer, self.sizes.max_chars.max(1));
+        if is_blank(&self.buffer[..max_bytes.unwrap_or(self.buffer.len())]) {
+            self.skip_blank(cut, max_bytes.is_some());
+            return if is_blank(&self.buffer) { None } else { self.next_block(cut) };
         }
-        let max_bytes = byte_of_char(&self.buffer, self.sizes.max_chars);
         match (max_bytes, cut) {
             (Some(max), _) => {
                 let end = self.cut_before(max);
@@ -87,14 +99,13 @@ impl BlockChunker {
         }
     }
 
-    /// White space alone is no block: it waits for a text, and is dropped at the end.
-    fn rest(&mut self, cut: Cut) -> Option<TextBlock> {
-        let is_too_much = self.buffer.len() > self.sizes.max_chars;
+    /// White space alone is no block: it waits for a text, and is dropped at the end, or if there is too much.
+    fn skip_blank(&mut self, cut: Cut, is_too_much: bool) {
         if cut == Cut::End || is_too_much {
-            self.at += self.buffer.len() as u64;
-            self.buffer.clear();
+            let blank = self.buffer.len() - self.buffer.trim_start().len();
+            self.buffer.drain(..blank);
+            self.at += blank as u64;
         }
-        None
     }
 
     /// The end of the last whole paragraph behind the smallest size.
@@ -125,7 +136,7 @@ impl BlockChunker {
         let line_end = self.buffer[..max].rfind('\n').map(|at| at + 1);
         // A block of the opening line alone would have no code.
         let has_code = |end: &usize| scan.fence_at(*end).is_none_or(|open| open.code_from < *end);
-        line_end.filter(has_code).unwrap_or(max)
+        line_end.filter(|end| has_code(end) && !is_blank(&self.buffer[..*end])).unwrap_or(max)
     }
 
     /// The last bound of this kind from `min` to `max` at which no fence is open.
@@ -133,19 +144,23 @@ impl BlockChunker {
         let scan = FenceScan::new(&self.buffer, self.open.as_ref());
         let text = &self.buffer;
         let ends = text[..max].char_indices().map(|(at, letter)| at + letter.len_utf8());
-        let is_end = |end: &usize| *end >= min && bound.is_at(text, *end) && scan.may_cut(text, *end);
+        let is_end = |end: &usize| {
+            let is_bound = *end >= min && bound.is_at(text, *end);
+            is_bound && scan.may_cut(text, *end) && !is_blank(&text[..*end])
+        };
         ends.rev().find(is_end)
     }
 
     /// Takes the text up to `end` as a block.
     fn take(&mut self, end: usize) -> TextBlock {
-        let scan = FenceScan::new(&self.buffer, self.open.as_ref());
-        let next = scan.fence_at(end).map(|open| open.fence);
+        let next = FenceScan::new(&self.buffer, self.open.as_ref()).fence_at(end).map(|open| open.fence);
         let rest = self.buffer.split_off(end);
         let body = std::mem::replace(&mut self.buffer, rest);
         let opening = self.open.as_ref().map(Fence::opening_line).unwrap_or_default();
         let line_end = if body.ends_with('\n') { "" } else { "\n" };
-        let closing = next.as_ref().map(|open| format!("{line_end}{}", open.marker)).unwrap_or_default();
+        // A cut within a line may make a fence of what is none in the whole text.
+        let unclosed = FenceScan::new(&body, self.open.as_ref()).fence_at(body.len());
+        let closing = unclosed.map(|open| format!("{line_end}{}", open.fence.marker)).unwrap_or_default();
         let block = TextBlock { at: self.at, opening, body, closing };
         self.at += block.body.len() as u64;
         self.open = next;
@@ -179,6 +194,10 @@ impl Bound {
             }
         }
     }
+}
+
+fn is_blank(text: &str) -> bool {
+    text.trim().is_empty()
 }
 
 /// The byte at which the character `n` of a text begins; `None` if the text has no more than `n` characters.
