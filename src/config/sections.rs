@@ -13,6 +13,7 @@ use super::{
     layer::{SettingLayer, SettingOrigin},
     limits_section::LimitsSection,
     model_section::ModelSection,
+    replies_section::RepliesSection,
     sandbox_section::SandboxSection,
     service_section::ServiceSection,
     telemetry_section::TelemetrySection,
@@ -41,6 +42,8 @@ pub struct Config {
     pub auxiliary: BTreeMap<String, AuxiliarySection>,
     /// Limits and thinking level of a run.
     pub agent: AgentSection,
+    /// Replies to chat surfaces.
+    pub replies: RepliesSection,
     /// Limits of all runs together.
     pub limits: LimitsSection,
     /// Further defaults of agents.

@@ -53,6 +53,8 @@ pub struct SpecRequest<'a> {
     pub thinking: Option<ThinkingLevel>,
     /// A system message for this run only.
     pub system: Option<&'a str>,
+    /// Whether an answer is due; `None` is as the agent is configured.
+    pub must_answer: Option<bool>,
 }
 
 /// Lines about settings that a model of the chain ignores, with the reason.
@@ -130,6 +132,7 @@ pub fn new_spec(
     let session = target.last_spec.as_ref().and_then(|last_spec| last_spec.thinking);
     spec.thinking = request.thinking.or(session).or(spec.thinking);
     spec.system = request.system.map(Into::into);
+    spec.must_answer = request.must_answer.unwrap_or(spec.must_answer);
     Ok(spec)
 }
 

@@ -49,6 +49,8 @@ pub struct Submission {
     pub thinking: Option<ThinkingLevel>,
     /// A system message for this run only.
     pub system: Option<String>,
+    /// Whether an answer is due; `None` is as the agent is configured.
+    pub must_answer: Option<bool>,
     /// A repeat with this key gets the first run.
     pub idempotency_key: Option<Arc<str>>,
 }
@@ -222,6 +224,7 @@ impl RunSubmitter {
             thinking: submission.thinking,
             system: submission.system.as_deref(),
             is_unattended: !options.is_attended,
+            must_answer: submission.must_answer,
         };
         let spec = self.resolve((config, &settings.variables), &request, &target, &workspace).await?;
         self.add_endpoints(&spec).await?;

@@ -207,6 +207,7 @@ impl RunArgs {
             thinking: self.thinking,
             system: self.system.as_deref(),
             is_unattended: false,
+            must_answer: Some(true),
         }
     }
 

@@ -142,6 +142,8 @@ fn decode(submission: RunSubmission) -> Result<Submission, HostError> {
         timeout: submission.timeout_ms.map(Duration::from_millis),
         thinking: submission.thinking,
         system: submission.system,
+        // A person waits for the run.
+        must_answer: Some(true),
         idempotency_key: Some(Arc::clone(&submission.idempotency_key)),
     })
 }

@@ -98,6 +98,7 @@ impl ClientRun {
             timeout: None,
             thinking: self.thinking,
             system: self.conversation.system(),
+            must_answer: Some(true),
             idempotency_key: self.key.clone(),
         }
     }

@@ -86,6 +86,18 @@ struct SubmitBody {
     thinking: Option<ThinkingLevel>,
     /// A system message for this run only.
     system: Option<String>,
+    /// Whether an answer is due; absent is as the agent is configured.
+    reply: Option<ReplyDue>,
+}
+
+/// Whether an answer is due.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+enum ReplyDue {
+    /// A model that answers `NO_REPLY` is called once more.
+    Required,
+    /// `NO_REPLY` is an answer: nothing is delivered.
+    Optional,
 }
 
 /// The query of a wait.
@@ -158,6 +170,7 @@ async fn submit(
         timeout: body.timeout.map(|timeout| timeout.0),
         thinking: body.thinking,
         system: body.system,
+        must_answer: body.reply.map(|reply| reply == ReplyDue::Required),
         idempotency_key: key,
     };
     service.check_ready()?;

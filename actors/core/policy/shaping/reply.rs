@@ -1,8 +1,10 @@
 //! The pieces of a reply as a chat surface gets them, and what it asks for.
 
-use crate::model::{Attempt, CallId, CallStatus, OutcomeDetail};
+use serde::Deserialize;
+use strum::{EnumString, IntoStaticStr};
 
 use super::chunker::BlockSizes;
+use crate::model::{Attempt, CallId, CallStatus, OutcomeDetail};
 
 /// What a chat surface asks for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -36,7 +38,9 @@ pub struct BlockSettings {
 }
 
 /// When blocks are sent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, EnumString, IntoStaticStr)]
+#[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum BlockBreak {
     /// As soon as there are enough text, a pause, or something else than text.
     TextEnd,
@@ -45,7 +49,9 @@ pub enum BlockBreak {
 }
 
 /// Whether and how reasoning arrives.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, EnumString, IntoStaticStr)]
+#[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum ReasoningMode {
     /// It does not.
     Off,
@@ -56,7 +62,9 @@ pub enum ReasoningMode {
 }
 
 /// Which summaries of tool calls arrive.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, EnumString, IntoStaticStr)]
+#[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum Verbosity {
     /// None.
     Off,
@@ -134,7 +142,8 @@ pub struct FinalReply {
 }
 
 /// Where a reply came from.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum ReplySource {
     /// The answer of a completed run.
     Answer,
@@ -146,4 +155,25 @@ pub enum ReplySource {
     Failure,
     /// A tool has sent the answer already.
     Sent,
+}
+
+macro_rules! named {
+    ($($name:ident: $($variant:ident),+;)*) => {$(
+        impl $name {
+            /// All of them.
+            pub const ALL: &[Self] = &[$(Self::$variant),+];
+
+            /// The public name.
+            pub fn name(self) -> &'static str {
+                self.into()
+            }
+        }
+    )*};
+}
+
+named! {
+    BlockBreak: TextEnd, MessageEnd;
+    ReasoningMode: Off, Stream, Block;
+    Verbosity: Off, On, Full;
+    ReplySource: Answer, Partial, ToolError, Failure, Sent;
 }
