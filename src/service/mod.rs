@@ -17,6 +17,7 @@ mod operations;
 mod page;
 mod problem;
 mod reach;
+mod reply;
 mod routes;
 mod rpc;
 mod serve;

@@ -58,6 +58,12 @@ impl StreamEvent {
         Self::new(Some(id), text)
     }
 
+    /// A piece of a reply. Only the last one of a record has an id.
+    pub(super) fn of_reply(name: &str, id: Option<Seq>, piece: Value) -> Self {
+        let id = id.map(EventId::Seq);
+        Self::new(id, encode(name, id, Ok(piece)))
+    }
+
     /// The event of an entry of the feed.
     pub(super) fn of_entry(entry: &SharedEntry) -> Self {
         let id = EventId::Cursor(entry.entry().cursor);

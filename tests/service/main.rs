@@ -19,6 +19,7 @@ mod rpc_socket;
 mod running;
 mod served;
 mod sessions;
+mod shaping;
 mod socket;
 mod store_limits;
 mod tls;

@@ -6,6 +6,7 @@ mod document;
 mod feed;
 mod health;
 mod metrics;
+mod replies;
 mod runs;
 mod sessions;
 mod state;
@@ -35,6 +36,7 @@ fn operations() -> Operations {
         .merge(metrics::routes())
         .merge(document::routes())
         .merge(runs::routes())
+        .merge(replies::routes())
         .merge(artifacts::routes())
         .merge(sessions::routes())
         .merge(approvals::routes())
