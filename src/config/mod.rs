@@ -29,7 +29,7 @@ pub use layer::{Setting, SettingLayer, SettingOrigin};
 pub use limits_section::LimitsSection;
 pub use load::{ConfigFile, EMBEDDED};
 pub use model_section::{EMBEDDED_MODELS, ModelSection, PriceSection};
-pub use replies_section::{BlockBreakName, RepliesSection, ReasoningModeName, VerbosityName};
+pub use replies_section::{BlockBreakName, ReasoningModeName, RepliesSection, VerbosityName};
 pub use sandbox_section::{
     NetworkSetting, SandboxLimitsSection, SandboxModeName, SandboxSection, WorkspaceScope,
 };

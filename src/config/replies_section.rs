@@ -46,7 +46,9 @@ const MAX_BLOCK_CHARS: u32 = 100_000;
 
 impl<'de> Deserialize<'de> for BlockCharacters {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        let reason = || D::Error::custom(format!("must be a whole number from {MIN_BLOCK_CHARS} to {MAX_BLOCK_CHARS}"));
+        let reason = || {
+            D::Error::custom(format!("must be a whole number from {MIN_BLOCK_CHARS} to {MAX_BLOCK_CHARS}"))
+        };
         let chars = u32::deserialize(from).map_err(|_| reason())?;
         if (MIN_BLOCK_CHARS..=MAX_BLOCK_CHARS).contains(&chars) { Ok(Self(chars)) } else { Err(reason()) }
     }

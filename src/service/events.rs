@@ -25,6 +25,7 @@ use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 use utoipa::IntoParams;
 
 use super::{
+    chat_events::ChatEvents,
     metrics::Counted,
     problem::Problem,
     reach::Reach,
@@ -55,6 +56,7 @@ pub(super) enum EventSource {
     Watched(Box<WatchedEvents>),
     Feed(Box<FeedEvents>),
     Reply(Box<ReplyEvents>),
+    Chat(Box<ChatEvents>),
 }
 
 /// The events of a session, or of one of its runs until that ends.
@@ -153,6 +155,11 @@ impl EventSource {
         Self::Reply(Box::new(ReplyEvents::new(reach, row, query, seen)))
     }
 
+    /// The reply of a run as OpenClaw's clients get it.
+    pub(super) fn chat_of_run(reach: Reach, row: &RunRow, session_key: &str) -> Self {
+        Self::Chat(Box::new(ChatEvents::new(reach, row, session_key)))
+    }
+
     /// The events of a session, after the record that was seen last; all of them if none was.
     pub(super) fn of_session(reach: Reach, session: SessionId, seen: Option<Seq>) -> Self {
         Self::watch(reach, (session, None), seen.map_or(1, |seen| seen.saturating_add(1)), false)
@@ -176,12 +183,18 @@ impl EventSource {
         Self::Watched(Box::new(WatchedEvents { watch, run, reader, is_over }))
     }
 
+    /// True for the events of OpenClaw's clients.
+    pub(super) const fn is_chat(&self) -> bool {
+        matches!(self, Self::Chat(_))
+    }
+
     /// True if no more events come because the service stops or the token is revoked.
     pub(super) fn is_cut_off(&self) -> bool {
         match self {
             Self::Watched(events) => events.reader.is_cut_off(),
             Self::Feed(events) => events.reader.is_cut_off(),
             Self::Reply(events) => events.is_cut_off(),
+            Self::Chat(events) => events.is_cut_off(),
         }
     }
 
@@ -191,6 +204,7 @@ impl EventSource {
             Self::Watched(events) => events.next().await,
             Self::Feed(events) => events.next().await,
             Self::Reply(events) => events.next().await,
+            Self::Chat(events) => events.next().await,
         }
     }
 }

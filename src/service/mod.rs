@@ -5,6 +5,7 @@
 //! `crate::view`. `openai/` has the operations that clients of OpenAI's API use, with the errors that those read.
 
 mod authorization;
+mod chat_events;
 mod connection;
 mod document;
 mod events;

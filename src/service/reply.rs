@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use hermod_actors::{
     SharedEvent, Watch,
-    model::{EventBody, RunRow, Seq, SessionEvent},
+    model::{Body, EventBody, RunRow, Seq, SessionEvent},
     shaping::{
         BlockBreak, BlockSettings, BlockSizes, ReasoningMode, ReplyOptions, ReplyPiece, ReplyShape,
         ReplyShaper, Verbosity,
@@ -75,20 +75,41 @@ impl ReplyQuery {
     }
 }
 
+/// A piece of a reply, with where it stands.
+#[derive(Debug)]
+pub(super) struct ShapedPiece {
+    pub(super) piece: ReplyPiece,
+    ids: EventIds,
+    /// Where a client goes on behind it.
+    pub(super) id: Option<Seq>,
+}
+
 /// The pieces of a run's reply, until the final one.
 pub(super) struct ReplyEvents {
     watch: Watch,
     row: RunRow,
     /// The last record that the client has seen whole.
     seen: Seq,
+    /// The last record before the present event, or with it.
+    seq: Seq,
+    /// The event that is to be shaped.
+    event: Option<SharedEvent>,
     shaper: ReplyShaper,
-    ready: VecDeque<StreamEvent>,
+    ready: VecDeque<Result<ShapedPiece, String>>,
     reader: StreamReader,
     since: Instant,
     is_over: bool,
 }
 
 impl ReplyEvents {
+    /// A reply as OpenClaw's clients show it: deltas without anything beside them, and the final one.
+    pub(super) const CHAT: ReplyQuery = ReplyQuery {
+        shape: Some(ShapeName::Deltas),
+        block_break: None,
+        reasoning: Some(ReasoningMode::Off),
+        verbose: Some(Verbosity::Off),
+    };
+
     /// The reply of a run, behind what the client has seen. What the reply depends on is read from the run's beginning.
     pub(super) fn new(reach: Reach, row: &RunRow, query: ReplyQuery, seen: Option<Seq>) -> Self {
         let shaper = ReplyShaper::new(query.options(&reach, row));
@@ -96,6 +117,8 @@ impl ReplyEvents {
             watch: reach.service().runtime.watch(row.session, row.first),
             row: row.clone(),
             seen: seen.unwrap_or(0),
+            seq: row.first,
+            event: None,
             shaper,
             ready: VecDeque::new(),
             reader: StreamReader::new(reach),
@@ -108,60 +131,78 @@ impl ReplyEvents {
         self.reader.is_cut_off()
     }
 
-    /// The next piece; `None` after the final one, when the service stops, and when the token is revoked.
+    /// The next piece as an event.
     pub(super) async fn next(&mut self) -> Option<StreamEvent> {
+        Some(match self.next_piece().await? {
+            Ok(ShapedPiece { piece, ids, id }) => {
+                StreamEvent::of_reply(reply_event_name(&piece), id, reply_event(ids, &piece))
+            }
+            Err(reason) => StreamEvent::failed(reason),
+        })
+    }
+
+    /// The next piece, or why there are no more; `None` after the final one, when the service stops, and when the token is
+    /// revoked. May be cancelled at any time.
+    pub(super) async fn next_piece(&mut self) -> Option<Result<ShapedPiece, String>> {
         loop {
-            if let Some(event) = self.ready.pop_front() {
-                return Some(event);
+            if let Some(piece) = self.ready.pop_front() {
+                return Some(piece);
             }
             if self.is_over {
                 return None;
+            }
+            if let Some(event) = self.event.clone() {
+                self.take(event).await;
+                continue;
             }
             let idle_at = self.shaper.idle_at_ms();
             let event = tokio::select! {
                 event = self.reader.wait(self.watch.next_shared()) => event?,
                 () = sleep_until(self.since, idle_at) => {
                     let pieces = self.shaper.on_time(self.now_ms());
-                    self.push(pieces, (self.seen, false));
+                    self.push(pieces, false);
                     continue;
                 }
             };
             match event {
-                Ok(event) if event.event().run == Some(self.row.id) => self.take(&event).await,
-                Ok(_) => {}
+                Ok(event) => self.event = Some(event).filter(|event| event.event().run == Some(self.row.id)),
                 Err(error) => {
                     self.is_over = true;
-                    self.ready.push_back(StreamEvent::failed(error));
+                    self.ready.push_back(Err(error.to_string()));
                 }
             }
         }
     }
 
     /// Shapes an event of the run.
-    async fn take(&mut self, event: &SharedEvent) {
+    async fn take(&mut self, event: SharedEvent) {
         let event: &SessionEvent = event.event();
+        let record = if let EventBody::Recorded { record } = &event.body { Some(record) } else { None };
+        let is_end = record.is_some_and(|record| matches!(record.body, Body::RunEnded(_)));
+        let is_over = is_end && has_ended_for_good(self.reader.reach(), self.row.id, event.seq).await;
+        // From here on the event is not taken again.
+        self.event = None;
+        self.is_over = is_over;
+        self.seq = event.seq;
         let mut pieces = self.shaper.on_event(&event.body, self.now_ms());
-        let is_record = matches!(event.body, EventBody::Recorded { .. });
-        if pieces.iter().any(|piece| matches!(piece, ReplyPiece::Final(_))) {
-            self.is_over = has_ended_for_good(self.reader.reach(), self.row.id, event.seq).await;
-            // A run that went on with a larger budget has its final piece at its last end.
-            pieces.retain(|piece| self.is_over || !matches!(piece, ReplyPiece::Final(_)));
-        }
-        let is_seen = if is_record { event.seq <= self.seen } else { event.seq < self.seen };
+        // A run that went on with a larger budget has its final piece at its last end.
+        pieces.retain(|piece| is_over || !matches!(piece, ReplyPiece::Final(_)));
+        let is_seen = if record.is_some() { event.seq <= self.seen } else { event.seq < self.seen };
         if !is_seen {
-            self.push(pieces, (event.seq, is_record));
+            self.push(pieces, record.is_some());
         }
     }
 
     /// Queues pieces. The last one of a record tells where a client goes on.
-    fn push(&mut self, pieces: Vec<ReplyPiece>, (seq, is_record): (Seq, bool)) {
+    fn push(&mut self, pieces: Vec<ReplyPiece>, is_record: bool) {
+        let seq = self.seq;
         let ids = EventIds { session: self.row.session, run: Some(self.row.id), seq };
         let last = pieces.len().saturating_sub(1);
-        let events = pieces.iter().enumerate().map(|(n, piece)| {
+        let shaped = pieces.into_iter().enumerate().map(|(n, piece)| {
             let id = (is_record && n == last).then_some(seq);
-            StreamEvent::of_reply(reply_event_name(piece), id, reply_event(ids, piece))
+            Ok(ShapedPiece { piece, ids, id })
         });
-        self.ready.extend(events);
+        self.ready.extend(shaped);
     }
 
     fn now_ms(&self) -> u64 {

@@ -19,6 +19,8 @@ const DATA: &str = "\ndata: ";
 #[derive(Debug)]
 pub(super) enum StreamEvent {
     Encoded(EncodedEvent),
+    /// An event `chat` of OpenClaw, for WebSockets alone.
+    Chat(Value),
     /// A failure, after which nothing follows.
     Failed(String),
 }
@@ -79,6 +81,7 @@ impl StreamEvent {
     pub(super) fn into_text(self) -> Bytes {
         match self {
             Self::Encoded(event) => event.text,
+            Self::Chat(payload) => format!("event: chat{DATA}{payload}\n\n").into(),
             Self::Failed(reason) => {
                 let lines = reason.lines().map(|line| format!("data: {line}\n"));
                 format!("event: error\n{}\n", lines.collect::<String>()).into()
@@ -91,6 +94,7 @@ impl StreamEvent {
         let subscription = Value::from(subscription);
         match self {
             Self::Encoded(event) => event.subscribed(&subscription),
+            Self::Chat(payload) => json!({ "subscription": subscription, "event": payload }).to_string(),
             Self::Failed(reason) => json!({ "subscription": subscription, "event": reason }).to_string(),
         }
     }

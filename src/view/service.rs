@@ -82,7 +82,12 @@ impl From<&RunResult> for RunWaitView {
     fn from(result: &RunResult) -> Self {
         let ids = (result.run, result.session);
         let (answer, partial) = super::result::answer_or_partial(Some(&result.ended), result.text());
-        Self { answer, silent: result.silent, partial, ..Self::new(ids, RunStateView::Ended, Some(&result.ended)) }
+        Self {
+            answer,
+            silent: result.silent,
+            partial,
+            ..Self::new(ids, RunStateView::Ended, Some(&result.ended))
+        }
     }
 }
 

@@ -20,6 +20,7 @@ mod running;
 mod served;
 mod sessions;
 mod shaping;
+mod shaping_rpc;
 mod socket;
 mod store_limits;
 mod tls;

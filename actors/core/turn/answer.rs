@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use crate::{
     model::{
-        Amounts, AssistantMessage, AttemptId, Body, CallAdmitted, CallEnd, CallId, EffectClass, Flaw, ModelAnswer,
-        ModelAnswered, ModelLate, ModelRef, ModelStarted, Outcome, Usage,
+        Amounts, AssistantMessage, AttemptId, Body, CallAdmitted, CallEnd, CallId, EffectClass, Flaw,
+        ModelAnswer, ModelAnswered, ModelLate, ModelRef, ModelStarted, Outcome, Usage,
     },
     mutants::{Mutant, mutant_enabled},
     policy::validate_usage,

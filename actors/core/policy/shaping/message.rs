@@ -51,7 +51,13 @@ impl ReplyMessage {
         let sizes = sizes(&options);
         // Reasoning is cut only where it is too long.
         let whole = BlockSizes { min_chars: sizes.max_chars, ..sizes };
-        Self { options, first: None, text: MessageText::new(sizes), reasoning: BlockChunker::new(whole), stream: None }
+        Self {
+            options,
+            first: None,
+            text: MessageText::new(sizes),
+            reasoning: BlockChunker::new(whole),
+            stream: None,
+        }
     }
 
     /// Whether text waits for more.
@@ -114,7 +120,9 @@ impl ReplyMessage {
 
     /// Takes note that all of a model call is void.
     pub(super) fn void(&mut self, call: CallId) -> Vec<ReplyPiece> {
-        let Some(streamed) = self.stream.take_if(|streamed| streamed.id.call == call) else { return Vec::new() };
+        let Some(streamed) = self.stream.take_if(|streamed| streamed.id.call == call) else {
+            return Vec::new();
+        };
         self.text = streamed.before;
         self.reasoning = self.reasoning.emptied();
         if self.first == Some(call) {
@@ -232,7 +240,12 @@ impl ReplyMessage {
         }
     }
 
-    fn cut_reasoning(&mut self, AttemptId { call, attempt }: AttemptId, cut: Cut, pieces: &mut Vec<ReplyPiece>) {
+    fn cut_reasoning(
+        &mut self,
+        AttemptId { call, attempt }: AttemptId,
+        cut: Cut,
+        pieces: &mut Vec<ReplyPiece>,
+    ) {
         while let Some(block) = self.reasoning.next_block(cut) {
             pieces.push(ReplyPiece::Reasoning { call, attempt, text: block.text() });
         }

@@ -12,9 +12,9 @@ mod tests;
 mod tools;
 
 pub use chunker::{BlockChunker, BlockSizes, Cut, TextBlock};
-pub use silence::{NO_REPLY, is_silent_reply, may_become_silent};
 pub use reply::{
     BlockBreak, BlockSettings, FinalReply, ReasoningMode, ReplyOptions, ReplyPiece, ReplyShape, ReplySource,
     ToolSummary, Verbosity,
 };
 pub use shaper::ReplyShaper;
+pub use silence::{NO_REPLY, is_silent_reply, may_become_silent};

@@ -7,8 +7,8 @@ use proptest::prelude::*;
 use super::{fence::FenceScan, *};
 use crate::model::{
     AssistantMessage, Body, CallAdmitted, CallEnd, CallEnded, CallId, CallStatus, Durable, EffectClass,
-    EventBody, FinishReason, Flaw, Hash, ModelAnswered, Outcome, OutcomeCause, OutcomeDetail, Record, RunEnded,
-    RunId, StopReason, Timestamp, ToolCall, Usage,
+    EventBody, FinishReason, Flaw, Hash, ModelAnswered, Outcome, OutcomeCause, OutcomeDetail, Record,
+    RunEnded, RunId, StopReason, Timestamp, ToolCall, Usage,
 };
 
 const SIZES: BlockSizes = BlockSizes { min_chars: 10, max_chars: 30 };
@@ -414,8 +414,7 @@ fn tools_are_summarised_as_they_end() {
     };
     shape(Verbosity::Off).check(&[]);
     shape(Verbosity::On).check(&["tool look {}: not started", r#"tool look {"a":1}: ok"#]);
-    shape(Verbosity::Full)
-        .check(&["tool look {}: not started\nno", "tool look {\"a\":1}: ok\nline\nline"]);
+    shape(Verbosity::Full).check(&["tool look {}: not started\nno", "tool look {\"a\":1}: ok\nline\nline"]);
 }
 
 #[test]
@@ -459,8 +458,12 @@ fn what_the_message_tool_has_sent_is_not_delivered_again() {
             ("Hello there, friend", CallEnd::new(CallStatus::Error, "x")),
         ] {
             let shown = answered(answer, end);
-            let text: String =
-                shown.iter().filter_map(|line| line.split_once(' ')).filter(|(kind, _)| *kind != "final").map(|(_, text)| text).collect();
+            let text: String = shown
+                .iter()
+                .filter_map(|line| line.split_once(' '))
+                .filter(|(kind, _)| *kind != "final")
+                .map(|(_, text)| text)
+                .collect();
             assert_eq!(text, answer);
         }
     }
@@ -476,7 +479,10 @@ fn a_run_that_did_not_complete_says_why() {
         run.shown().pop().unwrap()
     };
     let empty = "failed (empty_answer: the model answered nothing)";
-    assert_eq!(ended(Outcome::Failed, Some(OutcomeCause::EmptyAnswer)), format!("final Some(Failure) {empty}"));
+    assert_eq!(
+        ended(Outcome::Failed, Some(OutcomeCause::EmptyAnswer)),
+        format!("final Some(Failure) {empty}")
+    );
     let stop = OutcomeCause::Stop { reason: StopReason::Command };
     assert_eq!(ended(Outcome::Stopped, Some(stop)), "final None -");
     assert_eq!(ended(Outcome::Refused, None), "final Some(Partial) I look");

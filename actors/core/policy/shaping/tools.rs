@@ -167,7 +167,9 @@ mod tests {
         assert!(!sent.has("") && !sent.may_become_one(""));
         sent.push("Hello  there,\nfriend");
         assert!(sent.has(" Hello there, friend\n") && !sent.has("Hello there") && !sent.has(""));
-        for (text, expect) in [("", true), ("Hel", true), ("Hello \n", true), ("Hello you", false), ("hello", false)] {
+        for (text, expect) in
+            [("", true), ("Hel", true), ("Hello \n", true), ("Hello you", false), ("hello", false)]
+        {
             assert_eq!(sent.may_become_one(text), expect, "{text:?}");
         }
         assert!(!sent.may_become_one(&" ".repeat(50)));

@@ -12,6 +12,7 @@ use hermod_actors::{
 };
 use serde::{Deserialize, Serialize};
 use tokio::sync::Mutex;
+use tokio_util::sync::CancellationToken;
 
 use super::{
     Method,
@@ -22,9 +23,14 @@ use crate::{
     access::Scope,
     service::{
         authorization::require,
+        events::EventSource,
         problem::Problem,
         reach::Reach,
-        rpc::{client::Call, error::RpcError, params},
+        rpc::{
+            client::{Call, Client},
+            error::RpcError,
+            params,
+        },
     },
 };
 
@@ -85,9 +91,26 @@ async fn send(call: Call, params: SendParams) -> Result<ChatSent, RpcError> {
     let key = params::key(reach.token(), params.idempotency_key.as_deref())?;
     let may_steer = may_steer(&call, params.queue_mode)?;
     reach.service().check_revived()?;
+    let (client, answered) = (call.client.clone(), call.answered.clone());
     // To its end, even if the client is gone meanwhile: a repeat has to find what this call has done.
     let sent = reach.service().engine.clone().spawn(send_in_turn(call, params, agent, (key, may_steer)));
-    sent.await.map_err(|_| Problem::stopping())?
+    let sent = sent.await.map_err(|_| Problem::stopping())??;
+    if sent.next_run_id.is_none() {
+        show_chat(&client, sent.run_id, answered).await?;
+    }
+    Ok(sent)
+}
+
+/// Sends the events of a run that a message has begun to its client, if that gets them and may read.
+async fn show_chat(client: &Client, run: RunId, answered: CancellationToken) -> Result<(), RpcError> {
+    let reach = &client.reach;
+    let Some(subscriptions) = client.subscriptions.as_ref().filter(|_| reach.token().has(Scope::Read)) else {
+        return Ok(());
+    };
+    let Some(row) = reach.run(run).await? else { return Ok(()) };
+    let session = reach.service().runtime.session(row.session).await?;
+    subscriptions.open_chat(EventSource::chat_of_run(reach.clone(), &row, &session.key), answered);
+    Ok(())
 }
 
 /// Sends a message when those before it have been sent.
