@@ -106,7 +106,7 @@ impl ChatEvents {
             };
             match piece {
                 Ok(ShapedPiece { piece: ReplyPiece::Delta { call, text, .. }, .. }) => {
-                    self.message.push(call, &text)
+                    self.message.push(call, &text);
                 }
                 Ok(ShapedPiece { piece: ReplyPiece::Retry { .. }, .. }) => self.message.void(),
                 Ok(ShapedPiece { piece: ReplyPiece::Final(reply), .. }) => {

@@ -1,6 +1,6 @@
 //! View of the pieces of a reply, as chat surfaces get them.
 
-use hermod_actors::shaping::{FinalReply, ReplyPiece, ToolSummary};
+use hermod_actors::shaping::{FinalReply, ReplyPiece, ReplySource, ToolSummary};
 use serde_json::{Map, Value, json};
 
 use super::stream::EventIds;
@@ -45,7 +45,7 @@ fn final_fields(FinalReply { ended, text, source, is_silent }: &FinalReply) -> V
     let mut fields = json!({
         "outcome": ended.outcome,
         "text": text,
-        "source": source.map(|source| source.name()),
+        "source": source.map(ReplySource::name),
     });
     if *is_silent {
         fields["silent"] = json!(true);

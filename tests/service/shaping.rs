@@ -12,7 +12,7 @@ const PREFIX: &str = "[rehearsal] ";
 
 /// A text with a fence that is longer than a block, and what comes before and after it.
 fn long_text() -> String {
-    let code: String = (0..20).map(|n| format!("let number_{n} = {n};\n")).collect();
+    let code = (0..20).map(|n| format!("let number_{n} = {n};\n")).collect::<Vec<_>>().concat();
     format!(
         "Here is the program that was asked for.\n\n```rust\n{code}```\n\nIt has twenty lines. Each of them is alike.\n\nEnd."
     )

@@ -65,9 +65,9 @@ impl BlockChunker {
         self.buffer.is_empty()
     }
 
-    /// An empty text with the same sizes.
-    pub const fn emptied(&self) -> Self {
-        Self::new(self.sizes)
+    /// Drops the text.
+    pub fn clear(&mut self) {
+        *self = Self::new(self.sizes);
     }
 
     /// Bytes of the text that wait.

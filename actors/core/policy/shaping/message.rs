@@ -124,7 +124,7 @@ impl ReplyMessage {
             return Vec::new();
         };
         self.text = streamed.before;
-        self.reasoning = self.reasoning.emptied();
+        self.reasoning.clear();
         if self.first == Some(call) {
             self.first = None;
         }
