@@ -7,6 +7,7 @@
 mod authorization;
 mod chat_events;
 mod connection;
+mod data_url;
 mod document;
 mod events;
 mod extract;

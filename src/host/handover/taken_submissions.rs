@@ -145,6 +145,7 @@ fn decode(submission: RunSubmission) -> Result<Submission, HostError> {
         // A person waits for the run.
         must_answer: Some(true),
         idempotency_key: Some(Arc::clone(&submission.idempotency_key)),
+        message: None,
     })
 }
 

@@ -100,6 +100,7 @@ impl ClientRun {
             system: self.conversation.system(),
             must_answer: Some(true),
             idempotency_key: self.key.clone(),
+            message: None,
         }
     }
 }

@@ -5,6 +5,7 @@ mod artifacts;
 mod document;
 mod feed;
 mod health;
+mod messages;
 mod metrics;
 mod replies;
 mod runs;
@@ -39,6 +40,7 @@ fn operations() -> Operations {
         .merge(replies::routes())
         .merge(artifacts::routes())
         .merge(sessions::routes())
+        .merge(messages::routes())
         .merge(approvals::routes())
         .merge(state::routes())
         .merge(usage::routes())

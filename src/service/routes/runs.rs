@@ -172,6 +172,7 @@ async fn submit(
         system: body.system,
         must_answer: body.reply.map(|reply| reply == ReplyDue::Required),
         idempotency_key: key,
+        message: None,
     };
     service.check_ready()?;
     let submission = granted.reach(Arc::clone(&service)).admit(submission).await?;
