@@ -103,6 +103,7 @@ async fn send(
         timeout: None,
         thinking: None,
         system: None,
+        must_answer: None,
         idempotency_key: idempotency_key(&headers, &granted.token)?,
         message: Some(message),
     };

@@ -250,6 +250,7 @@ async fn dropped(reach: &Reach, id: &str) -> Result<AgentWaited, RpcError> {
         outcome: None,
         state: None,
         answer: None,
+        silent: None,
         partial: None,
     })
 }
