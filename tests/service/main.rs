@@ -4,6 +4,7 @@
 mod agents;
 #[path = "../common/http.rs"]
 mod http;
+mod messages;
 mod metrics;
 mod openai_chat;
 mod openai_responses;
