@@ -318,6 +318,7 @@ mod tests {
             compaction: None,
             delegation: None,
             loop_guard: true,
+            must_answer: true,
             script: None,
             deliver_to: Vec::new(),
         }

@@ -138,6 +138,10 @@ pub struct RunSpec {
     /// Whether the run is warned of loops, and ended. Runs of versions without the guard have none.
     #[serde(default, skip_serializing_if = "super::is_default")]
     pub loop_guard: bool,
+    /// Whether an answer is due: a model that answers `NO_REPLY` is called once more. Runs of earlier versions have no
+    /// such rule.
+    #[serde(default, skip_serializing_if = "super::is_default")]
+    pub must_answer: bool,
     /// Hash of the rehearsal script that replaces the model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub script: Option<Hash>,
@@ -147,7 +151,8 @@ pub struct RunSpec {
 }
 
 impl RunSpec {
-    /// A spec of this chain and working directory, with neither tools nor limits. Its loop guard is on.
+    /// A spec of this chain and working directory, with neither tools nor limits. Its loop guard is on, and an answer is
+    /// due.
     pub fn new(chain: Vec<ModelRef>, workspace: impl Into<String>) -> Self {
         Self {
             agent: AgentName::default(),
@@ -164,6 +169,7 @@ impl RunSpec {
             compaction: None,
             delegation: None,
             loop_guard: true,
+            must_answer: true,
             script: None,
             deliver_to: Vec::new(),
         }

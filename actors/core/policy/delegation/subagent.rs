@@ -42,6 +42,8 @@ pub(crate) fn subagent_spec(task: &DelegatedTask, parent: &RunSpec, run: RunId) 
         system: Some(SUBAGENT_PROMPT.into()),
         delegation: Some(Delegation { depth, ..delegation }),
         deliver_to: Vec::new(),
+        // The parent waits for a result.
+        must_answer: true,
         ..parent.clone()
     })
 }

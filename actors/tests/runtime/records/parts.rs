@@ -93,8 +93,13 @@ pub(crate) fn spec() -> Made<Arc<RunSpec>> {
     );
     let models = (list(model()), list(traits()), maybe(thinking()));
     let tools = (text(), text(), list(text()), number());
-    let rest =
-        (maybe(shared()), doubt(), maybe(compression()), (maybe(delegation()), any::<bool>()), maybe(hash()));
+    let rest = (
+        maybe(shared()),
+        doubt(),
+        maybe(compression()),
+        (maybe(delegation()), any::<bool>(), any::<bool>()),
+        maybe(hash()),
+    );
     (agent(), models, tools, limits, rest)
         .prop_map(
             |(
@@ -102,7 +107,7 @@ pub(crate) fn spec() -> Made<Arc<RunSpec>> {
                 (chain, traits, thinking),
                 (workspace, task, tools, schema_bytes),
                 limits,
-                (system, in_doubt, compression, (delegation, loop_guard), script),
+                (system, in_doubt, compression, (delegation, loop_guard, must_answer), script),
             )| {
                 Arc::new(RunSpec {
                     agent,
@@ -121,6 +126,7 @@ pub(crate) fn spec() -> Made<Arc<RunSpec>> {
                     loop_guard,
                     script,
                     deliver_to: vec!["ops".into()],
+                    must_answer,
                 })
             },
         )
@@ -372,6 +378,7 @@ pub(crate) fn answered() -> Made<ModelAnswered> {
         Flaw::ReasoningOnly,
         Flaw::Empty,
         Flaw::Refused,
+        Flaw::Silent,
     ]);
     (
         call(),

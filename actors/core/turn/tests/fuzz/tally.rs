@@ -53,6 +53,7 @@ const EXPECTED: [(&str, &[&str]); 7] = [
             "Partial",
             "EmptyAfterTool",
             "OnlyThought",
+            "Silent",
             "Empty",
             "Refused",
         ],
@@ -179,6 +180,7 @@ impl Tally {
                 Flaw::ReasoningOnly => "OnlyThought",
                 Flaw::Empty => "Empty",
                 Flaw::Refused => "Refused",
+                Flaw::Silent => "Silent",
             },
         );
     }
