@@ -37,7 +37,7 @@ pub use active_deadline::ActiveDeadline;
 pub use compressor::CompressorStatus;
 pub use handlers::StalledHandler;
 pub use policy::delegation::DELEGATE_TASK;
-pub use policy::{AnswerSource, Bill, FinalText, SanitizedText, SummarizerStatus, usage_anomaly};
+pub use policy::{AnswerSource, Bill, FinalText, HookTally, SanitizedText, SummarizerStatus, usage_anomaly};
 pub use policy::{clarify::CLARIFY, todo::TODO};
 pub use provider::{ModelStatus, ProviderStatus};
 pub use runtime::{

@@ -16,6 +16,7 @@ pub mod discovery;
 pub mod disk_space;
 mod excerpt;
 mod files;
+pub mod hooks;
 pub mod host;
 pub mod maintenance;
 pub mod memory;

@@ -194,6 +194,21 @@ fn adapters_know_the_actors_and_never_each_other() {
         "src/traces",
         &["clock", "config", "discovery", "excerpt", "files", "host", "provider", "redaction", "secret"],
     );
+    check_rooms(
+        "src/hooks",
+        &[
+            "config",
+            "discovery",
+            "excerpt",
+            "feed_cursor",
+            "host",
+            "process",
+            "provider",
+            "redaction",
+            "secret",
+            "view",
+        ],
+    );
     check_rooms("src/view", &["access", "clock", "config", "store"]);
     check_rooms("src/control", &["clock", "files", "policy", "redaction", "secret", "view"]);
     check_rooms(
@@ -212,6 +227,7 @@ fn adapters_know_the_actors_and_never_each_other() {
             "discovery",
             "disk_space",
             "files",
+            "hooks",
             "maintenance",
             "memory",
             "model_catalogue",
@@ -230,7 +246,10 @@ fn adapters_know_the_actors_and_never_each_other() {
         ],
     );
     check_rooms("src/rehearsal", &[]);
-    check_rooms("src/config", &["excerpt", "files", "policy", "process", "provider", "secret", "tool"]);
+    check_rooms(
+        "src/config",
+        &["excerpt", "files", "hooks", "policy", "process", "provider", "secret", "tool"],
+    );
 }
 
 /// Where the code of the service may look into the store: where the reach of a token is decided, and for rows that came from

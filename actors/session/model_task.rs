@@ -26,7 +26,7 @@ use crate::{
         tasks::{InFlightTask, LostGuard, TaskSpawner},
         view::EncodedView,
     },
-    tool_executor::{Admission, ToolGeneration},
+    tool_executor::{Admission, HookedAdmission, ToolGeneration},
     turn::{Input, SUMMARY_PROMPT, SummaryRequest, Turn, summary_defect},
 };
 
@@ -102,7 +102,7 @@ impl TaskSpawner {
         (rendered, thinking, tool_choice): (Option<RenderedRequest>, Option<ThinkingRequest>, ToolChoice),
         purpose: CallPurpose,
     ) -> InFlightTask {
-        let id = started.id();
+        let (id, session) = (started.id(), self.id);
         let Some((head, messages)) = rendered else {
             return self.fail_unsent(id, "the provider's adapter panicked while it wrote the request");
         };
@@ -147,8 +147,15 @@ impl TaskSpawner {
                     let answer = Arc::new(answer);
                     let admissions = match tools {
                         Some(tools) => {
-                            Box::pin(tools.admit_calls(&answer, &spec, &parts.executor.policy, &cancelled))
-                                .await
+                            let admission = HookedAdmission {
+                                hooks: &parts.hooks,
+                                redactor: &parts.redactor,
+                                policy: &parts.executor.policy,
+                                session,
+                                spec: &spec,
+                                model_call: started.call,
+                            };
+                            Box::pin(admission.admit_calls(&tools, &answer, &cancelled)).await
                         }
                         None => Vec::new(),
                     };

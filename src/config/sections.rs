@@ -9,6 +9,7 @@ use serde::Deserialize;
 use super::{
     agent_sections::{AgentSection, AgentsSection},
     auxiliary::AuxiliarySection,
+    hooks_section::HookSection,
     keys,
     layer::{SettingLayer, SettingOrigin},
     limits_section::LimitsSection,
@@ -85,6 +86,9 @@ pub struct Config {
     pub service: ServiceSection,
     /// The export of traces.
     pub telemetry: TelemetrySection,
+    /// The hooks, by name.
+    #[serde(default)]
+    pub hooks: BTreeMap<String, HookSection>,
     /// The local Ollama.
     pub ollama: OllamaSection,
     /// Every setting with its origin.
@@ -119,7 +123,7 @@ impl Config {
         section.unwrap_or(self.provider_defaults.cache).0
     }
 
-    /// The references to all secrets: those of the section `providers`, and the headers of the export of traces.
+    /// The references to all secrets: those of the sections `providers` and `hooks`, and the headers of the export of traces.
     pub fn secret_references(&self) -> impl Iterator<Item = &Reference> {
         let of_providers = self.providers.values().flat_map(|section| {
             let oauth = section.oauth.iter().flat_map(|oauth| [&oauth.client_secret, &oauth.refresh_token]);
@@ -127,7 +131,8 @@ impl Config {
             let several = section.credentials.iter().flat_map(|secrets| &secrets.0);
             section.credential.iter().map(|secret| &secret.0).chain(several).chain(oauth)
         });
-        of_providers.chain(&self.telemetry.otlp_headers.0)
+        let of_hooks = self.hooks.values().flat_map(|hook| hook.bearer.as_ref().map(|bearer| &bearer.0));
+        of_providers.chain(&self.telemetry.otlp_headers.0).chain(of_hooks)
     }
 
     /// The configured providers in the order of the file. Those that only variables set come last.

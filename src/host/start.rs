@@ -12,7 +12,7 @@ use std::{
 use hermod_actors::{
     Defaults, Runtime, RuntimeDependencies,
     model::{RunId, RunSpec},
-    port::{CallPolicy, Journal, ModelProvider, Tool},
+    port::{CallPolicy, DecisionHooks, Journal, ModelProvider, Tool},
 };
 use tokio::{sync::Mutex, time::timeout};
 
@@ -33,6 +33,7 @@ use crate::{
     discovery::Variables,
     disk_space::DiskSpaceMonitor,
     files::{IoResult as _, off_thread},
+    hooks::ConfiguredHooks,
     process::{
         runner::{OWN_PROGRAM, Runner},
         sandbox::remove_temp_folders,
@@ -65,6 +66,7 @@ pub struct RuntimeHost {
     journal: Arc<dyn Journal>,
     pub(super) state: PathBuf,
     pub(super) policy: Arc<Exchangeable<AgentPolicies>>,
+    pub(super) hooks: Arc<Exchangeable<ConfiguredHooks>>,
     pub(super) notes: Option<Arc<dyn NoteSink>>,
 }
 
@@ -119,7 +121,7 @@ impl RuntimeHost {
 pub async fn start(
     journal: Arc<dyn Journal>,
     endpoints: Endpoints,
-    config: &Config,
+    (config, variables): (&Config, &Variables),
     defaults: Defaults,
     notes: Option<Arc<dyn NoteSink>>,
 ) -> Result<RuntimeHost, StartError> {
@@ -129,6 +131,7 @@ pub async fn start(
     let tools = configured_tools(config, &state, &runner).await;
     note_missing_protections(config, &state, notes.as_ref());
     let policy = Exchangeable::new(checked_policy(config, &state, notes.clone()).await);
+    let hooks = Exchangeable::new(ConfiguredHooks::new(config, variables, &state));
     let dependencies = HostDependencies {
         journal: Arc::clone(&journal),
         state: state.clone(),
@@ -136,9 +139,19 @@ pub async fn start(
         tools,
         defaults,
         policy: Arc::<Exchangeable<AgentPolicies>>::clone(&policy),
+        hooks: Arc::<Exchangeable<ConfiguredHooks>>::clone(&hooks),
     };
     let runtime = Arc::new(runtime(config, dependencies).await?);
-    Ok(RuntimeHost { runtime, endpoints: Mutex::new(endpoints), runner, journal, state, policy, notes })
+    Ok(RuntimeHost {
+        runtime,
+        endpoints: Mutex::new(endpoints),
+        runner,
+        journal,
+        state,
+        policy,
+        hooks,
+        notes,
+    })
 }
 
 /// The tools of this configuration. What commands get by skills is redacted from now on.
@@ -168,7 +181,7 @@ pub async fn start_write_only(journal: Arc<dyn Journal>, state: &Path) -> Result
     let config = Config::load(&[], &BTreeMap::new())?;
     let defaults = Defaults::fixed(run_defaults::spec(&config, Vec::new(), None, state), "");
     let endpoints = Endpoints::new(Vec::new(), state.to_owned(), config.provider_defaults);
-    start(journal, endpoints, &config, defaults, None).await
+    start(journal, endpoints, (&config, &Variables::new()), defaults, None).await
 }
 
 /// Redacts the values that commands get by skills, before a command of an earlier process is attached to.
@@ -220,11 +233,13 @@ pub(crate) struct HostDependencies {
     pub(crate) defaults: Defaults,
     /// Judges tool calls.
     pub(crate) policy: Arc<dyn CallPolicy>,
+    /// Decide about calls.
+    pub(crate) hooks: Arc<dyn DecisionHooks>,
 }
 
 /// Starts the actors with these parts and the configured limits.
 pub(crate) async fn runtime(config: &Config, dependencies: HostDependencies) -> Result<Runtime, StartError> {
-    let HostDependencies { journal, state, providers, tools, defaults, policy } = dependencies;
+    let HostDependencies { journal, state, providers, tools, defaults, policy, hooks } = dependencies;
     let space = DiskSpaceMonitor::new(&state, config.store.reserve.0);
     let artifacts = FileArtifacts::open(&state).at(&state)?;
     let dependencies = RuntimeDependencies {
@@ -235,6 +250,7 @@ pub(crate) async fn runtime(config: &Config, dependencies: HostDependencies) -> 
         breakers: run_defaults::breakers(&config.breaker),
         tools,
         policy,
+        hooks,
         tool_calls: usize::try_from(config.tools.calls.0).unwrap_or(usize::MAX),
         submissions: MAX_PENDING_SUBMISSIONS,
         summaries: MAX_CONCURRENT_SUMMARIES,

@@ -79,7 +79,9 @@ pub async fn serve(
         // No commit of this process has changed a run yet.
         run_states.read(journal.rows()).await.map_err(RunError::Read)?;
         let measured = MeasuredJournal::new(Arc::clone(journal), commits.clone(), run_states.clone());
-        let host = start(Arc::new(measured), endpoints, config, defaults, Some(Arc::clone(notes))).await?;
+        let host =
+            start(Arc::new(measured), endpoints, (config, variables), defaults, Some(Arc::clone(notes)))
+                .await?;
         let counted = (commits.clone(), run_states.clone(), spans.clone());
         let metrics = Metrics::start(&host.runtime, counted, revival.count()).await?;
         // Before runs go on, so that none ends unseen.

@@ -140,8 +140,14 @@ async fn prepare(
     }
     let prompt = LayeredPrompt::new(config, state);
     let defaults = Defaults { spec: spec.clone(), prompt: Arc::new(prompt) };
-    let host =
-        host::start(Arc::clone(journal), endpoints, config, defaults, Some(Arc::new(StderrNotes))).await?;
+    let host = host::start(
+        Arc::clone(journal),
+        endpoints,
+        (config, variables),
+        defaults,
+        Some(Arc::new(StderrNotes)),
+    )
+    .await?;
     Ok((host, PreparedRun { action, spec, target }))
 }
 

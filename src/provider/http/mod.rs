@@ -7,11 +7,9 @@ mod config;
 mod endpoint;
 mod form;
 mod model_list;
-#[cfg(feature = "otlp")]
 mod upload;
 
 pub use config::{Deadlines, ProviderConfig, ProviderConfigError, check_base_url};
 pub use endpoint::HttpProvider;
 pub use form::{FormClient, FormResponse};
-#[cfg(feature = "otlp")]
 pub use upload::{UploadClient, UploadResponse};

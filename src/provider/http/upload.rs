@@ -58,18 +58,28 @@ impl UploadClient {
 
     /// Uploads bytes. The error says why there is no answer.
     pub async fn post(&self, bytes: Bytes) -> Result<UploadResponse, String> {
-        let result = ActiveDeadline::after(REQUEST_TIMEOUT).bound(self.send(bytes)).await;
-        result.unwrap_or_else(|| Err(format!("no answer within {} s", REQUEST_TIMEOUT.as_secs())))
+        self.post_within(bytes, REQUEST_TIMEOUT, MAX_BODY_BYTES).await
     }
 
-    async fn send(&self, bytes: Bytes) -> Result<UploadResponse, String> {
+    /// Uploads bytes as [`UploadClient::post`] does, with this time limit, and reads at most so many bytes of the answer.
+    pub async fn post_within(
+        &self,
+        bytes: Bytes,
+        limit: Duration,
+        max_bytes: usize,
+    ) -> Result<UploadResponse, String> {
+        let result = ActiveDeadline::after(limit).bound(self.send(bytes, max_bytes)).await;
+        result.unwrap_or_else(|| Err(format!("no answer within {limit:?}")))
+    }
+
+    async fn send(&self, bytes: Bytes, max_bytes: usize) -> Result<UploadResponse, String> {
         let request = self.client.post(self.url.clone()).headers(self.headers.clone()).body(bytes);
         let mut response = request.send().await.map_err(|error| root_cause(&error))?;
         let retry_after = response.headers().get(header::RETRY_AFTER);
         let retry_after = retry_after.and_then(|value| value.to_str().ok()).map(str::to_owned);
         let status = response.status().as_u16();
         let mut body = Vec::new();
-        if read_prefix(&mut response, MAX_BODY_BYTES, &mut body).await == BodyEnd::Broken {
+        if read_prefix(&mut response, max_bytes, &mut body).await == BodyEnd::Broken {
             return Err("the answer broke off".to_owned());
         }
         Ok(UploadResponse { status, retry_after, body })

@@ -24,6 +24,7 @@ fn asking(number: u8, allow_rule: &str) -> CallAdmission {
         intent,
         arguments: Hash::of(&[number]),
         approval: Some(Arc::new(need)),
+        hooks: None,
     }
 }
 

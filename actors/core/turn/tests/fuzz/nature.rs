@@ -225,12 +225,14 @@ fn plans(chance: &mut Chance, calls: &[ToolCall]) -> Vec<CallAdmission> {
             intent: EffectClass::Once.into(),
             arguments: Hash::of(call.arguments.as_bytes()),
             approval: None,
+            hooks: None,
         },
         _ if call.name == TODO => CallAdmission::Admit {
             tool: TODO.into(),
             intent: EffectClass::Idempotent.into(),
             arguments: Hash::of(call.arguments.as_bytes()),
             approval: None,
+            hooks: None,
         },
         _ if call.name == CLARIFY => CallAdmission::Admit {
             tool: CLARIFY.into(),
@@ -260,6 +262,7 @@ fn plans(chance: &mut Chance, calls: &[ToolCall]) -> Vec<CallAdmission> {
                 intent: Intent { effect, access, detached, polls: chance.one_in(8) },
                 arguments,
                 approval: chance.one_in(6).then(|| need(&call.name)),
+                hooks: None,
             }
         }
     };

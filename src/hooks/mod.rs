@@ -1,0 +1,16 @@
+//! Hooks: commands and endpoints of the operator that are asked at points of a run, or told of what has happened.
+//!
+//! `names.rs` has the names, `configured.rs` the hooks of a configuration, and `hook.rs` one of them with its state.
+//! `caller.rs` calls it, `event.rs` has the JSON that it gets, `verdict.rs` reads what it answers. Those that decide
+//! implement the port `DecisionHooks`; see `docs/decisions/hooks.md`.
+
+mod caller;
+mod configured;
+mod event;
+mod hook;
+mod names;
+mod verdict;
+
+pub use configured::ConfiguredHooks;
+pub use hook::{Hook, HookReport, HookState};
+pub use names::{HookName, HookRole, NAMES, ObservedEvent};
