@@ -15,6 +15,7 @@ pub mod credential;
 pub mod discovery;
 pub mod disk_space;
 mod excerpt;
+mod feed_cursor;
 mod files;
 pub mod hooks;
 pub mod host;

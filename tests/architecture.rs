@@ -192,7 +192,17 @@ fn adapters_know_the_actors_and_never_each_other() {
     check_rooms("src/store", &["clock", "files", "disk_space"]);
     check_rooms(
         "src/traces",
-        &["clock", "config", "discovery", "excerpt", "files", "host", "provider", "redaction", "secret"],
+        &[
+            "clock",
+            "config",
+            "discovery",
+            "excerpt",
+            "feed_cursor",
+            "host",
+            "provider",
+            "redaction",
+            "secret",
+        ],
     );
     check_rooms(
         "src/hooks",

@@ -2,15 +2,20 @@
 //!
 //! `names.rs` has the names, `configured.rs` the hooks of a configuration, and `hook.rs` one of them with its state.
 //! `caller.rs` calls it, `event.rs` has the JSON that it gets, `verdict.rs` reads what it answers. Those that decide
-//! implement the port `DecisionHooks`; see `docs/decisions/hooks.md`.
+//! implement the port `DecisionHooks`. `observers.rs` starts those that observe: each reads the feed by itself
+//! (`observer.rs`). See `docs/decisions/hooks.md`.
 
 mod caller;
 mod configured;
 mod event;
 mod hook;
 mod names;
+mod observer;
+mod observers;
+mod service_event;
 mod verdict;
 
 pub use configured::ConfiguredHooks;
 pub use hook::{Hook, HookReport, HookState};
 pub use names::{HookName, HookRole, NAMES, ObservedEvent};
+pub use observers::HookObservers;

@@ -56,7 +56,7 @@ impl RuntimeHost {
         let reconnected = endpoints.reconnect(discovered, variables)?;
         self.runtime.exchange_tools(tools)?;
         self.policy.exchange(policy);
-        self.hooks.exchange(hooks);
+        self.exchange_hooks(hooks).await?;
         self.runtime.set_store_limits(config.limits.by_period());
         endpoints.exchange(reconnected);
         note_missing_protections(config, &self.state, self.notes.as_ref());

@@ -10,7 +10,7 @@ use std::{
 };
 
 use hermod_actors::{
-    Defaults, Runtime, RuntimeDependencies,
+    Defaults, RunError, Runtime, RuntimeDependencies, RuntimeEnd,
     model::{RunId, RunSpec},
     port::{CallPolicy, DecisionHooks, Journal, ModelProvider, Tool},
 };
@@ -33,7 +33,7 @@ use crate::{
     discovery::Variables,
     disk_space::DiskSpaceMonitor,
     files::{IoResult as _, off_thread},
-    hooks::ConfiguredHooks,
+    hooks::{ConfiguredHooks, HookObservers},
     process::{
         runner::{OWN_PROGRAM, Runner},
         sandbox::remove_temp_folders,
@@ -52,6 +52,8 @@ const MAX_PENDING_SUBMISSIONS: usize = 1_024;
 const MAX_CONCURRENT_SUMMARIES: usize = 16;
 /// Time limit of the cleanup at a normal shutdown, in which commands of abandoned runs are stopped and end.
 const CLEANUP_TIMEOUT: Duration = Duration::from_millis(2_600);
+/// Time limit of telling hooks what has happened, at a normal shutdown. The next process tells them the rest.
+const OBSERVERS_TIMEOUT: Duration = Duration::from_secs(2);
 /// Time limit of signalling commands to end, with slack; their runners then end them.
 const URGENT_CLEANUP_TIMEOUT: Duration = Duration::from_millis(200);
 
@@ -67,6 +69,7 @@ pub struct RuntimeHost {
     pub(super) state: PathBuf,
     pub(super) policy: Arc<Exchangeable<AgentPolicies>>,
     pub(super) hooks: Arc<Exchangeable<ConfiguredHooks>>,
+    observers: Mutex<HookObservers>,
     pub(super) notes: Option<Arc<dyn NoteSink>>,
 }
 
@@ -85,6 +88,22 @@ impl RuntimeHost {
         &self.state
     }
 
+    /// The hooks.
+    pub fn hooks(&self) -> Arc<ConfiguredHooks> {
+        self.hooks.get()
+    }
+
+    /// Exchanges the hooks, and starts the observers anew. Those that were disabled are told again.
+    pub(super) async fn exchange_hooks(&self, hooks: ConfiguredHooks) -> Result<(), HostError> {
+        self.hooks.exchange(hooks);
+        let mut observers = self.observers.lock().await;
+        observers.stop(URGENT_CLEANUP_TIMEOUT).await;
+        let (hooks, journal) = (self.hooks.get(), &self.journal);
+        let started = HookObservers::start(&hooks, &self.runtime, journal, &self.state).await;
+        *observers = started.map_err(RunError::Read)?;
+        Ok(())
+    }
+
     /// Adds the endpoints that a run with this spec needs; other runs continue.
     pub async fn add_endpoints(&self, spec: &RunSpec, variables: &Variables) -> Result<(), HostError> {
         let mut endpoints = self.endpoints.lock().await;
@@ -100,6 +119,14 @@ impl RuntimeHost {
     /// are signalled.
     pub async fn suspend(&self, urgency: ShutdownUrgency) {
         self.runtime.shut_down().await;
+        self.observers
+            .lock()
+            .await
+            .stop(match urgency {
+                ShutdownUrgency::Normal => OBSERVERS_TIMEOUT,
+                ShutdownUrgency::Urgent => URGENT_CLEANUP_TIMEOUT,
+            })
+            .await;
         let limit = match urgency {
             ShutdownUrgency::Normal => CLEANUP_TIMEOUT,
             ShutdownUrgency::Urgent => URGENT_CLEANUP_TIMEOUT,
@@ -142,6 +169,10 @@ pub async fn start(
         hooks: Arc::<Exchangeable<ConfiguredHooks>>::clone(&hooks),
     };
     let runtime = Arc::new(runtime(config, dependencies).await?);
+    // Before runs go on, so that none ends unseen.
+    let observers = HookObservers::start(&hooks.get(), &runtime, &journal, &state).await;
+    let observers =
+        Mutex::new(observers.map_err(|error| StartError::Actors(RuntimeEnd::Store(error.to_string())))?);
     Ok(RuntimeHost {
         runtime,
         endpoints: Mutex::new(endpoints),
@@ -150,6 +181,7 @@ pub async fn start(
         state,
         policy,
         hooks,
+        observers,
         notes,
     })
 }

@@ -6,11 +6,12 @@ use std::{
     net::{SocketAddr, TcpListener},
     ops::ControlFlow,
     sync::Arc,
+    time::Duration,
 };
 
 use hermod_actors::{Defaults, RunError, port::Journal};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use tokio::{runtime::Handle, signal::unix::Signal};
+use tokio::{runtime::Handle, signal::unix::Signal, time::timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -23,6 +24,7 @@ use crate::{
     config::Config,
     control::{RequestError, ServiceControl},
     discovery::Variables,
+    hooks::ObservedEvent,
     host::{
         DrainOutcome, Exchangeable, HostError, NoteSink, OwnedStore, RehearsalScript, Revival, RunSubmitter,
         RuntimeHost, ServiceManager, ShutdownSignal, ShutdownUrgency, Signals, run_defaults, serve_commands,
@@ -31,6 +33,9 @@ use crate::{
     prompt::LayeredPrompt,
     traces::{ExportCounts, TraceExport, TraceSource},
 };
+
+/// How long hooks may take for `service_stop`.
+const SERVICE_STOP_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// How a store is served.
 #[derive(Debug, Clone)]
@@ -152,6 +157,10 @@ async fn serve_host(
     slot.attach_service(&(Arc::<ServiceLifecycle>::clone(&lifecycle) as Arc<dyn ServiceControl>));
     (door.on_ready)(&url);
     lifecycle.on_ready();
+    let (hooks, started) = (host.hooks(), (url.clone(), lifecycle.started_at));
+    tokio::spawn(
+        async move { hooks.tell_of_service(ObservedEvent::ServiceStart, &started.0, started.1).await },
+    );
     let revived = async {
         if let Some(revival) = on_probation {
             revival.execute(runtime, &reader, crash_history, notes).await?;
@@ -164,6 +173,11 @@ async fn serve_host(
     let ended = serve_commands((slot, runtime), submissions, notes, work).await;
     lifecycle.manager.stopping();
     server.stop().await;
+    let hooks = host.hooks();
+    let told = hooks.tell_of_service(ObservedEvent::ServiceStop, &url, lifecycle.started_at);
+    if timeout(SERVICE_STOP_TIMEOUT, told).await.is_err() {
+        tracing::warn!("not all hooks have taken service_stop");
+    }
     ended
 }
 
