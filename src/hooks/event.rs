@@ -1,9 +1,6 @@
-//! The JSON that hooks get: questions to those that decide, and an example of each name for `hermod hooks test`.
+//! The JSON that hooks get which decide.
 
-use hermod_actors::{
-    model::{CallStatus, HookPoint},
-    port::{HookQuestion, HookSubject},
-};
+use hermod_actors::port::{HookQuestion, HookSubject};
 use serde_json::{Map, Value, json};
 
 /// The question as a hook gets it. `replacement` is what an earlier hook has put in place of the arguments or the result.
@@ -37,27 +34,4 @@ pub(super) fn question_json(question: &HookQuestion, hook: &str, replacement: Op
         event.extend(fields);
     }
     Value::Object(event)
-}
-
-/// An example of what is asked at a point.
-pub(super) fn example_subject(point: HookPoint) -> HookSubject {
-    let (shell, command) = ("shell", json!({ "command": "ls" }));
-    match point {
-        HookPoint::PreToolCall => HookSubject::Call { tool: shell.into(), arguments: command },
-        HookPoint::MessageSending => {
-            HookSubject::Call { tool: "message".into(), arguments: json!({ "to": "me", "text": "Hello" }) }
-        }
-        HookPoint::PostToolCall | HookPoint::ToolResultPersist => HookSubject::Result {
-            tool: shell.into(),
-            arguments: command.to_string().into(),
-            status: CallStatus::Ok,
-            content: "README.md".into(),
-        },
-        HookPoint::BeforeModelCall => HookSubject::ModelCall {
-            // Two names that the type accepts.
-            model: hermod_actors::model::ModelRef::new("vendor", "model").expect("two names"),
-            bytes: 4_000,
-            max_tokens: 1_000,
-        },
-    }
 }

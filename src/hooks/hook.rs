@@ -15,7 +15,10 @@ use super::{
     names::{HookName, HookRole, ObservedEvent},
     verdict::parse_verdict,
 };
-use crate::config::ToolPatterns;
+use crate::{
+    config::ToolPatterns,
+    view::{HookStateView, HookView},
+};
 
 /// Failures in a row after which a hook counts as broken.
 pub(super) const MAX_FAILURES: u32 = 10;
@@ -57,32 +60,6 @@ pub(super) struct HookHealth {
     is_disabled: bool,
 }
 
-/// The state of a hook, as it is shown.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum HookState {
-    /// Its last call succeeded, or there was none.
-    Ready,
-    /// Its last calls have failed.
-    Failing,
-    /// It has failed so often that it is not called any more, or only now and then.
-    Disabled,
-}
-
-/// How a hook is doing.
-#[derive(Debug, Clone)]
-pub struct HookReport {
-    /// The state.
-    pub state: HookState,
-    /// Its calls.
-    pub calls: u64,
-    /// Those that failed.
-    pub failures: u64,
-    /// Events that were given up.
-    pub skipped: u64,
-    /// Its last error.
-    pub last_error: Option<String>,
-}
-
 impl Hook {
     /// `command` or `url`.
     pub fn kind(&self) -> &'static str {
@@ -106,19 +83,29 @@ impl Hook {
         self.on.iter().any(|name| !name.decides())
     }
 
-    /// How it is doing.
-    pub fn report(&self) -> HookReport {
+    /// The hook as it is shown.
+    pub fn view(&self) -> HookView {
         let health = self.health();
         let state = match &*health {
             HookHealth { is_disabled: true, .. } | HookHealth { rests_until: Some(_), .. } => {
-                HookState::Disabled
+                HookStateView::Disabled
             }
-            HookHealth { failures_in_row: 0, .. } => HookState::Ready,
-            HookHealth { .. } => HookState::Failing,
+            HookHealth { failures_in_row: 0, .. } => HookStateView::Ready,
+            HookHealth { .. } => HookStateView::Failing,
         };
-        let HookHealth { calls, failures, skipped, ref last_error, .. } = *health;
-        let last_error = last_error.clone().or_else(|| self.caller.as_ref().err().cloned());
-        HookReport { state, calls, failures, skipped, last_error }
+        let unusable = || self.caller.as_ref().err().cloned();
+        HookView {
+            name: self.name.to_string(),
+            on: self.on.iter().map(|name| name.name.to_owned()).collect(),
+            kind: self.kind().to_owned(),
+            priority: self.priority,
+            tools: self.tools.as_ref().map(|tools| tools.0.iter().map(ToString::to_string).collect()),
+            state: Some(state),
+            calls: health.calls,
+            failures: health.failures,
+            skipped: health.skipped,
+            last_error: health.last_error.clone().or_else(unusable),
+        }
     }
 
     /// Its verdict. The error says why there is none. A broken hook is called once in a while.

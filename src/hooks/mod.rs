@@ -13,9 +13,10 @@ mod names;
 mod observer;
 mod observers;
 mod service_event;
+mod trial;
 mod verdict;
 
 pub use configured::ConfiguredHooks;
-pub use hook::{Hook, HookReport, HookState};
+pub use hook::Hook;
 pub use names::{HookName, HookRole, NAMES, ObservedEvent};
 pub use observers::HookObservers;

@@ -14,6 +14,7 @@ mod agent;
 mod approval;
 mod encoding;
 mod event;
+mod hook;
 mod message;
 mod operations;
 mod policy;
@@ -33,6 +34,7 @@ pub use account::{AccountView, ActiveTimeView, BudgetView, DimensionUsage, Perio
 pub use agent::{AgentDetailView, AgentSettingView, AgentView};
 pub use approval::{ApprovalView, DecisionView};
 pub use event::EventView;
+pub use hook::{HookStateView, HookTrialView, HookView};
 pub use message::{FunctionView, MessageView, ToolCallView};
 pub use operations::{
     BreakerView, DrainView, ReloadView, ServicePhase, ServiceStatusView, UnfinishedRunsView,
