@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// Pauses before an event is told again. After the last one it is given up.
-const PAUSES: [Duration; 2] = [Duration::from_millis(200), Duration::from_secs(1)];
+const PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_millis(400)];
 /// The tool whose calls send messages to people.
 const MESSAGE: &str = "message";
 /// Records before the end of a call among which its admission is looked for.
