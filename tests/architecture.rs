@@ -204,21 +204,6 @@ fn adapters_know_the_actors_and_never_each_other() {
             "secret",
         ],
     );
-    check_rooms(
-        "src/hooks",
-        &[
-            "config",
-            "discovery",
-            "excerpt",
-            "feed_cursor",
-            "host",
-            "process",
-            "provider",
-            "redaction",
-            "secret",
-            "view",
-        ],
-    );
     check_rooms("src/view", &["access", "clock", "config", "store"]);
     check_rooms("src/control", &["clock", "files", "policy", "redaction", "secret", "view"]);
     check_rooms(
@@ -259,6 +244,25 @@ fn adapters_know_the_actors_and_never_each_other() {
     check_rooms(
         "src/config",
         &["excerpt", "files", "hooks", "policy", "process", "provider", "secret", "tool"],
+    );
+}
+
+#[test]
+fn hooks_know_what_they_call_and_what_they_show() {
+    check_rooms(
+        "src/hooks",
+        &[
+            "config",
+            "discovery",
+            "excerpt",
+            "feed_cursor",
+            "clock",
+            "process",
+            "provider",
+            "redaction",
+            "secret",
+            "view",
+        ],
     );
 }
 

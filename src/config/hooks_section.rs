@@ -124,7 +124,7 @@ pub(super) fn check(config: &Config, errors: &mut Vec<SettingError>) {
                 add("command", "is missing; give a command, or a url that is called in its place");
             }
             (Some(_), Some(_)) => {
-                add("url", "stands beside `command`; a hook has one of both, so leave one out")
+                add("url", "stands beside `command`; a hook has one of both, so leave one out");
             }
             (Some(_), None) | (None, Some(_)) => {}
         }

@@ -131,7 +131,7 @@ impl Config {
             let several = section.credentials.iter().flat_map(|secrets| &secrets.0);
             section.credential.iter().map(|secret| &secret.0).chain(several).chain(oauth)
         });
-        let of_hooks = self.hooks.values().flat_map(|hook| hook.bearer.as_ref().map(|bearer| &bearer.0));
+        let of_hooks = self.hooks.values().filter_map(|hook| hook.bearer.as_ref().map(|bearer| &bearer.0));
         of_providers.chain(&self.telemetry.otlp_headers.0).chain(of_hooks)
     }
 

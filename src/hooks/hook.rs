@@ -12,7 +12,8 @@ use tokio::time::Instant;
 
 use super::{
     caller::HookCaller,
-    names::{HookName, HookRole, ObservedEvent},
+    names::{HookName, HookRole, ObservedEvent, PromptPoint},
+    prompt::{PromptVerdict, parse_prompt_verdict},
     verdict::parse_verdict,
 };
 use crate::{
@@ -23,7 +24,7 @@ use crate::{
 /// Failures in a row after which a hook counts as broken.
 pub(super) const MAX_FAILURES: u32 = 10;
 /// How long a broken hook that decides is not called. Meanwhile it refuses.
-const REST: Duration = Duration::from_secs(60);
+const REST: Duration = Duration::from_mins(1);
 
 /// A configured hook.
 pub struct Hook {
@@ -80,7 +81,7 @@ impl Hook {
 
     /// Whether it is told of any event of the feed.
     pub(super) fn is_observer(&self) -> bool {
-        self.on.iter().any(|name| !name.decides())
+        self.on.iter().any(|name| name.observes())
     }
 
     /// The hook as it is shown.
@@ -118,10 +119,25 @@ impl Hook {
         verdict
     }
 
+    /// Whether it shapes prompts at this point.
+    pub(super) fn shapes(&self, point: PromptPoint) -> bool {
+        self.on.iter().any(|name| name.role == HookRole::Shapes(point))
+    }
+
+    /// Its verdict on a prompt. The error says why there is none.
+    pub(super) async fn shape(&self, point: PromptPoint, question: &Value) -> Result<PromptVerdict, String> {
+        if let Some(error) = self.resting_error() {
+            return Err(error);
+        }
+        let verdict = self.call(question).await.and_then(|answer| parse_prompt_verdict(point, &answer));
+        self.note(verdict.as_ref().map(|_| ()).map_err(String::as_str));
+        verdict
+    }
+
     /// Tells it of an event, once.
     pub(super) async fn tell(&self, event: &Value) -> Result<(), String> {
         let told = self.call(event).await.map(|_| ());
-        self.note(told.as_ref().map(|()| ()).map_err(String::as_str));
+        self.note(told.as_ref().copied().map_err(String::as_str));
         told
     }
 
@@ -166,7 +182,7 @@ impl Hook {
                 health.failures += 1;
                 health.failures_in_row = health.failures_in_row.saturating_add(1);
                 health.last_error = Some(error.to_owned());
-                let decides = self.on.iter().any(|name| name.decides());
+                let decides = self.on.iter().any(|name| !name.observes());
                 if decides && health.failures_in_row >= MAX_FAILURES {
                     health.rests_until = Some(Instant::now() + REST);
                 }

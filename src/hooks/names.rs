@@ -7,8 +7,19 @@ use hermod_actors::model::HookPoint;
 pub enum HookRole {
     /// The hook decides, before it happens.
     Decides(HookPoint),
+    /// The hook shapes the system prompt of a new session.
+    Shapes(PromptPoint),
     /// The hook is told of it, after it is durable.
     Observes(ObservedEvent),
+}
+
+/// A point at which hooks shape a system prompt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PromptPoint {
+    /// Layers may be added and removed.
+    SessionBootstrap,
+    /// The whole may be replaced.
+    BeforePromptBuild,
 }
 
 /// What observers are told of.
@@ -55,7 +66,7 @@ pub struct HookName {
 
 /// All names; those that decide first.
 pub const NAMES: &[HookName] = {
-    use HookRole::{Decides, Observes};
+    use HookRole::{Decides, Observes, Shapes};
     use ObservedEvent as Event;
     const fn of(name: &'static str, aliases: &'static [&'static str], role: HookRole) -> HookName {
         HookName { name, aliases, role }
@@ -66,6 +77,8 @@ pub const NAMES: &[HookName] = {
         of("tool_result_persist", &[], Decides(HookPoint::ToolResultPersist)),
         of("before_model_call", &[], Decides(HookPoint::BeforeModelCall)),
         of("message_sending", &[], Decides(HookPoint::MessageSending)),
+        of("session_bootstrap", &["agent:bootstrap"], Shapes(PromptPoint::SessionBootstrap)),
+        of("before_prompt_build", &[], Shapes(PromptPoint::BeforePromptBuild)),
         of("session_start", &[], Observes(Event::SessionStart)),
         of("session_end", &[], Observes(Event::SessionEnd)),
         of("run_end", &["agent_end"], Observes(Event::RunEnd)),
@@ -88,9 +101,9 @@ impl HookName {
         NAMES.iter().find(|name| name.name == text || name.aliases.contains(&text))
     }
 
-    /// Whether the hook decides.
-    pub const fn decides(&self) -> bool {
-        matches!(self.role, HookRole::Decides(_))
+    /// Whether the hook is only told.
+    pub const fn observes(&self) -> bool {
+        matches!(self.role, HookRole::Observes(_))
     }
 }
 

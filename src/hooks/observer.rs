@@ -181,9 +181,9 @@ impl Observer {
         }
         let from = entry.seq.saturating_sub(MAX_LOOKED_AT as u64).max(1);
         let before = self.journal.records(entry.session, from, MAX_LOOKED_AT).await?;
-        Ok(before.iter().rev().any(|stored| match &stored.record.body {
-            Body::CallAdmitted(admitted) => admitted.call == ended.call && *admitted.tool == *MESSAGE,
-            _ => false,
+        Ok(before.iter().rev().any(|stored| {
+            matches!(&stored.record.body, Body::CallAdmitted(admitted)
+                if admitted.call == ended.call && *admitted.tool == *MESSAGE)
         }))
     }
 }

@@ -89,12 +89,11 @@ impl HookObservers {
         let Some(ObserverThread { finishing, closing, handle }) = self.thread.take() else { return };
         finishing.cancel();
         let mut joined = tokio::task::spawn_blocking(move || handle.join());
-        let ended = match timeout(limit, &mut joined).await {
-            Ok(ended) => ended,
-            Err(_) => {
-                closing.cancel();
-                joined.await
-            }
+        let ended = if let Ok(ended) = timeout(limit, &mut joined).await {
+            ended
+        } else {
+            closing.cancel();
+            joined.await
         };
         if !matches!(ended, Ok(Ok(()))) {
             tracing::error!("the thread that tells hooks of events died");

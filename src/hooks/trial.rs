@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use hermod_actors::{
     model::{AttemptId, CallId, CallStatus, HookPoint, HookVerdict, ModelRef, RunId, RunSpec, SessionId},
-    port::{HookQuestion, HookSubject},
+    port::{HookQuestion, HookSubject, PromptLayer, PromptRequest, SystemPrompt},
 };
 use serde_json::{Value, json};
 
@@ -12,9 +12,10 @@ use super::{
     event::question_json,
     hook::Hook,
     names::{HookName, HookRole},
+    prompt::{PromptVerdict, parse_prompt_verdict, prompt_question},
     verdict::parse_verdict,
 };
-use crate::view::HookTrialView;
+use crate::{clock, view::HookTrialView};
 
 impl Hook {
     /// Calls it with an example of this name, or with an event of the caller, and tells what came of it.
@@ -26,16 +27,16 @@ impl Hook {
             Err(error) => Err(error),
         };
         let verdict = match name.role {
+            HookRole::Shapes(point) => {
+                return match answer.and_then(|bytes| parse_prompt_verdict(point, &bytes)) {
+                    Ok(verdict) => of_prompt(name, verdict),
+                    Err(error) => HookTrialView { error: Some(error), ..none(name) },
+                };
+            }
             HookRole::Decides(point) => answer.and_then(|bytes| parse_verdict(point, &bytes)).map(Some),
             HookRole::Observes(_) => answer.map(|_| None),
         };
-        let view = HookTrialView {
-            name: name.name.to_owned(),
-            verdict: None,
-            reason: None,
-            replacement: None,
-            error: None,
-        };
+        let view = none(name);
         match verdict {
             Ok(None) => HookTrialView { verdict: Some("told"), ..view },
             Ok(Some(HookVerdict::Allow)) => HookTrialView { verdict: Some("allow"), ..view },
@@ -50,11 +51,41 @@ impl Hook {
     }
 }
 
+fn none(name: &HookName) -> HookTrialView {
+    let name = name.name.to_owned();
+    HookTrialView { name, verdict: None, reason: None, replacement: None, error: None }
+}
+
+fn of_prompt(name: &HookName, verdict: PromptVerdict) -> HookTrialView {
+    let view = none(name);
+    match verdict {
+        PromptVerdict::Allow {} => HookTrialView { verdict: Some("allow"), ..view },
+        PromptVerdict::Refuse { reason } => {
+            HookTrialView { verdict: Some("refuse"), reason: Some(reason), ..view }
+        }
+        PromptVerdict::Replace { remove, prompt, .. } => {
+            let replacement = Some(prompt.map_or_else(|| json!({ "remove": remove }), Value::from));
+            HookTrialView { verdict: Some("replace"), replacement, ..view }
+        }
+    }
+}
+
 /// An example of what a hook gets.
 fn example(name: &HookName, hook: &str) -> Result<Value, String> {
     let (run, session) = (RunId::from_bits(1), SessionId::from_bits(2));
     let point = match name.role {
         HookRole::Decides(point) => point,
+        HookRole::Shapes(point) => {
+            let spec = RunSpec::new(Vec::new(), "/workspace");
+            let layer = PromptLayer {
+                name: "identity".into(),
+                text: "You are Hermod.".to_owned(),
+                original_bytes: None,
+            };
+            let prompt = SystemPrompt { layers: vec![layer] };
+            let request = PromptRequest::for_run(&spec, clock::now());
+            return Ok(prompt_question(point, hook, (&request, &prompt)));
+        }
         HookRole::Observes(_) => {
             let (id, name) = (format!("example/1/{}", name.name), name.name);
             return Ok(

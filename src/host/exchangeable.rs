@@ -12,6 +12,8 @@ use hermod_actors::{
     },
 };
 
+use crate::hooks::{ConfiguredHooks, HookSource};
+
 /// A part that can be exchanged while it is used: who has begun with one ends with it.
 #[derive(Debug)]
 pub struct Exchangeable<T>(RwLock<Arc<T>>);
@@ -42,6 +44,12 @@ impl<T: CallPolicy> CallPolicy for Exchangeable<T> {
 impl<T: SystemPromptBuilder> SystemPromptBuilder for Exchangeable<T> {
     fn build(&self, request: PromptRequest) -> BoxFuture<'static, Result<SystemPrompt, SystemPromptError>> {
         self.get().build(request)
+    }
+}
+
+impl HookSource for Arc<Exchangeable<ConfiguredHooks>> {
+    fn present(&self) -> Arc<ConfiguredHooks> {
+        self.get()
     }
 }
 

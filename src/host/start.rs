@@ -33,7 +33,7 @@ use crate::{
     discovery::Variables,
     disk_space::DiskSpaceMonitor,
     files::{IoResult as _, off_thread},
-    hooks::{ConfiguredHooks, HookObservers},
+    hooks::{ConfiguredHooks, HookObservers, HookedPrompt},
     process::{
         runner::{OWN_PROGRAM, Runner},
         sandbox::remove_temp_folders,
@@ -159,6 +159,8 @@ pub async fn start(
     note_missing_protections(config, &state, notes.as_ref());
     let policy = Exchangeable::new(checked_policy(config, &state, notes.clone()).await);
     let hooks = Exchangeable::new(ConfiguredHooks::new(config, variables, &state));
+    let prompt = HookedPrompt { builder: defaults.prompt, hooks: Arc::clone(&hooks) };
+    let defaults = Defaults { prompt: Arc::new(prompt), ..defaults };
     let dependencies = HostDependencies {
         journal: Arc::clone(&journal),
         state: state.clone(),

@@ -164,8 +164,6 @@ async fn discard(stream: Option<impl AsyncRead + Unpin>, into: &mut Vec<u8>) -> 
 
 #[cfg(test)]
 mod tests {
-    use std::time::Instant;
-
     use super::*;
 
     async fn check(script: &str, end: FilterEnd, stdout: &str) {
@@ -175,10 +173,11 @@ mod tests {
             timeout: Duration::from_millis(700),
             max_output: 1_000,
         };
-        let begun = Instant::now();
-        let result = filter(command, "an input\n".repeat(100_000).as_bytes()).await.unwrap();
+        let input = "an input\n".repeat(100_000);
+        let limit = Duration::from_secs(30);
+        let result = tokio::time::timeout(limit, filter(command, input.as_bytes())).await;
+        let result = result.expect("it is killed").unwrap();
         assert_eq!(result.end, end, "{script}");
-        assert!(begun.elapsed() < Duration::from_secs(10), "{script}");
         if end != FilterEnd::TooMuchOutput {
             assert_eq!(String::from_utf8_lossy(&result.stdout), stdout, "{script}");
         }

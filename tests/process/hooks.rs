@@ -160,6 +160,31 @@ fn a_refused_model_call_is_not_sent() {
     assert_eq!(ledger_lines(&ledger).len(), 1);
 }
 
+#[test]
+fn the_prompt_of_a_session_is_what_hooks_leave_of_it() {
+    let world = World::new();
+    let (ledger, whole) =
+        (world.work().join("ledger"), json!({ "verdict": "replace", "prompt": "Only this." }));
+    let bootstrap = json!({ "verdict": "replace", "add": [{ "name": "house", "text": "No shouting." }] });
+    let first = hook("boot", &["agent:bootstrap"], &noting(&ledger, &bootstrap), "");
+    world.configure(&first);
+    let opened = |records: &[Value]| record(records, "session.opened")["prompt"].as_str().unwrap().to_owned();
+    let prompt = opened(&records_of(&world, "true", 0));
+    assert!(prompt.ends_with("No shouting.") && prompt.len() > 100, "{prompt}");
+    world.configure(&(first + &hook("all", &["before_prompt_build"], &noting(&ledger, &whole), "")));
+    assert_eq!(opened(&records_of(&world, "true", 0)), "Only this.");
+    let layers = ledger_lines(&ledger).pop().unwrap()["layers"].clone();
+    assert_eq!(layers.as_array().unwrap().last().unwrap()["name"], "house", "{layers}");
+    world.configure(&hook("all", &["before_prompt_build"], "echo nonsense", ""));
+    let output = world.run(&["run", &world.script(&one_call("true")), "go"]);
+    assert_ne!(output.status.code(), Some(0));
+    assert!(
+        stderr(&output).contains("the hook `all` refuses this at before_prompt_build"),
+        "{}",
+        stderr(&output)
+    );
+}
+
 /// An endpoint that answers each request with this, and keeps what it got.
 fn endpoint(status: &'static str, answer: Value) -> (String, Arc<Mutex<Vec<String>>>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();

@@ -140,14 +140,8 @@ async fn prepare(
     }
     let prompt = LayeredPrompt::new(config, state);
     let defaults = Defaults { spec: spec.clone(), prompt: Arc::new(prompt) };
-    let host = host::start(
-        Arc::clone(journal),
-        endpoints,
-        (config, variables),
-        defaults,
-        Some(Arc::new(StderrNotes)),
-    )
-    .await?;
+    let (journal, notes) = (Arc::clone(journal), Some(Arc::new(StderrNotes) as _));
+    let host = host::start(journal, endpoints, (config, variables), defaults, notes).await?;
     Ok((host, PreparedRun { action, spec, target }))
 }
 

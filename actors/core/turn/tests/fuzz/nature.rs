@@ -239,6 +239,7 @@ fn plans(chance: &mut Chance, calls: &[ToolCall]) -> Vec<CallAdmission> {
             intent: Intent { access: Access::Exclusive, ..EffectClass::Pure.into() },
             arguments: Hash::of(call.arguments.as_bytes()),
             approval: None,
+            hooks: None,
         },
         1 => refuse(CallRejection::Malformed),
         2 => refuse(CallRejection::Unacceptable),
