@@ -67,6 +67,8 @@ fn accepted(run: u128) -> Body {
         spec: Arc::new(spec),
         parent: None,
         request_hash: None,
+        queueing: None,
+        hold: None,
     }))
 }
 
