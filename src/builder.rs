@@ -9,7 +9,7 @@ use std::{
 use hermod_actors::{
     Defaults, Runtime,
     model::{ModelRef, PoolStrategy, RateLimits},
-    port::{FixedPrompt, SystemPromptBuilder, Tool},
+    port::{DecisionHooks, FixedPrompt, NoHooks, SystemPromptBuilder, Tool},
 };
 
 use crate::{
@@ -59,6 +59,7 @@ pub struct Builder {
     prompt: Option<Arc<str>>,
     models: Vec<(ModelRef, ProviderConfig)>,
     tools: Vec<Arc<dyn Tool>>,
+    hooks: Arc<dyn DecisionHooks>,
 }
 
 impl Builder {
@@ -70,6 +71,7 @@ impl Builder {
             prompt: None,
             models: Vec::new(),
             tools: Vec::new(),
+            hooks: Arc::new(NoHooks),
         }
     }
 
@@ -111,6 +113,13 @@ impl Builder {
         self
     }
 
+    /// The hooks that decide about calls. Default: none.
+    #[must_use]
+    pub fn hooks(mut self, hooks: Arc<dyn DecisionHooks>) -> Self {
+        self.hooks = hooks;
+        self
+    }
+
     /// The folder in which tools work, separate from the state. Default: the current folder.
     #[must_use]
     pub fn workspace(mut self, workspace: impl Into<PathBuf>) -> Self {
@@ -148,6 +157,7 @@ impl Builder {
         let policy = Arc::new(host::checked_policy(&config, &state, None).await);
         let dependencies = HostDependencies {
             policy,
+            hooks: self.hooks,
             journal: host::open(&state, Durability::Strict)?,
             state,
             providers,

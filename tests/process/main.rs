@@ -4,6 +4,7 @@
 mod approvals;
 mod crash;
 mod handover;
+mod hooks;
 mod killed_command;
 mod last;
 mod loops;

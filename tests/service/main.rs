@@ -3,6 +3,7 @@
 
 mod agents;
 mod deliveries;
+mod hooks;
 #[path = "../common/http.rs"]
 mod http;
 mod messages;
