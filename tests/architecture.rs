@@ -190,20 +190,6 @@ fn adapters_know_the_actors_and_never_each_other() {
     check_rooms("src/prompt", &["config", "memory", "process", "secret", "tool"]);
     check_rooms("src/memory", &["files"]);
     check_rooms("src/store", &["clock", "files", "disk_space"]);
-    check_rooms(
-        "src/traces",
-        &[
-            "clock",
-            "config",
-            "discovery",
-            "excerpt",
-            "feed_cursor",
-            "host",
-            "provider",
-            "redaction",
-            "secret",
-        ],
-    );
     check_rooms("src/delivery", &["clock", "config", "files", "provider", "redaction", "secret"]);
     check_rooms("src/view", &["access", "clock", "config", "store"]);
     check_rooms("src/control", &["clock", "files", "policy", "redaction", "secret", "view"]);
@@ -246,6 +232,24 @@ fn adapters_know_the_actors_and_never_each_other() {
     check_rooms(
         "src/config",
         &["excerpt", "files", "hooks", "policy", "process", "provider", "secret", "tool"],
+    );
+}
+
+#[test]
+fn traces_read_the_feed_and_send_it() {
+    check_rooms(
+        "src/traces",
+        &[
+            "clock",
+            "config",
+            "discovery",
+            "excerpt",
+            "feed_cursor",
+            "host",
+            "provider",
+            "redaction",
+            "secret",
+        ],
     );
 }
 

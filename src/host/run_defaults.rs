@@ -27,24 +27,7 @@ pub fn spec(config: &Config, chain: Vec<ModelRef>, script: Option<Hash>, workspa
     }
     let may_delegate = config.delegation.enabled.0 && offers(config, DELEGATE_TASK);
     let delegation = may_delegate.then(|| delegation(&config.delegation));
-    let asks_person = config.approvals.approver.0.then_some(CLARIFY);
-    let sends = (!config.targets.is_empty()).then_some(MESSAGE);
-    let runtime_tools =
-        delegation.map(|_| DELEGATE_TASK).into_iter().chain(asks_person).chain(sends).chain([TODO]);
-    let is_enabled = |name: &&str| match *name {
-        tool::MEMORY => config.memory.enabled.0,
-        SKILL_VIEW => false,
-        _ => true,
-    };
-    let mut tools: Vec<String> = tool::TOOLS
-        .iter()
-        .map(|(name, _)| *name)
-        .filter(is_enabled)
-        .chain(runtime_tools)
-        .filter(|name| offers(config, name))
-        .map(Into::into)
-        .collect();
-    tools.sort_unstable();
+    let tools = tool_names(config, delegation.is_some());
     let main = chain.clone();
     let children = delegation.map(|_| config.delegation.max_live.0.into());
     let config::BudgetSection { tokens, usd, tool_calls, wall } = config.agent.budget;
@@ -82,6 +65,29 @@ pub fn spec(config: &Config, chain: Vec<ModelRef>, script: Option<Hash>, workspa
         script,
         deliver_to: config.agent.deliver_to.0.clone(),
     }
+}
+
+/// The names of a run's tools, sorted.
+fn tool_names(config: &Config, may_delegate: bool) -> Vec<String> {
+    let asks_person = config.approvals.approver.0.then_some(CLARIFY);
+    let sends = (!config.targets.is_empty()).then_some(MESSAGE);
+    let runtime_tools =
+        may_delegate.then_some(DELEGATE_TASK).into_iter().chain(asks_person).chain(sends).chain([TODO]);
+    let is_enabled = |name: &&str| match *name {
+        tool::MEMORY => config.memory.enabled.0,
+        SKILL_VIEW => false,
+        _ => true,
+    };
+    let mut tools: Vec<String> = tool::TOOLS
+        .iter()
+        .map(|(name, _)| *name)
+        .filter(is_enabled)
+        .chain(runtime_tools)
+        .filter(|name| offers(config, name))
+        .map(Into::into)
+        .collect();
+    tools.sort_unstable();
+    tools
 }
 
 fn compaction_policy(config: &Config, main: &[ModelRef]) -> CompactionPolicy {

@@ -45,7 +45,7 @@ impl DecisionBuilder {
         match queueing.mode {
             QueueMode::Interrupt if joins => self.interrupt_with(accepted, queueing),
             QueueMode::Steer if joins && accepted.images.is_empty() => {
-                self.steer_or_queue(accepted, queueing)
+                self.steer_or_queue(accepted, queueing);
             }
             QueueMode::Collect if joins => self.collect(accepted, queueing),
             QueueMode::Followup | QueueMode::Steer if joins => {

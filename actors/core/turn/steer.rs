@@ -80,7 +80,8 @@ impl Steering {
     /// Removes and returns the note about dropped messages.
     pub(super) fn take_dropped_note(&mut self) -> Option<String> {
         let DroppedMessages { count, excerpts } = std::mem::take(&mut self.dropped);
-        let lines: String = excerpts.iter().map(|excerpt| format!("\n- {excerpt}")).collect();
+        let lines: Vec<&str> = excerpts.iter().flat_map(|excerpt| ["\n- ", &**excerpt]).collect();
+        let lines = lines.concat();
         (count > 0).then(|| {
             format!(
                 "\n\n{RUNTIME_TEXT_PREFIX}{count} earlier messages of the user were dropped, because too many waited. \

@@ -88,13 +88,12 @@ impl Driver {
 
     /// Like `feed`, with several inputs in one decision.
     pub(super) fn feed_all(&mut self, inputs: &[Input]) -> Vec<&'static str> {
-        let decided = match self.store.clone() {
-            Some(store) => store.decide(self, inputs),
-            None => {
-                let append = self.turn.decide(self.now, inputs, |_| None);
-                self.index.extend(append.index);
-                append.records
-            }
+        let decided = if let Some(store) = self.store.clone() {
+            store.decide(self, inputs)
+        } else {
+            let append = self.turn.decide(self.now, inputs, |_| None);
+            self.index.extend(append.index);
+            append.records
         };
         for record in &decided {
             let durable = Durable::mark_durable(Arc::clone(record));

@@ -72,22 +72,8 @@ pub(super) fn write_rows(
                     lines.log_row(owner, *position, row.value(), blobs)?;
                 }
             }
-            RowKey::Outbox(target, number) => {
-                let line = json!({ "table": "outbox", "target": target, "number": number });
-                let row = txn.open_table(OUTBOX)?.get((target.as_str(), *number))?;
-                lines.row(line, row, |row| blobs.json::<Value>(row))?;
-            }
-            RowKey::Delivered(number) => {
-                let row = txn.open_table(DELIVERED)?.get(number)?;
-                lines.row(json!({ "table": "delivered", "number": number }), row, |row| {
-                    blobs.json::<Value>(row)
-                })?;
-            }
-            RowKey::DeadLetter(number) => {
-                let row = txn.open_table(DEAD_LETTERS)?.get(number)?;
-                lines.row(json!({ "table": "dead_letters", "number": number }), row, |row| {
-                    blobs.json::<Value>(row)
-                })?;
+            RowKey::Outbox(..) | RowKey::Delivered(_) | RowKey::DeadLetter(_) => {
+                write_delivery(txn, blobs, row, &mut lines)?;
             }
             RowKey::Model(name) => {
                 let row = txn.open_table(MODELS)?.get(name.as_str())?;
@@ -97,6 +83,36 @@ pub(super) fn write_rows(
         }
     }
     lines.finish()
+}
+
+/// Writes a row of the tables of deliveries.
+fn write_delivery(txn: &ReadTransaction, blobs: &Blobs, row: &RowKey, lines: &mut Lines) -> Result<()> {
+    let read = |row: &[u8]| blobs.json::<Value>(row);
+    match row {
+        RowKey::Outbox(target, number) => {
+            let line = json!({ "table": "outbox", "target": target, "number": number });
+            lines.row(line, txn.open_table(OUTBOX)?.get((target.as_str(), *number))?, read)
+        }
+        RowKey::Delivered(number) => {
+            let line = json!({ "table": "delivered", "number": number });
+            lines.row(line, txn.open_table(DELIVERED)?.get(number)?, read)
+        }
+        RowKey::DeadLetter(number) => {
+            let line = json!({ "table": "dead_letters", "number": number });
+            lines.row(line, txn.open_table(DEAD_LETTERS)?.get(number)?, read)
+        }
+        RowKey::Session(_)
+        | RowKey::SessionKey(_)
+        | RowKey::Run(_)
+        | RowKey::Account(_)
+        | RowKey::NeededAccount(_)
+        | RowKey::OpenRun(_)
+        | RowKey::Message(_)
+        | RowKey::Key(..)
+        | RowKey::Inbox(..)
+        | RowKey::Log(_)
+        | RowKey::Model(_) => Ok(()),
+    }
 }
 
 /// Counts lines, and writes them to a file that `finish` syncs.

@@ -222,16 +222,8 @@ impl Survey {
             strays.extend(lost_run(id)?.map(RowKey::OpenRun));
             Ok(())
         })?;
+        strays.extend(damaged_message_rows(txn, blobs)?);
         let messages = open_existing(txn, MESSAGES)?;
-        if let Some(messages) = &messages {
-            for row in messages.iter()? {
-                let (id, stored) = row?;
-                let id = RunId::from_bits(id.value());
-                if !blobs.json::<MessageRow>(stored.value()).is_ok_and(|row| row.id == id) {
-                    strays.push(RowKey::Message(id));
-                }
-            }
-        }
         for_each_row(txn, KEYS, |key, run| {
             if let Some(messages) = &messages
                 && messages.get(run)?.is_some()
@@ -241,21 +233,42 @@ impl Survey {
             strays.extend(lost_run(run)?.map(|run| RowKey::Key(key.to_owned(), run)));
             Ok(())
         })?;
-        let Some(models) = open_existing(txn, MODELS)? else { return Ok(strays) };
-        for row in models.iter()? {
-            let (name, stored) = row?;
-            let row = blobs.json::<ModelRow>(stored.value());
-            if !row.is_ok_and(|row| row.model.to_string() == name.value()) {
-                strays.push(RowKey::Model(name.value().to_owned()));
-            }
-        }
-        strays.extend(damaged_messages(txn)?);
+        strays.extend(damaged_model_rows(txn, blobs)?);
+        strays.extend(damaged_deliveries(txn)?);
         Ok(strays)
     }
 }
 
+/// The rows of messages that cannot be read, or are of another message.
+fn damaged_message_rows(txn: &ReadTransaction, blobs: &Blobs) -> Result<Vec<RowKey>> {
+    let mut damaged = Vec::new();
+    let Some(messages) = open_existing(txn, MESSAGES)? else { return Ok(damaged) };
+    for row in messages.iter()? {
+        let (id, stored) = row?;
+        let id = RunId::from_bits(id.value());
+        if !blobs.json::<MessageRow>(stored.value()).is_ok_and(|row| row.id == id) {
+            damaged.push(RowKey::Message(id));
+        }
+    }
+    Ok(damaged)
+}
+
+/// The rows of models that cannot be read, or are of another model.
+fn damaged_model_rows(txn: &ReadTransaction, blobs: &Blobs) -> Result<Vec<RowKey>> {
+    let mut damaged = Vec::new();
+    let Some(models) = open_existing(txn, MODELS)? else { return Ok(damaged) };
+    for row in models.iter()? {
+        let (name, stored) = row?;
+        let row = blobs.json::<ModelRow>(stored.value());
+        if !row.is_ok_and(|row| row.model.to_string() == name.value()) {
+            damaged.push(RowKey::Model(name.value().to_owned()));
+        }
+    }
+    Ok(damaged)
+}
+
 /// The messages of the outbox that cannot be read, or are of another target.
-fn damaged_messages(txn: &ReadTransaction) -> Result<Vec<RowKey>> {
+fn damaged_deliveries(txn: &ReadTransaction) -> Result<Vec<RowKey>> {
     let mut damaged = Vec::new();
     if let Some(outbox) = open_existing(txn, OUTBOX)? {
         for row in outbox.iter()? {

@@ -19,8 +19,9 @@ use super::{
 };
 use crate::{
     model::{
-        Amounts, Attempt, AttemptId, Body, BudgetRefusal, CallId, FinishReason, Incarnation, LedgerChange,
-        ModelStarted, Record, RunId, RunSpec, RunState, Seq, Timestamp, TodoList, Usage,
+        Amounts, ApprovalAnswered, Attempt, AttemptId, Body, BudgetRefusal, CallId, FinishReason,
+        Incarnation, LedgerChange, ModelStarted, Record, RunId, RunSpec, RunState, Seq, Timestamp, TodoList,
+        Usage,
     },
     turn::{DueAction, Turn},
 };
@@ -126,10 +127,7 @@ impl Watch {
                 self.loops.asked(request);
                 self.calls.asked(request.call, request.attempt, &spec)?;
             }
-            Body::ApprovalAnswered(answered) => {
-                self.loops.answered(answered);
-                self.calls.answered(answered.call, answered.decision)?;
-            }
+            Body::ApprovalAnswered(answered) => self.approval_answered(answered)?,
             Body::RunExhausted(exhausted) => self.exhausted(exhausted)?,
             Body::RunReopened(reopened) => self.reopened(reopened)?,
             Body::BudgetRaised(raised) => self.raised(raised)?,
@@ -151,6 +149,11 @@ impl Watch {
         }
         self.agrees(turn)?;
         self.shown.check_tail(turn).map(drop)
+    }
+
+    fn approval_answered(&mut self, answered: &ApprovalAnswered) -> Result<(), String> {
+        self.loops.answered(answered);
+        self.calls.answered(answered.call, answered.decision)
     }
 
     /// Checks that the state names the same run, list and last record.
