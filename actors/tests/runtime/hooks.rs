@@ -8,7 +8,7 @@ use std::{
 
 use futures::future::BoxFuture;
 use hermod_actors::{
-    HookTally, RunRequest, Runtime, RuntimeDependencies,
+    HookTally, RunRequest, Runtime, RuntimeDependencies, message_tool,
     model::{Body, CallEnded, CallStatus, EffectClass, HookAnswer, HookPoint, HookVerdict, Outcome},
     port::{DecisionHooks, HookQuestion, HookSubject, Tool},
 };
@@ -52,19 +52,19 @@ async fn run(
         Ok(if is_called {
             says("done")
         } else {
-            calls(&[("message", json!({"to": "a"})), ("read", json!({}))])
+            calls(&[("message", json!({"target": "a", "text": "x"})), ("read", json!({}))])
         })
     });
-    let tool = |name: &str| Arc::new(ScriptedTool::fixed(name, EffectClass::Once, name)) as Arc<dyn Tool>;
+    let message = message_tool(["a", "b"].map(|target| (target.to_owned(), String::new())).to_vec());
+    let read: Arc<dyn Tool> = Arc::new(ScriptedTool::fixed("read", EffectClass::Once, "read"));
     let hooks = Arc::new(OneHook { decide: Box::new(decide), asked: Mutex::default() });
-    let world = world(Arc::new(MemoryJournal::new()), provider, vec![tool("message"), tool("read")]);
+    let world = world(Arc::new(MemoryJournal::new()), provider, vec![message, read]);
     let world = RuntimeDependencies { hooks: Arc::<OneHook>::clone(&hooks), ..world };
     let runtime = Runtime::start(world).await.expect("the runtime starts");
     let result = runtime.run(RunRequest::new("go")).await.expect("it ends");
     let records = runtime.journal(result.session, 1).await.expect("a journal");
-    let ended = records.iter().filter_map(|(_, record)| match &record.body {
-        Body::CallEnded(ended) => Some(ended.clone()),
-        _ => None,
+    let ended = records.iter().filter_map(|(_, record)| {
+        if let Body::CallEnded(ended) = &record.body { Some(ended.clone()) } else { None }
     });
     (result.ended.outcome, ended.collect(), hooks)
 }
@@ -73,7 +73,9 @@ async fn run(
 async fn each_point_is_asked_once() {
     let (outcome, ended, hooks) = run(|_| HookVerdict::Allow).await;
     assert_eq!(outcome, Outcome::Completed);
-    assert!(ended.iter().all(|ended| ended.end.status == CallStatus::Ok && ended.end.hooks.len() == 2));
+    assert!(ended.iter().all(|ended| ended.end.status == CallStatus::Ok));
+    // The session answers `message` itself: nothing is asked about its result.
+    assert_eq!(ended.iter().map(|ended| ended.end.hooks.len()).collect::<Vec<_>>(), [0, 2]);
     let mut asked = hooks.asked.lock().unwrap().clone();
     asked.sort();
     let point = |point, tool: &str| (point, tool.to_owned());
@@ -83,9 +85,7 @@ async fn each_point_is_asked_once() {
         point(HookPoint::MessageSending, "message"),
         point(HookPoint::PreToolCall, "message"),
         point(HookPoint::PreToolCall, "read"),
-        point(HookPoint::PostToolCall, "message"),
         point(HookPoint::PostToolCall, "read"),
-        point(HookPoint::ToolResultPersist, "message"),
         point(HookPoint::ToolResultPersist, "read"),
     ];
     expect.sort();
@@ -96,14 +96,17 @@ async fn each_point_is_asked_once() {
 async fn a_refused_message_is_not_sent_and_the_other_call_runs() {
     let decide = |question: &HookQuestion| match question.point {
         HookPoint::PreToolCall if question.subject.tool().is_some_and(|tool| **tool == *"message") => {
-            HookVerdict::Replace(json!({"to": "b"}))
+            HookVerdict::Replace(json!({"target": "b", "text": "x"}))
         }
         HookPoint::MessageSending => {
             let HookSubject::Call { arguments, .. } = &question.subject else { panic!("no call") };
-            assert_eq!(*arguments, json!({"to": "b"}), "an earlier hook has replaced them");
+            assert_eq!(*arguments, json!({"target": "b", "text": "x"}), "an earlier hook has replaced them");
             HookVerdict::Refuse("not to b".into())
         }
-        _ => HookVerdict::Allow,
+        HookPoint::PreToolCall
+        | HookPoint::PostToolCall
+        | HookPoint::ToolResultPersist
+        | HookPoint::BeforeModelCall => HookVerdict::Allow,
     };
     let (outcome, ended, _) = run(decide).await;
     assert_eq!(outcome, Outcome::Completed);
@@ -119,9 +122,9 @@ async fn a_refused_message_is_not_sent_and_the_other_call_runs() {
 
 #[tokio::test(start_paused = true)]
 async fn a_refused_model_call_ends_the_run_and_reaches_no_model() {
-    let decide = |question: &HookQuestion| match question.point {
-        HookPoint::BeforeModelCall => HookVerdict::Refuse("no models today".into()),
-        _ => HookVerdict::Allow,
+    let decide = |question: &HookQuestion| {
+        let is_model_call = question.point == HookPoint::BeforeModelCall;
+        if is_model_call { HookVerdict::Refuse("no models today".into()) } else { HookVerdict::Allow }
     };
     let (outcome, ended, hooks) = run(decide).await;
     assert_eq!((outcome, ended.len()), (Outcome::Refused, 0));

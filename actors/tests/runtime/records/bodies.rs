@@ -70,23 +70,31 @@ pub(crate) fn body(kind: Kind) -> Made<Body> {
                 Body::MessageSteered(MessageSteered { run, text, followup_run, request_hash })
             })
             .boxed(),
-        Kind::MessageCollected => (run(), run(), shared(), images(), time(), maybe(hash()))
-            .prop_map(|(run, message, text, images, until, request_hash)| {
-                Body::MessageCollected(MessageCollected { run, message, text, images, until, request_hash })
-            })
-            .boxed(),
-        Kind::MessageDropped => (run(), maybe(run()), any::<u32>(), maybe(shared()), maybe(hash()))
-            .prop_map(|(message, run, cap, excerpt, request_hash)| {
-                let reason = DropReason::QueueFull { cap };
-                Body::MessageDropped(MessageDropped { message, run, reason, excerpt, request_hash })
-            })
-            .boxed(),
+        Kind::MessageCollected => message_collected(),
+        Kind::MessageDropped => message_dropped(),
         Kind::RunBegun => run().prop_map(|run| Body::RunBegun(RunBegun { run })).boxed(),
         Kind::ApprovalRequested => approval_requested().prop_map(Body::ApprovalRequested).boxed(),
         Kind::ApprovalAnswered => approval_answered(),
         Kind::ChildEnded => child_ended(),
         Kind::TodoChanged => todo().prop_map(Body::TodoChanged).boxed(),
     }
+}
+
+fn message_collected() -> Made<Body> {
+    (run(), run(), shared(), images(), time(), maybe(hash()))
+        .prop_map(|(run, message, text, images, until, request_hash)| {
+            Body::MessageCollected(MessageCollected { run, message, text, images, until, request_hash })
+        })
+        .boxed()
+}
+
+fn message_dropped() -> Made<Body> {
+    (run(), maybe(run()), any::<u32>(), maybe(shared()), maybe(hash()))
+        .prop_map(|(message, run, cap, excerpt, request_hash)| {
+            let reason = DropReason::QueueFull { cap };
+            Body::MessageDropped(MessageDropped { message, run, reason, excerpt, request_hash })
+        })
+        .boxed()
 }
 
 fn session_opened() -> Made<Body> {
