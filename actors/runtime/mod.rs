@@ -18,6 +18,7 @@ mod shared_events;
 mod store_limits;
 mod submit;
 mod tree;
+mod verifier;
 mod watch;
 
 use std::{sync::Arc, time::Duration};
@@ -49,6 +50,7 @@ pub use repeat::{FirstTask, KeyConflict, TaskPart};
 pub use request::{Defaults, RunError, RunRequest, RunResult, RuntimeDependencies, SessionChoice};
 pub use shared_events::{SharedEntry, SharedEvent};
 pub(crate) use store_limits::PresentStoreLimits;
+pub(crate) use verifier::PresentVerifier;
 pub use watch::Watch;
 
 /// What a session does after a command.

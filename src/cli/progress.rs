@@ -6,7 +6,7 @@ use std::collections::{BTreeSet, HashMap};
 use hermod_actors::model::{
     ApprovalAnswered, Body, CallEnded, CallId, CallStarted, CallStatus, ChildEnded, ContextCompacted,
     DecisionSource, Flaw, ModelAnswered, ModelFailed, ModelWaiting, Outcome, Record, RetryReason, RunId,
-    TodoItem, TodoList, TodoStatus,
+    RunVerified, TodoItem, TodoList, TodoStatus,
 };
 
 use super::{
@@ -154,6 +154,7 @@ impl ProgressLines {
             Body::MessageSteered(steered) => {
                 Some(format!("steered   {}", truncated_line(&steered.text, MAX_ERROR_CHARS)))
             }
+            Body::RunVerified(verified) => Some(format_check(verified)),
             Body::TodoChanged(changed) => Some(format_todo(&changed.items)),
             Body::ChildEnded(ended) => Some(format_child_end(ended)),
             _ => None,
@@ -339,6 +340,15 @@ fn format_todo(list: &TodoList) -> String {
         format!(", now {}", truncated_line(&item.content, MAX_ARGUMENT_CHARS))
     });
     format!("todo      {done} of {all} done{current}")
+}
+
+/// What the check of the run's expectations has found.
+fn format_check(verified: &RunVerified) -> String {
+    let misses = verified.misses.iter();
+    let lines: Vec<String> = misses
+        .map(|miss| format!("missing   {}", truncated_line(&miss.to_string(), MAX_ERROR_CHARS)))
+        .collect();
+    if lines.is_empty() { "checked   all that was expected holds".into() } else { lines.join("\n") }
 }
 
 fn retry_reason(reason: RetryReason) -> &'static str {

@@ -7,7 +7,7 @@ use super::{
     exchangeable::Exchangeable,
     model_choice::{OllamaProbe, discover},
     sandbox_rules::note_missing_protections,
-    start::{RuntimeHost, checked_policy, configured_tools},
+    start::{RuntimeHost, checked_policy, configured_tools, verifier},
     submission::{RunSettings, RunSubmitter},
 };
 use crate::{config::Config, discovery::Variables, prompt::LayeredPrompt, view::ReloadView};
@@ -53,6 +53,7 @@ impl RuntimeHost {
         let reconnected = endpoints.reconnect(discovered, variables)?;
         self.runtime.exchange_tools(tools)?;
         self.policy.exchange(policy);
+        self.runtime.set_verifier(verifier(config, &self.state, &self.runner, &self.policy));
         self.runtime.set_store_limits(config.limits.by_period());
         endpoints.exchange(reconnected);
         note_missing_protections(config, &self.state, self.notes.as_ref());

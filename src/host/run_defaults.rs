@@ -76,6 +76,7 @@ pub fn spec(config: &Config, chain: Vec<ModelRef>, script: Option<Hash>, workspa
         compaction: config.compression.enabled.0.then(|| compaction_policy(config, &main).into()),
         delegation,
         loop_guard: config.agent.loop_guard.0,
+        expects: Vec::new(),
         script,
     }
 }

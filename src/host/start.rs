@@ -12,7 +12,7 @@ use std::{
 use hermod_actors::{
     Defaults, Runtime, RuntimeDependencies,
     model::{RunId, RunSpec},
-    port::{CallPolicy, Journal, ModelProvider, Tool},
+    port::{CallPolicy, Journal, ModelProvider, Tool, Verifier},
 };
 use tokio::{sync::Mutex, time::timeout};
 
@@ -40,7 +40,7 @@ use crate::{
     prompt::skill_folders,
     redaction,
     tool::{
-        self,
+        self, ExpectationVerifier,
         skills::{SkillFolders, own_variable},
     },
 };
@@ -138,6 +138,7 @@ pub async fn start(
         policy: Arc::<Exchangeable<AgentPolicies>>::clone(&policy),
     };
     let runtime = Arc::new(runtime(config, dependencies).await?);
+    runtime.set_verifier(verifier(config, &state, &runner, &policy));
     Ok(RuntimeHost { runtime, endpoints: Mutex::new(endpoints), runner, journal, state, policy, notes })
 }
 
@@ -147,6 +148,17 @@ pub(super) async fn configured_tools(config: &Config, state: &Path, runner: &Run
         learn_skill_variables(skill_folders(config, state)).await;
     }
     tool::builtin(tool_settings(config, state, runner))
+}
+
+/// Checks the expectations of runs by this configuration.
+pub(super) fn verifier(
+    config: &Config,
+    state: &Path,
+    runner: &Runner,
+    policy: &Arc<Exchangeable<AgentPolicies>>,
+) -> Arc<dyn Verifier> {
+    let policy = Arc::<Exchangeable<AgentPolicies>>::clone(policy);
+    Arc::new(ExpectationVerifier::new(tool_settings(config, state, runner), policy))
 }
 
 /// The policies of this configuration. The list of approved rules is read at each call; a damage is reported before the first

@@ -8,6 +8,7 @@ mod authorization;
 mod connection;
 mod document;
 mod events;
+mod expectation_field;
 mod extract;
 mod fields;
 mod lifecycle;

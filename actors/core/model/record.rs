@@ -9,8 +9,8 @@ use super::{
     AgentName, ApprovalAnswered, ApprovalRequested, Artifact, BootId, BudgetRefusal, CallAdmitted, CallEnded,
     CallLost, CallStarted, ChildEnded, ContextCompacted, Hash, Image, ImportedHistory, Incarnation,
     LimitIncrease, MessageContent, ModelAnswered, ModelFailed, ModelLate, ModelStarted, ModelWaiting,
-    OutcomeDetail, ParentRef, RunId, RunSpec, StopReason, SummaryAnswered, SummaryStarted, Timestamp,
-    TodoChanged, Usage,
+    OutcomeDetail, ParentRef, RunId, RunSpec, RunVerified, StopReason, SummaryAnswered, SummaryStarted,
+    Timestamp, TodoChanged, Usage,
 };
 
 /// A journal record: append-only, versioned, numbered per session.
@@ -94,6 +94,8 @@ bodies! {
     RunReopened(RunReopened) = 14 "run.reopened",
     /// The limits of a run that has not ended are raised.
     BudgetRaised(BudgetRaised) = 15 "budget.raised",
+    /// The expectations of the run were checked after an answer.
+    RunVerified(RunVerified) = 17 "run.verified",
     /// An attempt of a model call may start.
     ModelStarted(Arc<ModelStarted>) = 20 "model.started",
     /// The model answered.
@@ -297,6 +299,7 @@ impl Body {
             Self::RunExhausted(body) => body.run,
             Self::RunReopened(body) => body.run,
             Self::BudgetRaised(body) => body.run,
+            Self::RunVerified(body) => body.call.run,
             Self::ChildEnded(body) => body.call.run,
             Self::ContextCompacted(body) => body.run,
             Self::SummaryStarted(body) => body.started.call.run,

@@ -62,6 +62,7 @@ impl Body {
             | Self::ModelWaiting(_)
             | Self::RunStopping(_)
             | Self::RunEnded(_)
+            | Self::RunVerified(_)
             | Self::ApprovalRequested(_) => true,
             Self::ModelFailed(failed) | Self::SummaryFailed(failed) => {
                 failed.failure.class != FailureClass::Interrupted
@@ -107,6 +108,9 @@ impl Body {
             Self::ContextCompacted(compacted) => compacted.summary.as_deref().map_or(0, str::len),
             Self::SummaryAnswered(answered) => answered.text.len(),
             Self::MessageSteered(steered) => steered.text.len(),
+            Self::RunVerified(verified) => {
+                verified.misses.iter().map(|miss| miss.expected.len() + miss.reason.len()).sum()
+            }
             Self::ApprovalRequested(request) => request.question.len(),
             Self::TodoChanged(changed) => {
                 changed.items.0.iter().map(|item| 64 + item.id.len() + item.content.len()).sum()

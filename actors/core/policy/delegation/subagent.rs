@@ -40,6 +40,7 @@ pub(crate) fn subagent_spec(task: &DelegatedTask, parent: &RunSpec, run: RunId) 
         limits: subagent_limits(task, parent, delegation),
         system: Some(SUBAGENT_PROMPT.into()),
         delegation: Some(Delegation { depth, ..delegation }),
+        expects: task.expects.clone(),
         ..parent.clone()
     })
 }
