@@ -275,7 +275,8 @@ impl World {
             | DueAction::RunTool { .. }
             | DueAction::EndTool { .. }
             | DueAction::Acquire { .. }
-            | DueAction::AwaitSubagent { .. } => None,
+            | DueAction::AwaitSubagent { .. }
+            | DueAction::Verify(_) => None,
         };
         self.turn.due(self.now).iter().filter_map(until).min()
     }

@@ -36,6 +36,8 @@ pub(super) struct Watch {
     /// Whether the next request shows nothing new.
     again: bool,
     finish: Option<FinishReason>,
+    /// Whether all expectations hold, by the check after the last answer.
+    holds: Option<bool>,
     /// Attempts whose answers may still arrive, and the tokens booked for them.
     cancelled: Vec<(CallId, Attempt, Option<u64>)>,
     /// The attempts that the present append starts.
@@ -65,6 +67,8 @@ struct Run {
     unmade: u64,
     held: Held,
     legs: u32,
+    /// Checks with a miss.
+    missed: u32,
     /// Whether it has ended because its budget was used up, and no other run has started since.
     reopenable: bool,
 }
@@ -102,7 +106,10 @@ impl Watch {
             Body::RunStopping(stopping) => self.stopping(stopping)?,
             Body::RunEnded(ended) => self.ended(ended, turn)?,
             Body::ModelStarted(started) => self.started(started, turn)?,
-            Body::ModelAnswered(answered) => self.answered(answered)?,
+            Body::ModelAnswered(answered) => {
+                self.holds = None;
+                self.answered(answered)?;
+            }
             Body::ModelFailed(failed) => self.failed(failed)?,
             Body::ModelWaiting(waiting) => {
                 hold!(self.asked.is_none(), "{waiting:?} while {:?}", self.asked);
@@ -125,6 +132,7 @@ impl Watch {
                 self.loops.answered(answered);
                 self.calls.answered(answered.call, answered.decision)?;
             }
+            Body::RunVerified(verified) => self.verified(verified)?,
             Body::RunExhausted(exhausted) => self.exhausted(exhausted)?,
             Body::RunReopened(reopened) => self.reopened(reopened)?,
             Body::BudgetRaised(raised) => self.raised(raised)?,
@@ -185,6 +193,7 @@ impl Watch {
                 DueAction::RunTool { .. }
                 | DueAction::EndTool { .. }
                 | DueAction::AwaitSubagent { .. }
+                | DueAction::Verify(_)
                 | DueAction::WakeAt(_)
                 | DueAction::WakeAtActive(_) => true,
             };
