@@ -400,9 +400,9 @@ mod tests {
     use std::sync::Arc;
 
     use hermod_actors::model::{
-        AccountId, AssistantMessage, BudgetRefusal, CallEnd, Dimension, Failure, FailureClass, FinishReason,
-        Incarnation, Outcome, OutcomeDetail, Repetition, RepetitionPattern, RunEnded, RunExhausted,
-        SessionRevived, Timestamp, ToolCall, Usage, UsageAnomaly, UsageAnomalyKind,
+        AccountId, AssistantMessage, BudgetRefusal, CallEnd, Dimension, ExpectationMiss, Failure,
+        FailureClass, FinishReason, Incarnation, Outcome, OutcomeDetail, Repetition, RepetitionPattern,
+        RunEnded, RunExhausted, SessionRevived, Timestamp, ToolCall, Usage, UsageAnomaly, UsageAnomalyKind,
     };
 
     use super::*;
@@ -595,6 +595,24 @@ mod tests {
             "budget    iterations limit of 10 reached: 10 spent, 0 reserved, account {account}: a last answer is asked for, if that fits"
         );
         check(vec![Body::RunExhausted(RunExhausted { run: RUN, refusal })], &[Some(&line)]);
+    }
+
+    #[test]
+    fn a_check_tells_what_misses() {
+        let call = CallId { run: RUN, iteration: 1, n: 0 };
+        let verified = |misses| Body::RunVerified(RunVerified { call, misses });
+        let miss = |n, expected: &str| ExpectationMiss {
+            n,
+            expected: expected.into(),
+            reason: "it is empty".into(),
+        };
+        check(
+            vec![verified(Vec::new()), verified(vec![miss(0, "file a"), miss(2, "file c")])],
+            &[
+                Some("checked   all that was expected holds"),
+                Some("missing   file a: it is empty\nmissing   file c: it is empty"),
+            ],
+        );
     }
 
     #[test]

@@ -3,6 +3,7 @@
 
 mod approvals;
 mod crash;
+mod expectations;
 mod handover;
 mod killed_command;
 mod last;

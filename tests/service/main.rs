@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)] // a test ends where it fails
 
 mod agents;
+mod expectations;
 #[path = "../common/http.rs"]
 mod http;
 mod metrics;

@@ -161,6 +161,7 @@ fn carriers(opaque: OpaqueState) -> [Body; 2] {
             compaction: None,
             delegation: None,
             loop_guard: true,
+            expects: Vec::new(),
             script: None,
         }),
         request_hash: None,
