@@ -42,7 +42,7 @@ pub use policy::{clarify::CLARIFY, todo::TODO};
 pub use provider::{ModelStatus, ProviderStatus};
 pub use runtime::{
     ConversationEnd, ConversationPage, Defaults, FirstTask, HealthProbe, KeyConflict, MAX_IMAGE_BYTES,
-    MAX_IMAGES, MESSAGE_TAG_BITS, RecordFeed, RunError, RunRequest, RunResult, Runtime, RuntimeDependencies,
+    MAX_IMAGES, MAX_MESSAGE_BYTES, RecordFeed, RunError, RunRequest, RunResult, Runtime, RuntimeDependencies,
     SessionChoice, SharedEntry, SharedEvent, SteerReceipt, TaskPart, Watch,
 };
 pub use session::{AcceptedRun, SubmitError};

@@ -8,8 +8,8 @@ use hermod_core::journal::{InboxRow, StoredRecord, WriteOp, WriteOutcome};
 
 use super::feed::{FeedCursor, FeedEntry};
 use crate::model::{
-    AccountId, BudgetAccount, DecodeError, DiskFull, ModelRef, ModelRow, RunId, RunRow, Seq, SessionId,
-    SessionRow,
+    AccountId, BudgetAccount, DecodeError, DiskFull, MessageRow, ModelRef, ModelRow, RunId, RunRow, Seq,
+    SessionId, SessionRow,
 };
 
 /// The store, as the core sees it.
@@ -69,6 +69,12 @@ pub trait RowReader: Send + Sync {
 
     /// The row of the run with this idempotency key.
     fn run_of_key(&self, key: &str) -> ReadFuture<Option<RunRow>>;
+
+    /// The run or message with this idempotency key.
+    fn id_of_key(&self, key: &str) -> ReadFuture<Option<RunId>>;
+
+    /// The row of a message; `None` for one that became a run of its own.
+    fn message(&self, id: RunId) -> ReadFuture<Option<MessageRow>>;
 
     /// The rows of the `max` newest runs, of one session or of all.
     fn runs(&self, session: Option<SessionId>, max: usize) -> ReadFuture<Vec<RunRow>>;

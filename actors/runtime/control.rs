@@ -14,9 +14,6 @@ use crate::{
     turn::Input,
 };
 
-/// The bits of a message's id that [`Runtime::steer_tagged`] takes from its tag; the others are the time.
-pub const MESSAGE_TAG_BITS: u128 = (1 << 80) - 1;
-
 /// A steering message that is durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SteerReceipt {
@@ -36,27 +33,7 @@ impl Runtime {
     /// skipped. A message that comes too late for the run is the input of the next one. A run that has ended, or is
     /// being stopped, is [`RunError::Ended`].
     pub async fn steer(&self, run: RunId, text: impl Into<Arc<str>>) -> Result<SteerReceipt, RunError> {
-        self.steer_with_id(run, text.into(), RunId::from_bits(self.new_ulid())).await
-    }
-
-    /// Steers like [`Runtime::steer`], with a message whose id ends with the lower 80 bits of `tag`. A caller that
-    /// derives the tag from an idempotency key finds the message again in the session's records.
-    pub async fn steer_tagged(
-        &self,
-        run: RunId,
-        text: impl Into<Arc<str>>,
-        tag: u128,
-    ) -> Result<SteerReceipt, RunError> {
-        let bits = self.new_ulid() & !MESSAGE_TAG_BITS | tag & MESSAGE_TAG_BITS;
-        self.steer_with_id(run, text.into(), RunId::from_bits(bits)).await
-    }
-
-    async fn steer_with_id(
-        &self,
-        run: RunId,
-        mut text: Arc<str>,
-        next: RunId,
-    ) -> Result<SteerReceipt, RunError> {
+        let (mut text, next) = (text.into(), RunId::from_bits(self.new_ulid()));
         redact_text(&mut text, &*self.parts.redactor);
         if text.trim().is_empty() {
             return Err(RunError::Invalid {
@@ -70,7 +47,7 @@ impl Runtime {
         }
         let session = row.session;
         // A repeat to a session that crashed meanwhile is recognized by its id, even if the run has ended.
-        let input = Input::Steer(MessageSteered { run, text, followup_run: next });
+        let input = Input::Steer(MessageSteered { run, text, followup_run: next, request_hash: None });
         let is_recorded =
             self.repeat_command(session, input, InputReply::Steer, AfterCommand::Resume).await?;
         if is_recorded { Ok(SteerReceipt { run, session, next }) } else { Err(RunError::Ended(run)) }

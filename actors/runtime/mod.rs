@@ -39,7 +39,7 @@ use crate::{
     tool_executor::ToolExecutorHandle,
     turn::Input,
 };
-pub use control::{MESSAGE_TAG_BITS, SteerReceipt};
+pub use control::SteerReceipt;
 pub(crate) use conversation::ConversationMarks;
 pub use conversation::{ConversationEnd, ConversationPage};
 pub(crate) use feed::FeedTail;
@@ -50,6 +50,7 @@ pub use repeat::{FirstTask, KeyConflict, TaskPart};
 pub use request::{Defaults, RunError, RunRequest, RunResult, RuntimeDependencies, SessionChoice};
 pub use shared_events::{SharedEntry, SharedEvent};
 pub(crate) use store_limits::PresentStoreLimits;
+pub use submit::MAX_MESSAGE_BYTES;
 pub(crate) use verifier::PresentVerifier;
 pub use watch::Watch;
 

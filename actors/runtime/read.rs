@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use crate::{
     model::{
-        Body, Message, Outcome, OutcomeDetail, Record, RunAccepted, RunId, RunRow, Seq, SessionId, SessionRow,
+        Body, Message, MessageFate, Outcome, OutcomeDetail, Record, RunAccepted, RunId, RunRow, Seq,
+        SessionId, SessionRow,
     },
     persistence::{replay, run_records},
     policy::{Bill, final_text},
@@ -18,6 +19,19 @@ impl Runtime {
     /// A run's index row.
     pub async fn row(&self, run: RunId) -> Result<RunRow, RunError> {
         self.parts.journal.rows().run(run).await?.ok_or(RunError::NoRun(run))
+    }
+
+    /// What became of a message, with its session; `None` if there is none. A run that was submitted as a task counts as a
+    /// message of its own.
+    pub async fn message(&self, id: RunId) -> Result<Option<(SessionId, MessageFate)>, RunError> {
+        let rows = self.parts.journal.rows();
+        let message = rows.message(id).await?;
+        let run = match message.as_ref().map_or(Some(id), |message| message.place.run()) {
+            Some(run) => rows.run(run).await?,
+            None => None,
+        };
+        let session = message.as_ref().map(|row| row.session).or_else(|| run.as_ref().map(|row| row.session));
+        Ok(session.map(|session| (session, MessageFate::of(message.as_ref(), run.as_ref()))))
     }
 
     /// A session's index row, by its id.

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 
 use crate::{
-    model::{Image, ImageFormat, RunAccepted, RunId, RunRow, SessionId, SessionRow},
+    model::{Image, ImageFormat, MessageRow, RunAccepted, RunId, RunRow, SessionId, SessionRow},
     port::Artifacts,
-    runtime::{RunRequest, SessionChoice, images},
+    runtime::{RunError, RunRequest, SessionChoice, images},
+    session::AcceptedRun,
     turn::repair,
 };
 
@@ -84,6 +85,15 @@ impl RunRequest {
             first: excerpt(&first.accepted.input),
             this: excerpt(&self.input),
         })
+    }
+
+    /// Refuses a request whose idempotency key belongs to a message that another request sent.
+    pub(super) fn check_repeats_message(&self, first: &MessageRow) -> Result<AcceptedRun, RunError> {
+        let is_same = self.request_hash.is_some() && self.request_hash == first.request_hash;
+        if let Some(key) = self.idempotency_key.as_ref().filter(|_| !is_same) {
+            return Err(RunError::MessageKeyConflict { key: Arc::clone(key), message: first.id });
+        }
+        Ok(AcceptedRun { run: first.id, session: first.session, at: first.id.created_at() })
     }
 
     async fn difference(&self, first: FirstTask<'_>, artifacts: &dyn Artifacts) -> Option<TaskPart> {

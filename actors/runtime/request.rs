@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::{
     model::{
         Amounts, BootId, BreakerPolicy, CallId, Expectation, Hash, IdError, Message, ModelRef, OutcomeDetail,
-        RunId, RunSpec, SessionId, ThinkingLevel, Timestamp, Usage,
+        Queueing, RunId, RunSpec, SessionId, ThinkingLevel, Timestamp, Usage,
     },
     policy::FinalText,
     port::{
@@ -107,6 +107,9 @@ pub struct RunRequest {
     /// The hash of the client's whole request. A repeat of its idempotency key with another hash is a
     /// [`RunError::KeyConflict`] too.
     pub request_hash: Option<Hash>,
+    /// If the task is a message to its session: how it queues. It then becomes a run of its own, joins one, or is dropped;
+    /// [`Runtime::message`](crate::Runtime::message) tells which.
+    pub queueing: Option<Queueing>,
 }
 
 impl RunRequest {
@@ -198,6 +201,17 @@ pub enum RunError {
     /// The idempotency key belongs to a run with another task. Nothing was recorded.
     #[error("idempotency_key {0}")]
     KeyConflict(Box<KeyConflict>),
+    /// The idempotency key belongs to another message. Nothing was recorded.
+    #[error(
+        "idempotency_key `{key}` stands for message {message}, which another request sent; repeat that request as it was, or \
+         give this one another key"
+    )]
+    MessageKeyConflict {
+        /// The idempotency key.
+        key: Arc<str>,
+        /// The first message with this key.
+        message: RunId,
+    },
     /// The run was not accepted.
     #[error(transparent)]
     NotAccepted(#[from] SubmitError),

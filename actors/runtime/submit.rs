@@ -19,6 +19,9 @@ use crate::{
 /// the run up, so more tries rarely help.
 pub(super) const MAX_TRIES: usize = 5;
 
+/// Most bytes of a message to a session.
+pub const MAX_MESSAGE_BYTES: usize = 256 << 10;
+
 /// The session of a submission.
 #[derive(Debug)]
 struct SessionTarget {
@@ -52,7 +55,7 @@ impl Runtime {
         let images = images::describe_all(run, &request.images)?;
         let accepted = RunAccepted::new(run, Arc::clone(&request.input), Arc::clone(&spec));
         let (history, request_hash) = (Arc::new(repaired.past), request.request_hash);
-        let accepted = RunAccepted { images, history, request_hash, ..accepted };
+        let accepted = RunAccepted { images, history, request_hash, queueing: request.queueing, ..accepted };
         let input = Input::Submitted { accepted: Box::new(accepted), key: request.idempotency_key.clone() };
         self.submit_to_session(&request, (run, &spec), input, permit).await
     }
@@ -81,7 +84,9 @@ impl Runtime {
             let answer = self.request(command).await;
             match answer {
                 Some(Ok(accepted)) => return Ok(accepted),
-                Some(Err(SubmitError::Duplicate(first))) => return self.check_repeat(request, first).await,
+                Some(Err(SubmitError::Duplicate(first))) => {
+                    return self.check_repeat_of(request, first).await;
+                }
                 // Another submission opened a session with this key first: this one belongs there.
                 Some(Err(SubmitError::KeyTaken(_))) => target = self.resolve(&request.session).await?,
                 // The session's history may come from this very request, submitted twice at the same time.
@@ -165,10 +170,19 @@ impl Runtime {
     /// The first run of the request's idempotency key.
     async fn find_first(&self, request: &RunRequest) -> Result<Option<AcceptedRun>, RunError> {
         let Some(key) = &request.idempotency_key else { return Ok(None) };
-        match self.parts.journal.rows().run_of_key(key).await? {
-            Some(row) => self.check_repeat(request, row.id).await.map(Some),
+        match self.parts.journal.rows().id_of_key(key).await? {
+            Some(first) => self.check_repeat_of(request, first).await.map(Some),
             None => Ok(None),
         }
+    }
+
+    /// Returns the run or the message of the request's key if the request repeats it.
+    async fn check_repeat_of(&self, request: &RunRequest, first: RunId) -> Result<AcceptedRun, RunError> {
+        let rows = self.parts.journal.rows();
+        if let (None, Some(message)) = (rows.run(first).await?, rows.message(first).await?) {
+            return request.check_repeats_message(&message);
+        }
+        self.check_repeat(request, first).await
     }
 
     /// Returns the run of the request's key if its task is that of the request.
@@ -204,6 +218,16 @@ impl RunRequest {
         let invalid = |field, error: &str| Err(RunError::Invalid { field, error: error.into() });
         if self.input.trim().is_empty() {
             return invalid("input", "is empty; say what is to be done");
+        }
+        if self.queueing.is_some() && self.input.len() > MAX_MESSAGE_BYTES {
+            let bytes = self.input.len();
+            return invalid(
+                "input",
+                &format!("has {bytes} bytes; a message has at most {MAX_MESSAGE_BYTES}"),
+            );
+        }
+        if self.queueing.is_some() && !self.history.is_empty() {
+            return invalid("history", "comes with a message; only a task may bring one");
         }
         let is_blank = |text: &Arc<str>| text.trim().is_empty();
         if self.task.as_ref().is_some_and(is_blank) {

@@ -12,8 +12,8 @@ use futures::{
 
 use hermod_actors::{
     model::{
-        AccountId, BudgetAccount, Incarnation, ModelRef, ModelRow, Record, RunId, RunRow, RunState, Seq,
-        SessionId, SessionRow, decode, encode,
+        AccountId, BudgetAccount, Incarnation, MessageRow, ModelRef, ModelRow, Record, RunId, RunRow,
+        RunState, Seq, SessionId, SessionRow, decode, encode,
     },
     mutants::{Mutant, mutant_enabled},
     port::{
@@ -122,6 +122,14 @@ impl RowReader for MemoryJournal {
         self.read(|store| store.keys.get(key).and_then(|id| store.runs.get(id)).cloned())
     }
 
+    fn id_of_key(&self, key: &str) -> ReadFuture<Option<RunId>> {
+        self.read(|store| store.keys.get(key).copied())
+    }
+
+    fn message(&self, id: RunId) -> ReadFuture<Option<MessageRow>> {
+        self.read(|store| store.messages.get(&id).cloned())
+    }
+
     fn runs(&self, session: Option<SessionId>, max: usize) -> ReadFuture<Vec<RunRow>> {
         let is_of = |run: &&RunRow| session.is_none_or(|session| run.session == session);
         self.read(|store| youngest(store.runs.values().filter(is_of), max))
@@ -185,6 +193,7 @@ struct MemoryStore {
     runs: BTreeMap<RunId, RunRow>,
     open_runs: BTreeSet<RunId>,
     keys: BTreeMap<Arc<str>, RunId>,
+    messages: BTreeMap<RunId, MessageRow>,
     models: BTreeMap<String, ModelRow>,
 }
 
@@ -212,6 +221,7 @@ impl MemoryStore {
                 IndexRow::Session(row) => self.index_session(row),
                 IndexRow::Run(row) => self.index_run(*row),
                 IndexRow::Model(row) => self.index_model(row),
+                IndexRow::Message(row) => drop(self.messages.insert(row.id, row)),
             }
         }
         self.keys.extend(append.key);

@@ -123,6 +123,7 @@ impl From<&RunError> for Exit {
             | RunError::NoPendingApproval(_)
             | RunError::NotRaised(..)
             | RunError::KeyConflict(_)
+            | RunError::MessageKeyConflict { .. }
             | RunError::NotAccepted(
                 SubmitError::HasHistory(_) | SubmitError::OtherAgent { .. } | SubmitError::Unreadable(_),
             ) => Self::Usage,

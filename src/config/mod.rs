@@ -11,6 +11,7 @@ mod layer;
 mod limits_section;
 mod load;
 mod model_section;
+mod queue_section;
 mod sandbox_section;
 mod sections;
 mod service_section;
@@ -28,6 +29,7 @@ pub use layer::{Setting, SettingLayer, SettingOrigin};
 pub use limits_section::LimitsSection;
 pub use load::{ConfigFile, EMBEDDED};
 pub use model_section::{EMBEDDED_MODELS, ModelSection, PriceSection};
+pub use queue_section::QueueSection;
 pub use sandbox_section::{
     NetworkSetting, SandboxLimitsSection, SandboxModeName, SandboxSection, WorkspaceScope,
 };

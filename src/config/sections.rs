@@ -13,6 +13,7 @@ use super::{
     layer::{SettingLayer, SettingOrigin},
     limits_section::LimitsSection,
     model_section::ModelSection,
+    queue_section::QueueSection,
     sandbox_section::SandboxSection,
     service_section::ServiceSection,
     telemetry_section::TelemetrySection,
@@ -43,6 +44,8 @@ pub struct Config {
     pub agent: AgentSection,
     /// Limits of all runs together.
     pub limits: LimitsSection,
+    /// How messages to a session queue.
+    pub queue: QueueSection,
     /// Further defaults of agents.
     pub agents: AgentsSection,
     /// The configured providers, by name.

@@ -4,7 +4,8 @@
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use hermod_actors::model::{
-    InDoubtAction, ModelRef, PoolStrategy, ThinkingLevel, ThinkingLevels, ThinkingStyle,
+    DropPolicy, InDoubtAction, ModelRef, PoolStrategy, QueueMode, ThinkingLevel, ThinkingLevels,
+    ThinkingStyle,
 };
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
 use serde_json::{Number, Value};
@@ -98,6 +99,14 @@ pub struct RuleList(pub Vec<Rule>);
 /// What the policy does with calls that no rule names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PolicyModeName(pub PolicyMode);
+
+/// What happens to a message while a run of its session is under way.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct QueueModeName(pub QueueMode);
+
+/// Which message is dropped when too many wait.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct DropPolicyName(pub DropPolicy);
 
 /// True if a person answers requests for approvals.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -327,6 +336,16 @@ deserialize_by! {
         Some("ask") => Ok(Self(PolicyMode::Ask)),
         Some("deny") => Ok(Self(PolicyMode::Deny)),
         Some(_) | None => Err("must be \"allow\", \"ask\" or \"deny\"".to_owned()),
+    };
+    QueueModeName: |value| {
+        let mode = QueueMode::ALL.into_iter().find(|mode| value.as_str() == Some(mode.name()));
+        mode.map(Self).ok_or_else(|| format!("must be one of {}", listed(&QueueMode::ALL.map(QueueMode::name))))
+    };
+    DropPolicyName: |value| match value.as_str() {
+        Some("summarize") => Ok(Self(DropPolicy::Summarize)),
+        Some("old") => Ok(Self(DropPolicy::Old)),
+        Some("new") => Ok(Self(DropPolicy::New)),
+        Some(_) | None => Err("must be \"summarize\", \"old\" or \"new\"".to_owned()),
     };
     ApproverName: |value| match value.as_str() {
         Some("none") => Ok(Self(false)),

@@ -66,6 +66,7 @@ impl From<RunError> for RequestError {
             | RunError::NoPendingApproval(_)
             | RunError::NotRaised(..)
             | RunError::KeyConflict(_)
+            | RunError::MessageKeyConflict { .. }
             | RunError::NotAccepted(
                 SubmitError::HasHistory(_) | SubmitError::OtherAgent { .. } | SubmitError::Unreadable(_),
             ) => RequestErrorKind::Usage,

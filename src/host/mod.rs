@@ -68,4 +68,4 @@ pub use start::{RuntimeHost, ShutdownUrgency, start, start_write_only};
 pub use store_client::{
     OwnerReply, RETRY_DELAY, StoreAccess, StoreClient, open_as_owner, unexpected_response,
 };
-pub use submission::{RunSettings, RunSubmitter, Submission, SubmissionOptions};
+pub use submission::{MessageOptions, RunSettings, RunSubmitter, Submission, SubmissionOptions};

@@ -9,7 +9,7 @@ use std::{
 
 use hermod_actors::{
     AcceptedRun, RunRequest, SessionChoice,
-    model::{AgentName, LimitIncrease, RunRow, RunSpec, SessionId, ThinkingLevel},
+    model::{AgentName, LimitIncrease, QueueMode, Queueing, RunRow, RunSpec, SessionId, ThinkingLevel},
 };
 use tokio_util::sync::CancellationToken;
 
@@ -51,6 +51,28 @@ pub struct Submission {
     pub system: Option<String>,
     /// A repeat with this key gets the first run.
     pub idempotency_key: Option<Arc<str>>,
+    /// If it is a message to its session and no task of its own: how it queues.
+    pub message: Option<MessageOptions>,
+}
+
+/// How a message to a session queues.
+#[derive(Debug, Clone, Copy)]
+pub struct MessageOptions {
+    /// The mode; `None` is the configured one.
+    pub mode: Option<QueueMode>,
+    /// Whether it may steer and stop the run under way. If not, it becomes a run of its own instead.
+    pub may_steer: bool,
+}
+
+impl MessageOptions {
+    fn queueing(self, configured: Queueing) -> Queueing {
+        let mode = self.mode.unwrap_or(configured.mode);
+        let mode = match mode {
+            QueueMode::Steer | QueueMode::Interrupt if !self.may_steer => QueueMode::Followup,
+            QueueMode::Steer | QueueMode::Interrupt | QueueMode::Followup | QueueMode::Collect => mode,
+        };
+        Queueing { mode, ..configured }
+    }
 }
 
 /// What only a client of the command line sets of a submission.
@@ -239,6 +261,7 @@ impl RunSubmitter {
             spec: Some(spec.clone()),
             idempotency_key: submission.idempotency_key,
             request_hash,
+            queueing: submission.message.map(|message| message.queueing(config.queue.queueing())),
             ..RunRequest::new(text)
         };
         let accepted = self.host.runtime.submit(request).await?;

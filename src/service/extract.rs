@@ -160,3 +160,15 @@ pub(super) async fn path_parameter(parts: &mut Parts, service: &Arc<Service>) ->
     let parameters = parameters.map_err(|error| Problem::bad_request(error.to_string()))?;
     Ok(parameters.iter().next().map_or_else(String::new, |(_, value)| value.to_owned()))
 }
+
+/// The parameter of the path, decoded.
+#[derive(Debug)]
+pub(super) struct PathName(pub(super) String);
+
+impl FromRequestParts<Arc<Service>> for PathName {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, service: &Arc<Service>) -> Result<Self, Problem> {
+        path_parameter(parts, service).await.map(Self)
+    }
+}

@@ -6,6 +6,7 @@
 
 mod authorization;
 mod connection;
+mod data_url;
 mod document;
 mod events;
 mod expectation_field;

@@ -150,6 +150,7 @@ impl From<RunError> for Problem {
             RunError::NotAccepted(SubmitError::Quarantined { .. }) => StatusCode::CONFLICT,
             RunError::Invalid { .. }
             | RunError::KeyConflict(_)
+            | RunError::MessageKeyConflict { .. }
             | RunError::NotAccepted(_)
             | RunError::Read(_)
             | RunError::WaitTimedOut(_)

@@ -9,7 +9,7 @@ use std::{
 
 use axum::http::StatusCode;
 use hermod_actors::model::{
-    AgentName, ApprovalScope, CallId, Record, RunId, RunRow, Seq, SessionId, SessionRow,
+    AgentName, ApprovalScope, CallId, MessageFate, Record, RunId, RunRow, SessionId, SessionRow,
 };
 
 use super::{Service, problem::Problem};
@@ -74,6 +74,13 @@ impl Reach {
     pub(super) async fn run(&self, run: RunId) -> Result<Option<RunRow>, Problem> {
         let row = self.service.handler.reader().read(|rows| rows.run(run)).await?;
         Ok(row.filter(|row| self.sees(&row.agent)))
+    }
+
+    /// What became of the message with this id. A submitted run counts as a message, which is answered when it completes.
+    pub(super) async fn message(&self, id: &str) -> Result<Option<MessageFate>, Problem> {
+        let Ok(id) = id.parse::<RunId>() else { return Ok(None) };
+        let Some((session, fate)) = self.service.runtime.message(id).await? else { return Ok(None) };
+        Ok(self.sees_session(session).await?.then_some(fate))
     }
 
     /// The session with this id or this key.
@@ -161,22 +168,6 @@ impl Reach {
         let mut rows = self.unfinished_runs().await?;
         rows.retain(|row| row.session == session.id);
         Ok(rows)
-    }
-
-    /// Visits the records of a session that the token reaches, from this one on.
-    pub(super) async fn visit_records(
-        &self,
-        session: &SessionRow,
-        from: Seq,
-        visit: impl FnMut(Seq, Arc<Record>),
-    ) -> Result<(), Problem> {
-        Ok(self.service.handler.reader().records(session.id, from, visit).await?)
-    }
-
-    /// The run that a submission with this idempotency key has begun.
-    pub(super) async fn run_of_key(&self, key: &str) -> Result<Option<RunRow>, Problem> {
-        let row = self.service.handler.reader().read(|rows| rows.run_of_key(key)).await?;
-        Ok(row.filter(|row| self.sees(&row.agent)))
     }
 
     /// The limits of all runs of the store together, and what is used of them; empty for a token that is limited to agents.

@@ -1,7 +1,7 @@
 //! Schemas of values in views whose types belong to the core, which knows no OpenAPI. A view names one of them with
 //! `#[schema(value_type = …)]`; tests hold the answers of a service against them.
 
-use hermod_actors::model::{ApprovalScope, Outcome, ThinkingLevel};
+use hermod_actors::model::{ApprovalScope, Outcome, QueueMode, ThinkingLevel};
 use utoipa::{
     PartialSchema, ToSchema,
     openapi::{
@@ -51,6 +51,10 @@ schemas! {
     OutcomeName = names(OUTCOMES.map(Outcome::name));
     /// How much the models are to think.
     Thinking = names(ThinkingLevel::ALL.map(ThinkingLevel::name));
+    /// What happens to a message while a run of its session is under way.
+    QueueModeName = names(QueueMode::ALL.map(QueueMode::name));
+    /// What became of a message.
+    MessageStateName = names(["queued", "injected", "answered", "dropped"]);
     /// How far an approval goes: this call, such calls of its run, or such calls of every run.
     Scope = names([ApprovalScope::Once, ApprovalScope::Run, ApprovalScope::Always].map(scope_name));
     /// What a person has decided about a call.

@@ -2,7 +2,7 @@
 
 use hermod_actors::{
     AcceptedRun, RunResult,
-    model::{Outcome, OutcomeDetail, RunId, RunRow, SessionId, Timestamp},
+    model::{MessageFate, MessageState, Outcome, OutcomeDetail, RunId, RunRow, SessionId, Timestamp},
 };
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -10,7 +10,7 @@ use utoipa::ToSchema;
 use super::{
     encoding,
     run::RunStateView,
-    schema::{Id, OutcomeName, Time},
+    schema::{Id, MessageStateName, OutcomeName, Time},
 };
 
 /// A run that is durable: `{run, session, accepted_at}`.
@@ -31,6 +31,44 @@ pub struct RunAcceptedView {
 impl From<AcceptedRun> for RunAcceptedView {
     fn from(accepted: AcceptedRun) -> Self {
         Self { run: accepted.run, session: accepted.session, accepted_at: accepted.at }
+    }
+}
+
+/// A message that is durable: `{message, session}`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+pub struct MessageAcceptedView {
+    /// The message; for a repeated one, the first. It is also the run that the message becomes unless it joins another.
+    #[schema(value_type = Id)]
+    pub message: RunId,
+    /// The message's session.
+    #[schema(value_type = Id)]
+    pub session: SessionId,
+}
+
+impl From<AcceptedRun> for MessageAcceptedView {
+    fn from(accepted: AcceptedRun) -> Self {
+        Self { message: accepted.run, session: accepted.session }
+    }
+}
+
+/// What became of a message: `{state, reason?, run?}`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+pub struct MessageFateView {
+    /// The state.
+    #[schema(value_type = MessageStateName)]
+    pub state: MessageState,
+    /// Why it was dropped, or why it still waits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// The run in which it is or was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Id>)]
+    pub run: Option<RunId>,
+}
+
+impl From<MessageFate> for MessageFateView {
+    fn from(MessageFate { state, run, reason }: MessageFate) -> Self {
+        Self { state, reason, run }
     }
 }
 

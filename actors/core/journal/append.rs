@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use crate::model::{
-    AccountId, BudgetAccount, BudgetRefusal, DecodeError, Incarnation, LedgerChange, ModelRow, Record, RunId,
-    RunRow, Seq, SessionId, SessionRow,
+    AccountId, BudgetAccount, BudgetRefusal, DecodeError, Incarnation, LedgerChange, MessageRow, ModelRow,
+    Record, RunId, RunRow, Seq, SessionId, SessionRow,
 };
 
 /// One write of a batch.
@@ -41,7 +41,7 @@ pub struct Append {
     pub ledger: LedgerChange,
     /// Index rows to write.
     pub index: Vec<IndexRow>,
-    /// An idempotency key and its run. Refused as `Duplicate` if the key is known.
+    /// An idempotency key and its run or message. Refused as `Duplicate` if the key is known.
     pub key: Option<(Arc<str>, RunId)>,
     /// Inbox rows of this session that the records consume; the append deletes them.
     pub consumed: Vec<u64>,
@@ -93,6 +93,8 @@ pub enum IndexRow {
     Run(Box<RunRow>),
     /// A model's row; its absent fields keep their stored values.
     Model(ModelRow),
+    /// A message's row.
+    Message(MessageRow),
 }
 
 /// An inbox message as JSON; the core writes and parses it.

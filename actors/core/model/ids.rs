@@ -6,7 +6,7 @@ use std::{fmt, marker::PhantomData, str::FromStr};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use ulid::Ulid;
 
-use super::{ContentHash, Hash, ModelRef};
+use super::{ContentHash, Hash, ModelRef, Timestamp};
 
 /// A text that is not a valid id.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -72,6 +72,13 @@ ulid_id!(
     AccountId,
     "account id"
 );
+
+impl RunId {
+    /// The time in the id: when the run or the message was submitted.
+    pub const fn created_at(self) -> Timestamp {
+        Timestamp(Ulid(self.bits()).timestamp_ms().cast_signed())
+    }
+}
 
 impl From<RunId> for AccountId {
     fn from(run: RunId) -> Self {

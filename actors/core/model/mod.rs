@@ -22,6 +22,7 @@ mod ids;
 mod imported_history;
 mod inbox;
 mod message;
+mod message_queue;
 mod model_call;
 mod model_profile;
 mod outcome;
@@ -71,6 +72,10 @@ pub use inbox::InboxMessage;
 pub use message::{
     AnswerOrigin, AssistantMessage, FinishReason, Flaw, Image, ImageFormat, MAX_OPAQUE_DEPTH, Message,
     MessageContent, ModelAnswer, OpaqueDepthError, OpaqueState, RUNTIME_TEXT_PREFIX, ToolCall, Usage,
+};
+pub use message_queue::{
+    DropPolicy, DropReason, Hold, MessageCollected, MessageDropped, MessageFate, MessagePlace, MessageRow,
+    MessageState, QueueMode, Queueing, RunBegun,
 };
 pub use model_call::{ModelAnswered, ModelFailed, ModelLate, ModelStarted, ModelWaiting, PrefixChange};
 pub use model_profile::{

@@ -47,6 +47,10 @@ pub enum StopReason {
     Signal,
     /// The parent run that delegated the task is ending.
     Parent,
+    /// A newer message in mode `interrupt`.
+    Interrupt,
+    /// Too many messages waited, and this run was the oldest of them.
+    QueueFull,
 }
 
 /// The cause of an outcome, where the outcome alone does not name it.
@@ -174,6 +178,10 @@ impl fmt::Display for OutcomeCause {
             Self::Stop { reason: StopReason::Command } => f.write_str("by command"),
             Self::Stop { reason: StopReason::Signal } => f.write_str("by signal"),
             Self::Stop { reason: StopReason::Parent } => f.write_str("with the run that gave it its task"),
+            Self::Stop { reason: StopReason::Interrupt } => f.write_str("by a newer message"),
+            Self::Stop { reason: StopReason::QueueFull } => {
+                f.write_str("queue_full: too many messages waited")
+            }
             Self::CrashLoop { error } => write!(f, "crash_loop: {error}"),
             Self::Unreadable { error } => write!(f, "unreadable: {error}"),
         }

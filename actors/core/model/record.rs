@@ -7,10 +7,10 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     AgentName, ApprovalAnswered, ApprovalRequested, Artifact, BootId, BudgetRefusal, CallAdmitted, CallEnded,
-    CallLost, CallStarted, ChildEnded, ContextCompacted, Hash, Image, ImportedHistory, Incarnation,
-    LimitIncrease, MessageContent, ModelAnswered, ModelFailed, ModelLate, ModelStarted, ModelWaiting,
-    OutcomeDetail, ParentRef, RunId, RunSpec, RunVerified, StopReason, SummaryAnswered, SummaryStarted,
-    Timestamp, TodoChanged, Usage,
+    CallLost, CallStarted, ChildEnded, ContextCompacted, Hash, Hold, Image, ImportedHistory, Incarnation,
+    LimitIncrease, MessageCollected, MessageContent, MessageDropped, ModelAnswered, ModelFailed, ModelLate,
+    ModelStarted, ModelWaiting, OutcomeDetail, ParentRef, Queueing, RunBegun, RunId, RunSpec, RunVerified,
+    StopReason, SummaryAnswered, SummaryStarted, Timestamp, TodoChanged, Usage,
 };
 
 /// A journal record: append-only, versioned, numbered per session.
@@ -94,6 +94,8 @@ bodies! {
     RunReopened(RunReopened) = 14 "run.reopened",
     /// The limits of a run that has not ended are raised.
     BudgetRaised(BudgetRaised) = 15 "budget.raised",
+    /// A run that was accepted with a hold begins.
+    RunBegun(RunBegun) = 16 "run.begun",
     /// The expectations of the run were checked after an answer.
     RunVerified(RunVerified) = 17 "run.verified",
     /// An attempt of a model call may start.
@@ -124,6 +126,10 @@ bodies! {
     CallLost(CallLost) = 33 "call.lost",
     /// A steering message for a run under way or queued.
     MessageSteered(MessageSteered) = 40 "message.steered",
+    /// A message becomes part of the input of a run that has not begun.
+    MessageCollected(MessageCollected) = 41 "message.collected",
+    /// A message is dropped: no run reads it.
+    MessageDropped(MessageDropped) = 42 "message.dropped",
     /// A person's approval of a call was requested.
     ApprovalRequested(ApprovalRequested) = 50 "approval.requested",
     /// An approval was granted or denied.
@@ -180,6 +186,12 @@ pub struct RunAccepted {
     /// The hash of the client's whole request, with which a repeat by its idempotency key is compared.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub request_hash: Option<Hash>,
+    /// How the message that this run is queues; absent for a submitted task, which is never dropped.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queueing: Option<Queueing>,
+    /// What it waits for before it may begin; absent for a run that begins after the earlier runs of its session.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hold: Option<Hold>,
 }
 
 /// Fields of [`Body::RunStopping`].
@@ -247,22 +259,39 @@ pub struct MessageSteered {
     /// Identifies the message, and the follow-up run that it becomes if no model of this run reads it.
     #[serde(rename = "next")]
     pub followup_run: RunId,
+    /// The hash of the client's whole request, with which a repeat by its idempotency key is compared.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request_hash: Option<Hash>,
 }
 
 impl RunAccepted {
     /// A run of this spec for a text, without images, history and parent.
     pub fn new(run: RunId, input: impl Into<Arc<str>>, spec: Arc<RunSpec>) -> Self {
         let (images, history) = (Arc::default(), Arc::default());
-        Self { run, input: input.into(), images, history, spec, parent: None, request_hash: None }
+        Self {
+            run,
+            input: input.into(),
+            images,
+            history,
+            spec,
+            parent: None,
+            request_hash: None,
+            queueing: None,
+            hold: None,
+        }
     }
 
     /// The user message: the input, after the unanswered message of the history.
     pub fn user_message(&self) -> MessageContent {
-        let text = match &self.history.unanswered {
-            Some(before) => format!("{before}\n\n{}", self.input).into(),
-            None => Arc::clone(&self.input),
-        };
-        MessageContent::new(text, Arc::clone(&self.images))
+        MessageContent::new(self.after_unanswered(&self.input), Arc::clone(&self.images))
+    }
+
+    /// A text of this run's first user message, after the unanswered message of the history.
+    pub fn after_unanswered(&self, text: &Arc<str>) -> Arc<str> {
+        match &self.history.unanswered {
+            Some(before) => format!("{before}\n\n{text}").into(),
+            None => Arc::clone(text),
+        }
     }
 }
 
@@ -281,6 +310,8 @@ impl Body {
     pub fn artifacts(&self) -> impl Iterator<Item = &Artifact> {
         let (kept, images) = if let Self::RunAccepted(accepted) = self {
             (None, &accepted.images[..])
+        } else if let Self::MessageCollected(collected) = self {
+            (None, &collected.images[..])
         } else if let Self::CallEnded(ended) = self {
             (ended.end.artifact.as_ref(), &ended.end.images[..])
         } else {
@@ -315,6 +346,9 @@ impl Body {
             Self::CallEnded(body) => body.call.run,
             Self::CallLost(body) => body.call.run,
             Self::MessageSteered(body) => body.run,
+            Self::MessageCollected(body) => body.run,
+            Self::MessageDropped(body) => return body.run,
+            Self::RunBegun(body) => body.run,
             Self::ApprovalRequested(body) => body.call.run,
             Self::ApprovalAnswered(body) => body.call.run,
         })

@@ -81,6 +81,9 @@ impl Body {
             | Self::CallStarted(_)
             | Self::CallLost(_)
             | Self::MessageSteered(_)
+            | Self::MessageCollected(_)
+            | Self::MessageDropped(_)
+            | Self::RunBegun(_)
             | Self::RunExhausted(_)
             | Self::RunReopened(_)
             | Self::BudgetRaised(_)
@@ -111,11 +114,14 @@ impl Body {
             Self::RunVerified(verified) => {
                 verified.misses.iter().map(|miss| miss.expected.len() + miss.reason.len()).sum()
             }
+            Self::MessageCollected(collected) => collected.text.len(),
+            Self::MessageDropped(dropped) => dropped.excerpt.as_deref().map_or(0, str::len),
             Self::ApprovalRequested(request) => request.question.len(),
             Self::TodoChanged(changed) => {
                 changed.items.0.iter().map(|item| 64 + item.id.len() + item.content.len()).sum()
             }
             Self::SessionRevived(_)
+            | Self::RunBegun(_)
             | Self::RunStopping(_)
             | Self::RunEnded(_)
             | Self::ModelStarted(_)

@@ -1,5 +1,5 @@
 //! The state of the run under way ([`ActiveRun`]): its position in the loop, its parts, its due actions, and what is
-//! left of its limits. Folds records and decides nothing. Also a run that has not started ([`QueuedRun`]). More methods
+//! left of its limits. Folds records and decides nothing. More methods
 //! of `ActiveRun` are in the files of their concern, such as `grace_call.rs`.
 
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use crate::{
     model::{
         AssistantMessage, AttemptId, Body, CallEnded, CallId, Dimension, FailureClass, HistoryPosition,
         ModelAnswered, ModelFailed, ModelStarted, Outcome, OutcomeCause, OutcomeDetail, ParentRef,
-        Repetition, RunAccepted, RunId, RunSpec, Seq, SessionTime, Timestamp,
+        Repetition, RunId, RunSpec, Seq, SessionTime, Timestamp,
     },
     mutants::{Mutant, mutant_enabled},
     turn::{
@@ -20,18 +20,11 @@ use crate::{
         person_decisions::PersonDecisions,
         run_budget::RunBudget,
         run_clock::RunClock,
+        run_queue::QueuedRun,
         subagents::Subagents,
         tool_calls::{ActiveStep, ActiveToolCall, ParkedCall, ToolCallState},
     },
 };
-
-/// An accepted run that has not started.
-#[derive(Debug)]
-pub(crate) struct QueuedRun {
-    pub(super) accepted: RunAccepted,
-    pub(super) at: Timestamp,
-    pub(super) seq: Seq,
-}
 
 /// The run under way.
 #[derive(Debug, Clone)]

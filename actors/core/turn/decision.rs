@@ -51,12 +51,15 @@ impl DecisionBuilder {
             Input::Opened(opened) => self.record(Body::SessionOpened(opened.clone())),
             Input::Revived(revived) => self.revive(revived),
             // A repeated submission: the session crashed before it could answer.
-            Input::Submitted { accepted, .. } if self.turn.accepted.contains(&accepted.run) => {}
+            Input::Submitted { accepted, .. } if self.turn.is_known(accepted.run) => {}
             Input::Submitted { accepted, key } => {
                 if let Some(key) = key {
                     self.append.key = Some((Arc::clone(key), accepted.run));
                 }
-                self.record(Body::RunAccepted(accepted.clone()));
+                match &accepted.queueing {
+                    Some(queueing) => self.accept_message(accepted, queueing),
+                    None => self.record(Body::RunAccepted(accepted.clone())),
+                }
             }
             Input::Leased { id, model } => self.start_model_call(*id, model),
             Input::NoLease { id, skipped } => self.on_no_lease(*id, skipped),
@@ -91,6 +94,7 @@ impl DecisionBuilder {
         self.end_if_looping();
         self.delegate(input);
         self.end_if_looping();
+        self.begin_held_run();
         self.compact_if_needed();
     }
 
@@ -166,9 +170,11 @@ impl DecisionBuilder {
         let mut record = Record { at: self.now.at, active_ms: self.now.active_ms, body };
         self.update_ledger(&record.body);
         let parked_calls = self.run().and_then(ActiveRun::parked_calls);
+        let waiting = self.turn.joined_messages();
         self.turn.fold(&record);
         measure(&self.turn, &mut record.body);
         self.index_record(&record.body);
+        self.index_messages(&record.body, waiting);
         if parked_calls != self.run().and_then(ActiveRun::parked_calls)
             || self.turn.last.is_multiple_of(ROW_INTERVAL)
         {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::{
     model::{
         AttemptId, Body, CallEnd, CallEnded, CallId, Failure, FailureClass, ModelFailed, Outcome,
-        OutcomeCause, OutcomeDetail, RunEnded, RunId, RunStopping, StopReason, Usage,
+        OutcomeCause, OutcomeDetail, RunEnded, RunId, RunStopping, StopReason,
     },
     turn::{
         active_run::ActiveRun,
@@ -51,8 +51,8 @@ impl DecisionBuilder {
         let ended = OutcomeDetail::with_cause(Outcome::Stopped, OutcomeCause::Stop { reason });
         if current == Some(id) {
             self.wind_down(ended);
-        } else if self.turn.queue.iter().any(|queued| queued.accepted.run == id) {
-            self.record(Body::RunEnded(RunEnded { run: id, ended, iterations: 0, usage: Usage::default() }));
+        } else if self.turn.queued(id).is_some() {
+            self.end_queued(id, reason);
         }
     }
 

@@ -8,16 +8,17 @@ use std::sync::Arc;
 
 use crate::{
     model::{
-        Body, BudgetRaised, CompactionMethod, ContextCompacted, Outcome, Record, Repetition, RunAccepted,
-        RunEnded, RunId, RunReopened, SessionTime,
+        Body, BudgetRaised, CompactionMethod, ContextCompacted, Outcome, Record, Repetition, RunEnded, RunId,
+        RunReopened, SessionTime,
     },
     turn::{
         Turn,
-        active_run::{ActiveRun, LoopState, QueuedRun},
+        active_run::{ActiveRun, LoopState},
         compaction::replacement_text,
         compaction_state::ViewSize,
         estimates,
         request::RequestPrefix,
+        run_queue::QueuedRun,
         steer::delimited,
         tool_calls::with_tool_names,
     },
@@ -47,6 +48,7 @@ impl Turn {
                 }
             }
             Body::RunAccepted(accepted) => self.fold_run_accepted(accepted, now),
+            Body::RunBegun(begun) => self.fold_run_begun(begun, now),
             Body::RunEnded(ended) => self.fold_run_ended(ended, now),
             Body::RunReopened(reopened) => self.fold_run_reopened(reopened),
             Body::BudgetRaised(raised) => self.raise_queued(raised),
@@ -73,6 +75,8 @@ impl Turn {
                     self.show_messages(run);
                 }
             }
+            Body::MessageCollected(collected) => self.fold_collected(collected),
+            Body::MessageDropped(dropped) => self.fold_dropped(dropped),
             Body::TodoChanged(changed) => self.todo = Arc::clone(&changed.items),
             _ => {}
         }
@@ -96,24 +100,10 @@ impl Turn {
         }
     }
 
-    fn fold_run_accepted(&mut self, accepted: &RunAccepted, now: SessionTime) {
-        self.accepted.insert(accepted.run);
-        self.reopenable = None;
-        // The input of a follow-up run consists of unread messages, so they are not shown again.
-        if self.steering.is_unread(|message| message.followup_run == accepted.run) {
-            self.steering.take_for_next(&self.queue);
-        }
-        let queued = Arc::new(QueuedRun { accepted: accepted.clone(), at: now.at, seq: self.last });
-        match &self.current {
-            None => self.start_run(&queued, now),
-            Some(_) => self.queue.push_back(queued),
-        }
-    }
-
     /// Starts the run: its input becomes a new round, with the notes and messages that the model has not read.
-    fn start_run(&mut self, queued: &QueuedRun, now: SessionTime) {
+    pub(super) fn start_run(&mut self, queued: &QueuedRun, now: SessionTime) {
         self.history.import(&queued.accepted.history);
-        self.history.start_round(queued.accepted.user_message());
+        self.history.start_round(queued.user_message());
         self.show_messages_at_start();
         self.show_unsynced_note();
         let run = ActiveRun::start(queued, self.unused_summary.take(), now);
@@ -126,7 +116,7 @@ impl Turn {
             Some(_) | None => {
                 self.queue.retain(|queued| queued.accepted.run != ended.run);
                 self.steering.take(|message| message.run == ended.run);
-                return;
+                return self.begin_next(now);
             }
         };
         match &current.state {
@@ -151,9 +141,7 @@ impl Turn {
         let queue = &self.queue;
         self.steering
             .retain_runs(|run| run == ended.run || queue.iter().any(|queued| queued.accepted.run == run));
-        if let Some(next) = self.queue.pop_front() {
-            self.start_run(&next, now);
-        }
+        self.begin_next(now);
     }
 
     /// Starts the next leg of the last run, with a new round.
@@ -248,14 +236,22 @@ impl Turn {
         if self.is_exhausted() {
             return;
         }
+        self.show_dropped_note();
         for message in self.steering.take(|message| message.run == run) {
             self.history.add_note(&delimited(&message));
         }
     }
 
     fn show_messages_at_start(&mut self) {
+        self.show_dropped_note();
         for message in self.steering.take_for_next(&self.queue) {
             self.history.add_note(&delimited(&message));
+        }
+    }
+
+    fn show_dropped_note(&mut self) {
+        if let Some(note) = self.steering.take_dropped_note() {
+            self.history.add_note(&note);
         }
     }
 

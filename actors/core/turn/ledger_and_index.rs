@@ -61,6 +61,9 @@ impl DecisionBuilder {
             | Body::RunStopping(_)
             | Body::RunEnded(_)
             | Body::MessageSteered(_)
+            | Body::MessageCollected(_)
+            | Body::MessageDropped(_)
+            | Body::RunBegun(_)
             | Body::ApprovalRequested(_)
             | Body::RunExhausted(_)
             | Body::ChildEnded(_)
@@ -100,7 +103,7 @@ impl DecisionBuilder {
                 }
                 self.index_running();
             }
-            Body::RunReopened(_) => self.index_running(),
+            Body::RunReopened(_) | Body::RunBegun(_) => self.index_running(),
             _ => {}
         }
     }

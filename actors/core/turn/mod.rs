@@ -25,6 +25,8 @@ mod in_doubt;
 mod input;
 mod ledger_and_index;
 mod loop_guard;
+mod message_rows;
+mod messages;
 mod model_call;
 mod model_failure;
 mod model_observations;
@@ -35,6 +37,7 @@ mod reopen;
 mod request;
 mod run_budget;
 mod run_clock;
+mod run_queue;
 mod steer;
 mod store_limits;
 mod subagents;
@@ -99,7 +102,7 @@ pub struct Turn {
     artifacts: ArtifactHashes,
     /// Every run that this session has ever accepted.
     accepted: imbl::OrdSet<RunId>,
-    queue: imbl::Vector<Arc<active_run::QueuedRun>>,
+    queue: imbl::Vector<Arc<run_queue::QueuedRun>>,
     steering: steer::Steering,
     unsynced_writes: unsynced_writes::UnsyncedWrites,
     /// What the prefix of the last request was made from.
@@ -168,7 +171,7 @@ impl Turn {
     /// The actions that should be in flight, with those for a summary. The value of an action is its identity; the
     /// shell cancels an action that is no longer due.
     pub fn due(&self, now: SessionTime) -> Vec<DueAction> {
-        self.run().map(|run| self.due_with_summary(run, now)).unwrap_or_default()
+        self.run().map_or_else(|| self.due_for_held(), |run| self.due_with_summary(run, now))
     }
 
     /// Folds a durable record: the only way to change the state of a live session. Cannot fail and decides nothing.

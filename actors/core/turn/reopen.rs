@@ -11,10 +11,11 @@ use crate::{
     },
     turn::{
         Turn,
-        active_run::{ActiveRun, LoopState, QueuedRun},
+        active_run::{ActiveRun, LoopState},
         answer_recovery::AnswerRecovery,
         decision::DecisionBuilder,
         model_call::ModelCallState,
+        run_queue::QueuedRun,
     },
 };
 
@@ -46,9 +47,10 @@ pub enum RaiseError {
 impl QueuedRun {
     /// Returns the same run with raised limits.
     pub(super) fn raised(&self, by: &LimitIncrease) -> Self {
-        let mut accepted = self.accepted.clone();
+        let mut raised = self.clone();
+        let accepted = Arc::make_mut(&mut raised.accepted);
         accepted.spec = raise_limits(&accepted.spec, by);
-        Self { accepted, ..*self }
+        raised
     }
 }
 

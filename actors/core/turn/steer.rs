@@ -10,14 +10,16 @@ use imbl::Vector;
 
 use crate::{
     model::{
-        Body, CallEnd, CallId, CallStatus, MessageSteered, Outcome, OutcomeDetail, RunAccepted, RunId,
-        RunSpec,
+        Body, CallEnd, CallId, CallStatus, MessageDropped, MessageSteered, Outcome, OutcomeDetail,
+        RUNTIME_TEXT_PREFIX, RunAccepted, RunId, RunSpec,
     },
-    turn::{active_run::QueuedRun, decision::DecisionBuilder, tool_calls::ActiveToolCall},
+    turn::{decision::DecisionBuilder, run_queue::QueuedRun, tool_calls::ActiveToolCall},
 };
 
 /// The result of a tool call that a message has superseded.
 const SKIPPED: &str = "Skipped to process an incoming message.";
+/// Most dropped messages whose beginnings the model gets.
+const MAX_EXCERPTS: usize = 20;
 
 /// Steering messages that no view shows yet, and the ids of the recorded ones.
 #[derive(Debug, Clone, Default)]
@@ -25,6 +27,16 @@ pub(super) struct Steering {
     unread: Vector<Arc<MessageSteered>>,
     /// Each recorded message: its run and its `followup_run`. Runs that ended before the last one are forgotten.
     recorded: Vector<(RunId, RunId)>,
+    dropped: DroppedMessages,
+}
+
+/// What the model gets of dropped messages.
+#[derive(Debug, Clone, Default)]
+struct DroppedMessages {
+    /// Messages that have an excerpt.
+    count: u32,
+    /// The beginnings of the last ones.
+    excerpts: Vector<Arc<str>>,
 }
 
 impl Steering {
@@ -33,9 +45,46 @@ impl Steering {
         self.recorded.iter().any(|(_, message)| *message == next)
     }
 
-    /// Whether no view lacks a message.
+    /// Whether no view lacks a message, or a note about dropped ones.
     pub(super) fn is_empty(&self) -> bool {
-        self.unread.is_empty()
+        self.unread.is_empty() && self.dropped.count == 0
+    }
+
+    /// The messages that no view shows yet.
+    pub(super) fn unread(&self) -> impl Iterator<Item = &Arc<MessageSteered>> {
+        self.unread.iter()
+    }
+
+    /// Notes that this message to a run is recorded.
+    pub(super) fn note_recorded(&mut self, run: RunId, message: RunId) {
+        self.recorded.push_back((run, message));
+    }
+
+    /// Drops a message. `run` is the run in which it waited, or that was first when it arrived.
+    pub(super) fn drop_message(&mut self, dropped: &MessageDropped, run: Option<RunId>) {
+        self.unread.retain(|message| message.followup_run != dropped.message);
+        if let Some(run) = run.filter(|_| !self.is_recorded(dropped.message)) {
+            self.note_recorded(run, dropped.message);
+        }
+        if let Some(excerpt) = &dropped.excerpt {
+            self.dropped.count = self.dropped.count.saturating_add(1);
+            self.dropped.excerpts.push_back(Arc::clone(excerpt));
+            if self.dropped.excerpts.len() > MAX_EXCERPTS {
+                self.dropped.excerpts.pop_front();
+            }
+        }
+    }
+
+    /// Removes and returns the note about dropped messages.
+    pub(super) fn take_dropped_note(&mut self) -> Option<String> {
+        let DroppedMessages { count, excerpts } = std::mem::take(&mut self.dropped);
+        let lines: String = excerpts.iter().map(|excerpt| format!("\n- {excerpt}")).collect();
+        (count > 0).then(|| {
+            format!(
+                "\n\n{RUNTIME_TEXT_PREFIX}{count} earlier messages of the user were dropped, because too many waited. \
+                 The last of them began:{lines}]"
+            )
+        })
     }
 
     /// Forgets the ids of messages to all runs except those that are `wanted`.
@@ -50,7 +99,7 @@ impl Steering {
 
     pub(super) fn add(&mut self, message: &MessageSteered) {
         self.unread.push_back(Arc::new(message.clone()));
-        self.recorded.push_back((message.run, message.followup_run));
+        self.note_recorded(message.run, message.followup_run);
     }
 
     /// Removes and returns the messages for which `wanted` is true.
@@ -109,6 +158,7 @@ impl DecisionBuilder {
     pub(super) fn follow_up(&mut self, spec: &Arc<RunSpec>, ended: &OutcomeDetail) {
         // A subagent's conversation ends with its task, so later messages start no run.
         if self.run().is_some()
+            || !self.turn.queue.is_empty()
             || ended.outcome != Outcome::Completed
             || spec.delegation.is_some_and(|delegation| delegation.depth > 0)
         {

@@ -22,7 +22,8 @@ use super::{
 use crate::MemoryJournal;
 use hermod_actors::{
     model::{
-        AccountId, BudgetAccount, ModelRef, ModelRow, Record, RunId, RunRow, Seq, SessionId, SessionRow,
+        AccountId, BudgetAccount, MessageRow, ModelRef, ModelRow, Record, RunId, RunRow, Seq, SessionId,
+        SessionRow,
     },
     port::{
         Append, FeedCursor, FeedEntry, InboxRow, Journal, JournalError, ReadError, ReadFuture, RowReader,
@@ -313,6 +314,14 @@ impl RowReader for DeadRows {
     }
 
     fn run_of_key(&self, _: &str) -> ReadFuture<Option<RunRow>> {
+        pending().boxed()
+    }
+
+    fn id_of_key(&self, _: &str) -> ReadFuture<Option<RunId>> {
+        pending().boxed()
+    }
+
+    fn message(&self, _: RunId) -> ReadFuture<Option<MessageRow>> {
         pending().boxed()
     }
 

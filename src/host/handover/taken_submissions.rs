@@ -144,6 +144,7 @@ fn decode(submission: RunSubmission) -> Result<Submission, HostError> {
         thinking: submission.thinking,
         system: submission.system,
         idempotency_key: Some(Arc::clone(&submission.idempotency_key)),
+        message: None,
     })
 }
 

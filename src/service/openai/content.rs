@@ -1,13 +1,9 @@
 //! Content of a message: a text, or a list of parts.
 
-use base64::{Engine as _, engine::general_purpose::STANDARD};
 use bytes::Bytes;
-use hermod_actors::model::ImageFormat;
 
 use super::error::ApiError;
-
-/// Most characters of a URL in an error message.
-const MAX_EXCERPT_CHARS: usize = 40;
+use crate::service::data_url::parse_image;
 
 /// The content of a message.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -31,22 +27,10 @@ impl Content {
 
     /// Adds the image of a `data:` URL. Nothing is fetched; `field` has the URL.
     pub(super) fn push_image(&mut self, url: &str, field: &str) -> Result<(), ApiError> {
-        let bytes = image_of(url).ok_or_else(|| {
-            let start: String = url.chars().take(MAX_EXCERPT_CHARS).collect();
-            let reason = format!(
-                "`{start}` is not fetched; give `data:image/png;base64,…` with a PNG, JPEG, GIF or WebP in it"
-            );
-            ApiError::field(field, reason)
-        })?;
+        let bytes = parse_image(url).map_err(|reason| ApiError::field(field, reason))?;
         self.images.push(bytes);
         Ok(())
     }
-}
-
-fn image_of(url: &str) -> Option<Bytes> {
-    let (media, data) = url.strip_prefix("data:image/")?.split_once(',')?;
-    let bytes = STANDARD.decode(data).ok().filter(|_| media.ends_with(";base64"))?;
-    ImageFormat::of_bytes(&bytes).map(|_| bytes.into())
 }
 
 /// An error of a part whose type has no place here.

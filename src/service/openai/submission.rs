@@ -100,6 +100,7 @@ impl ClientRun {
             thinking: self.thinking,
             system: self.conversation.system(),
             idempotency_key: self.key.clone(),
+            message: None,
         }
     }
 }

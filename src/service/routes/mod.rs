@@ -5,6 +5,7 @@ mod artifacts;
 mod document;
 mod feed;
 mod health;
+mod messages;
 mod metrics;
 mod runs;
 mod sessions;
@@ -37,6 +38,7 @@ fn operations() -> Operations {
         .merge(runs::routes())
         .merge(artifacts::routes())
         .merge(sessions::routes())
+        .merge(messages::routes())
         .merge(approvals::routes())
         .merge(state::routes())
         .merge(usage::routes())

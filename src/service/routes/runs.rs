@@ -165,6 +165,7 @@ async fn submit(
         thinking: body.thinking,
         system: body.system,
         idempotency_key: key,
+        message: None,
     };
     service.check_ready()?;
     let submission = granted.reach(Arc::clone(&service)).admit(submission).await?;

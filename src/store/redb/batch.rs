@@ -6,8 +6,8 @@ use std::{collections::HashMap, io, sync::Arc};
 
 use hermod_actors::{
     model::{
-        self, AccountId, BudgetAccount, Incarnation, ModelRow, RunId, RunRow, RunState, Seq, SessionId,
-        SessionRow,
+        self, AccountId, BudgetAccount, Incarnation, MessageRow, ModelRow, RunId, RunRow, RunState, Seq,
+        SessionId, SessionRow,
     },
     port::{
         Append, AppendReceipt, InboxItem, InboxRow, IndexRow, OpenedSession, Posting, StoreView, WriteOp,
@@ -135,6 +135,7 @@ impl<'t> Batch<'t> {
                 IndexRow::Session(row) => self.index_session(&row)?,
                 IndexRow::Run(row) => self.index_run(&row)?,
                 IndexRow::Model(row) => self.index_model(row)?,
+                IndexRow::Message(row) => self.index_message(&row)?,
             }
         }
         if let Some((key, run)) = key {
@@ -204,6 +205,15 @@ impl<'t> Batch<'t> {
                     open_runs.insert(id, ())?;
                 }
             }
+        }
+        Ok(())
+    }
+
+    fn index_message(&mut self, row: &MessageRow) -> Result<()> {
+        let (id, value) = (row.id.bits(), json(row));
+        let is_new = self.tables.messages()?.insert(id, &*self.spiller.store(value)?)?.is_none();
+        if is_new {
+            self.tables.messages_by_session()?.insert((row.session.bits(), id), ())?;
         }
         Ok(())
     }

@@ -17,7 +17,8 @@ use futures::{
 };
 use hermod_actors::{
     model::{
-        AccountId, BudgetAccount, DiskFull, ModelRef, ModelRow, RunId, RunRow, Seq, SessionId, SessionRow,
+        AccountId, BudgetAccount, DiskFull, MessageRow, ModelRef, ModelRow, RunId, RunRow, Seq, SessionId,
+        SessionRow,
     },
     port::{
         FeedCursor, FeedEntry, InboxRow, Journal, JournalError, ReadError, ReadFuture, RowReader,
@@ -209,6 +210,15 @@ impl RowReader for RedbJournal {
     fn run_of_key(&self, key: &str) -> ReadFuture<Option<RunRow>> {
         let key = key.to_owned();
         self.read(move |rows| rows.run_of_key(&key))
+    }
+
+    fn id_of_key(&self, key: &str) -> ReadFuture<Option<RunId>> {
+        let key = key.to_owned();
+        self.read(move |rows| rows.id_of_key(&key))
+    }
+
+    fn message(&self, id: RunId) -> ReadFuture<Option<MessageRow>> {
+        self.read(move |rows| rows.message(id))
     }
 
     fn runs(&self, session: Option<SessionId>, max: usize) -> ReadFuture<Vec<RunRow>> {

@@ -5,8 +5,8 @@ use std::{ops::RangeBounds, str, sync::Arc};
 
 use hermod_actors::{
     model::{
-        AccountId, BudgetAccount, DecodeError, ModelRef, ModelRow, Record, RunId, RunRow, Seq, SessionId,
-        SessionRow, decode,
+        AccountId, BudgetAccount, DecodeError, MessageRow, ModelRef, ModelRow, Record, RunId, RunRow, Seq,
+        SessionId, SessionRow, decode,
     },
     port::{InboxItem, InboxRow, ReadError, StoredRecord},
 };
@@ -22,8 +22,8 @@ use super::{
     error::StoreError,
     log::{LogRow, SessionTail},
     tables::{
-        ACCOUNTS, INBOX, KEYS, LOG, MARKS, MODELS, OPEN_RUNS, RUNS, RUNS_BY_SESSION, SESSION_KEYS, SESSIONS,
-        TAILS, rows_of, runs_of,
+        ACCOUNTS, INBOX, KEYS, LOG, MARKS, MESSAGES, MODELS, OPEN_RUNS, RUNS, RUNS_BY_SESSION, SESSION_KEYS,
+        SESSIONS, TAILS, rows_of, runs_of,
     },
 };
 
@@ -209,6 +209,17 @@ impl SnapshotReader {
     pub(super) fn run_of_key(&mut self, key: &str) -> Result<Option<RunRow>> {
         let id = self.open(KEYS)?.get(key)?.map(|id| RunId::from_bits(id.value()));
         id.map_or(Ok(None), |id| self.run(id))
+    }
+
+    pub(super) fn id_of_key(&mut self, key: &str) -> Result<Option<RunId>> {
+        Ok(self.open(KEYS)?.get(key)?.map(|id| RunId::from_bits(id.value())))
+    }
+
+    pub(super) fn message(&mut self, id: RunId) -> Result<Option<MessageRow>> {
+        let Some(stored) = self.open(MESSAGES)?.get(id.bits())? else { return Ok(None) };
+        self.spend(stored.value())?;
+        let row = self.blobs.json::<MessageRow>(stored.value());
+        Ok(Some(row.map_err(|error| unreadable("messages", error))?))
     }
 
     pub(super) fn sessions(&mut self, max: usize) -> Result<Vec<SessionRow>> {

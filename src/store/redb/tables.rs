@@ -18,7 +18,7 @@ pub(super) const fn rows_of(session: SessionId) -> RangeInclusive<CompositeKey> 
     (session.bits(), 0)..=(session.bits(), u64::MAX)
 }
 
-/// The range of all runs of a session in `runs_by_session`.
+/// The range of all runs of a session in `runs_by_session`, and of all messages in `messages_by_session`.
 pub(super) const fn runs_of(session: SessionId) -> RangeInclusive<(u128, u128)> {
     (session.bits(), 0)..=(session.bits(), u128::MAX)
 }
@@ -122,7 +122,11 @@ tables! {
     runs_by_session, RUNS_BY_SESSION: (u128, u128) => () = "runs_by_session";
     /// Runs that have not ended.
     open_runs, OPEN_RUNS: u128 => () = "open_runs";
-    /// Idempotency keys, and their runs.
+    /// Rows as JSON, of messages that did not become runs of their own.
+    messages, MESSAGES: u128 => &'static [u8] = "messages";
+    /// (session, message).
+    messages_by_session, MESSAGES_BY_SESSION: (u128, u128) => () = "messages_by_session";
+    /// Idempotency keys, and their runs or messages.
     keys, KEYS: &'static str => u128 = "keys";
     /// Removed sessions, and the position of the last remaining row of each.
     tombstones, TOMBSTONES: u128 => u64 = "graves";

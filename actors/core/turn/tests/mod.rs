@@ -15,6 +15,7 @@ mod ladder;
 mod learned;
 mod limits;
 mod loops;
+mod messages;
 mod reopen;
 mod steer;
 mod store_limits;
@@ -29,6 +30,7 @@ use std::sync::Arc;
 use store_limits::SharedStore;
 
 use crate::{
+    journal::IndexRow,
     model::{
         AgentName, AssistantMessage, AttemptId, Body, CallId, Durable, EffectClass, Failure, FailureClass,
         FinishReason, Hash, ImportedHistory, InDoubtPolicy, Incarnation, Limits, Message, MessageSteered,
@@ -54,6 +56,8 @@ pub(super) struct Driver {
     pub(super) in_doubt: InDoubtPolicy,
     /// The store that the session shares with others; without one, all reservations fit.
     pub(super) store: Option<SharedStore>,
+    /// The index rows that were written, without a shared store.
+    pub(super) index: Vec<IndexRow>,
     revivals: u32,
 }
 
@@ -64,7 +68,8 @@ impl Driver {
         let turn = ReplayedSession::empty(session).into_turn(&[]);
         let now = SessionTime { at: Timestamp(1_000_000), active_ms: 0 };
         let in_doubt = InDoubtPolicy::default();
-        let mut driver = Self { turn, records: Vec::new(), now, in_doubt, store: None, revivals: 1 };
+        let mut driver =
+            Self { turn, records: Vec::new(), now, in_doubt, store: None, index: Vec::new(), revivals: 1 };
         let incarnation = Incarnation { epoch: 1, revival: 1 };
         driver.feed(&Input::Opened(SessionOpened {
             key: "k".into(),
@@ -85,7 +90,11 @@ impl Driver {
     pub(super) fn feed_all(&mut self, inputs: &[Input]) -> Vec<&'static str> {
         let decided = match self.store.clone() {
             Some(store) => store.decide(self, inputs),
-            None => self.turn.decide(self.now, inputs, |_| None).records,
+            None => {
+                let append = self.turn.decide(self.now, inputs, |_| None);
+                self.index.extend(append.index);
+                append.records
+            }
         };
         for record in &decided {
             let durable = Durable::mark_durable(Arc::clone(record));
@@ -138,7 +147,12 @@ impl Driver {
     /// Sends the `id`th steering message to run `n`.
     pub(super) fn steer(&mut self, n: u128, id: u128) -> Vec<&'static str> {
         let text = said(id).into();
-        self.feed(&Input::Steer(MessageSteered { run: run(n), text, followup_run: run(id) }))
+        self.feed(&Input::Steer(MessageSteered {
+            run: run(n),
+            text,
+            followup_run: run(id),
+            request_hash: None,
+        }))
     }
 
     /// The process crashes, and the next one revives the session from its records.

@@ -70,7 +70,7 @@ pub(crate) fn body(kind: Kind) -> Made<Body> {
         Kind::CallLost => call_lost(),
         Kind::MessageSteered => (run(), shared(), run())
             .prop_map(|(run, text, next)| {
-                Body::MessageSteered(MessageSteered { run, text, followup_run: next })
+                Body::MessageSteered(MessageSteered { run, text, followup_run: next, request_hash: None })
             })
             .boxed(),
         Kind::ApprovalRequested => approval_requested().prop_map(Body::ApprovalRequested).boxed(),

@@ -12,7 +12,7 @@ use serde_json::{Value, json, value::RawValue};
 use super::{Method, run};
 use crate::{
     access::Scope,
-    host::{BudgetLimits, RunInput, Submission},
+    host::{BudgetLimits, MessageOptions, RunInput, Submission},
     service::{
         Service,
         problem::Problem,
@@ -116,6 +116,8 @@ pub(super) struct NewRun {
     pub(super) timeout: Option<Duration>,
     /// With the token that it belongs to.
     pub(super) key: Option<Arc<str>>,
+    /// How it queues, if it is a message to its session.
+    pub(super) options: Option<MessageOptions>,
 }
 
 /// Begins a run: it is durable when this answers.
@@ -153,6 +155,7 @@ async fn agent(call: Call, params: AgentParams) -> Result<AgentAccepted, RpcErro
         system: params.extra_system_prompt,
         thinking: params.thinking,
         timeout: params.timeout.map(Duration::from_secs),
+        options: None,
     };
     let accepted = submit(&call, new).await?;
     let row = reach.service().runtime.session(accepted.session).await?;
@@ -200,6 +203,7 @@ pub(super) async fn submit(call: &Call, new: NewRun) -> Result<AcceptedRun, RpcE
         thinking: params::thinking(new.thinking.as_deref())?,
         system: new.system,
         idempotency_key: new.key,
+        message: new.options,
     };
     let reach = &call.client.reach;
     reach.service().check_ready()?;
@@ -210,7 +214,9 @@ pub(super) async fn submit(call: &Call, new: NewRun) -> Result<AcceptedRun, RpcE
 /// Waits for the outcome of a run. When the time is over, only the wait ends.
 async fn wait(call: Call, params: WaitParams) -> Result<AgentWaited, RpcError> {
     let reach = &call.client.reach;
-    let run = run_row(reach, &params.run_id).await?.id;
+    let Some(run) = reach.message(&params.run_id).await?.ok_or_else(|| no_run(&params.run_id))?.run else {
+        return dropped(reach, &params.run_id).await;
+    };
     let limit = params.timeout_ms.unwrap_or(DEFAULT_WAIT_MS).min(MAX_WAIT_MS);
     wait_for(reach.service(), run, Some(Duration::from_millis(limit))).await
 }
@@ -226,6 +232,27 @@ async fn wait_for(service: &Service, run: RunId, limit: Option<Duration>) -> Res
         Err(error) => return Err(error.into()),
     };
     Ok(AgentWaited::new(&service.runtime.row(run).await?, view))
+}
+
+/// The answer about a message that was dropped before it was in a run.
+async fn dropped(reach: &Reach, id: &str) -> Result<AgentWaited, RpcError> {
+    let run_id: RunId = id.parse().map_err(|_| no_run(id))?;
+    let fate = reach.message(id).await?.ok_or_else(|| no_run(id))?;
+    Ok(AgentWaited {
+        run_id,
+        status: WaitStatus::Error,
+        started_at: None,
+        ended_at: None,
+        error: fate.reason,
+        outcome: None,
+        state: None,
+        answer: None,
+        partial: None,
+    })
+}
+
+fn no_run(id: &str) -> Problem {
+    Problem::not_found(format!("runId: there is no run and no message `{id}`; see `hermod runs list`"))
 }
 
 /// The row of the run with this id.

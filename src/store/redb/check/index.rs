@@ -1,7 +1,7 @@
 //! Checks the rows beside the log, such as those of sessions, runs and accounts: whether each can be read, and agrees
 //! with the records.
 
-use hermod_actors::model::{ModelRow, RunId, RunRow, RunState, SessionId, SessionRow};
+use hermod_actors::model::{MessageRow, ModelRow, RunId, RunRow, RunState, SessionId, SessionRow};
 use redb::ReadableTable;
 use serde::de::IgnoredAny;
 
@@ -11,8 +11,8 @@ use crate::store::redb::{
     damage::Damage,
     error::Result,
     tables::{
-        ACCOUNTS, INBOX, KEYS, MODELS, OPEN_RUNS, RUNS, RUNS_BY_SESSION, SESSION_KEYS, SESSIONS,
-        for_each_row, open_existing,
+        ACCOUNTS, INBOX, KEYS, MESSAGES, MESSAGES_BY_SESSION, MODELS, OPEN_RUNS, RUNS, RUNS_BY_SESSION,
+        SESSION_KEYS, SESSIONS, for_each_row, open_existing,
     },
 };
 
@@ -27,6 +27,7 @@ impl CheckPass<'_> {
         self.runs()?;
         self.runs_by_session()?;
         self.open_runs()?;
+        self.messages()?;
         self.keys()?;
         self.accounts()?;
         self.models()?;
@@ -85,13 +86,49 @@ impl CheckPass<'_> {
         Ok(())
     }
 
+    /// Messages that did not become runs of their own; a store of an earlier version has no such table.
+    fn messages(&mut self) -> Result<()> {
+        let Some(messages) = open_existing(self.txn, MESSAGES)? else { return Ok(()) };
+        let by_session = open_existing(self.txn, MESSAGES_BY_SESSION)?;
+        for row in messages.iter()? {
+            let (id, row) = row?;
+            self.count_bytes(row.value().len())?;
+            let id = RunId::from_bits(id.value());
+            let damage = match self.read_json::<MessageRow>(row.value()) {
+                Err(why) => Damage::store("messages", format!("the row of message {id}: {why}")),
+                Ok(known) if known.id != id => {
+                    Damage::store("messages", format!("the row of message {id} is that of {}", known.id))
+                }
+                Ok(known) => {
+                    let key = (known.session.bits(), id.bits());
+                    let is_listed = match &by_session {
+                        Some(by_session) => by_session.get(key)?.is_some(),
+                        None => false,
+                    };
+                    if is_listed {
+                        continue;
+                    }
+                    Damage::of(known.session, "messages_by_session", format!("message {id} is missing"))
+                }
+            };
+            self.checked.add_damage(damage);
+        }
+        Ok(())
+    }
+
     fn keys(&mut self) -> Result<()> {
         let runs = self.txn.open_table(RUNS)?;
+        let messages = open_existing(self.txn, MESSAGES)?;
         let any_damage = self.facts.sessions.values().any(|session| session.damaged);
         for_each_row(self.txn, KEYS, |key, id| {
             self.count_bytes(key.len() + NUMBERS_ROW_BYTES)?;
             self.checked.counts.keys += 1;
             let run = RunId::from_bits(id);
+            if let Some(messages) = &messages
+                && messages.get(id)?.is_some()
+            {
+                return Ok(());
+            }
             let is_known = self.facts.runs.contains_key(&run) || any_damage;
             if !is_known || runs.get(id)?.is_none() {
                 let what = format!("key `{key}` stands for run {run}, which is not there");

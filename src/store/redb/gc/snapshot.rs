@@ -16,8 +16,8 @@ use super::{
         log::{LogRow, SessionTail},
         read::SnapshotReader,
         tables::{
-            INBOX, KEYS, LOG, OPEN_RUNS, RUNS, RUNS_BY_SESSION, SESSIONS, TAILS, TOMBSTONES, for_each_row,
-            rows_of, runs_of,
+            INBOX, KEYS, LOG, MESSAGES_BY_SESSION, OPEN_RUNS, RUNS, RUNS_BY_SESSION, SESSIONS, TAILS,
+            TOMBSTONES, for_each_row, rows_of, runs_of,
         },
     },
     collector::{GcError, RemovedSet},
@@ -32,7 +32,9 @@ pub(super) struct RemovableSession {
     pub(super) key: Arc<str>,
     pub(super) tail: SessionTail,
     pub(super) runs: Vec<u128>,
-    /// The idempotency keys of its runs.
+    /// The messages that have a row.
+    pub(super) messages: Vec<u128>,
+    /// The idempotency keys of its runs and messages.
     pub(super) keys: Vec<String>,
     /// The log rows of its records; none until they are searched.
     pub(super) rows: RowChain,
@@ -149,13 +151,17 @@ impl GcSnapshot {
         if self.txn().open_table(INBOX)?.range(rows_of(session))?.next().transpose()?.is_some() {
             return Ok(Err(why::MESSAGE));
         }
+        let mut messages = Vec::new();
+        for message in self.txn().open_table(MESSAGES_BY_SESSION)?.range(runs_of(session))? {
+            messages.push(message?.0.value().1);
+        }
         let last = self.reader.read(|rows| rows.records(session, tail.last, 1)).unwrap_or_default().pop();
         Ok(match last {
             None => Err(why::UNREADABLE),
             Some(last) if last.record.at > before => Err(why::YOUNG),
             Some(_) => {
                 let (keys, rows) = (Vec::new(), RowChain::default());
-                Ok(RemovableSession { session, key: row.key, tail, runs, keys, rows })
+                Ok(RemovableSession { session, key: row.key, tail, runs, messages, keys, rows })
             }
         })
     }
@@ -182,7 +188,7 @@ impl GcSnapshot {
     fn find_keys(&self, expired: &mut [RemovableSession]) -> Result<()> {
         let mut owners = HashMap::new();
         for (at, one) in expired.iter().enumerate() {
-            owners.extend(one.runs.iter().map(|run| (*run, at)));
+            owners.extend(one.runs.iter().chain(&one.messages).map(|id| (*id, at)));
         }
         if owners.is_empty() {
             return Ok(());

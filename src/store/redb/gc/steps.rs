@@ -138,6 +138,10 @@ fn remove_session(tables: &mut Tables<'_>, removable: &RemovableSession, max_row
         tables.runs()?.remove(run)?;
         tables.accounts()?.remove(run)?;
     }
+    tables.messages_by_session()?.retain_in(runs_of(session), |_, ()| false)?;
+    for message in &removable.messages {
+        tables.messages()?.remove(message)?;
+    }
     for key in &removable.keys {
         tables.keys()?.remove(&**key)?;
     }

@@ -8,7 +8,7 @@ use std::{
 };
 
 use data_encoding::HEXLOWER;
-use hermod_actors::model::{RunRow, SessionId, SessionRow, decode};
+use hermod_actors::model::{MessageRow, RunRow, SessionId, SessionRow, decode};
 use redb::{AccessGuard, ReadTransaction};
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -21,7 +21,7 @@ use crate::{
         blobs::{BlobError, Blobs},
         error::Result,
         log::LogRow,
-        tables::{ACCOUNTS, INBOX, LOG, MODELS, RUNS, SESSIONS},
+        tables::{ACCOUNTS, INBOX, LOG, MESSAGES, MODELS, RUNS, SESSIONS},
     },
 };
 
@@ -50,6 +50,11 @@ pub(super) fn write_rows(
             RowKey::Account(run) | RowKey::NeededAccount(run) => {
                 let row = txn.open_table(ACCOUNTS)?.get(run.bits())?;
                 lines.row(json!({ "table": "accounts", "run": run }), row, accounts::decode)?;
+            }
+            RowKey::Message(id) => {
+                let row = txn.open_table(MESSAGES)?.get(id.bits())?;
+                let line = json!({ "table": "messages", "message": id });
+                lines.row(line, row, |row| blobs.json::<MessageRow>(row))?;
             }
             RowKey::OpenRun(run) => lines.write(&json!({ "table": "open_runs", "run": run }))?,
             RowKey::Key(key, run) if owner.is_some() => {

@@ -35,6 +35,7 @@ fn remove_row(tables: &mut Tables<'_>, row: &RowKey) -> Result<()> {
             tables.tombstones()?.remove(bits)?;
             tables.marks()?.retain_in(rows_of(*session), |_, _| false)?;
             tables.runs_by_session()?.retain_in(runs_of(*session), |_, ()| false)?;
+            tables.messages_by_session()?.retain_in(runs_of(*session), |_, ()| false)?;
         }
         RowKey::SessionKey(key) => drop(tables.session_keys()?.remove(key.as_str())?),
         RowKey::Run(run) => {
@@ -44,6 +45,7 @@ fn remove_row(tables: &mut Tables<'_>, row: &RowKey) -> Result<()> {
         RowKey::Account(run) => drop(tables.accounts()?.remove(run.bits())?),
         RowKey::NeededAccount(run) => make_readable(tables, run.bits())?,
         RowKey::OpenRun(run) => drop(tables.open_runs()?.remove(run.bits())?),
+        RowKey::Message(id) => drop(tables.messages()?.remove(id.bits())?),
         RowKey::Key(key, _) => drop(tables.keys()?.remove(key.as_str())?),
         RowKey::Inbox(session, number) => drop(tables.inbox()?.remove((session.bits(), *number))?),
         RowKey::Log(position) => drop(tables.log()?.remove(position)?),

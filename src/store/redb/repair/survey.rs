@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use hermod_actors::model::{Body, ModelRow, RunId, RunRow, Seq, SessionId, decode};
+use hermod_actors::model::{Body, MessageRow, ModelRow, RunId, RunRow, Seq, SessionId, decode};
 use redb::{ReadTransaction, ReadableTable};
 
 use super::RepairTarget;
@@ -13,8 +13,8 @@ use crate::store::redb::{
     error::Result,
     log::{LogRow, SessionTail, session_of_row},
     tables::{
-        ACCOUNTS, INBOX, KEYS, LOG, MODELS, OPEN_RUNS, RUNS, RUNS_BY_SESSION, SESSION_KEYS, TAILS,
-        for_each_row, open_existing,
+        ACCOUNTS, INBOX, KEYS, LOG, MESSAGES, MESSAGES_BY_SESSION, MODELS, OPEN_RUNS, RUNS, RUNS_BY_SESSION,
+        SESSION_KEYS, TAILS, for_each_row, open_existing,
     },
 };
 
@@ -28,6 +28,8 @@ pub(super) struct Survey {
     pub(super) mended: BTreeMap<SessionId, Vec<(Seq, u64)>>,
     /// The runs of the removed sessions.
     runs: BTreeMap<RunId, SessionId>,
+    /// The messages of the removed sessions that have a row.
+    messages: BTreeMap<RunId, SessionId>,
 }
 
 /// A row that is set aside. Rows that can be derived from others have none of their own: they go with the session's
@@ -40,6 +42,7 @@ pub(super) enum RowKey {
     /// An account that retained ones may need: it stays, or is replaced.
     NeededAccount(RunId),
     OpenRun(RunId),
+    Message(RunId),
     Key(String, RunId),
     Inbox(SessionId, u64),
     Log(u64),
@@ -110,6 +113,14 @@ impl Survey {
             Ok(())
         })?;
         self.runs.retain(|_, session| self.rows.contains_key(&Some(*session)));
+        let Some(messages) = open_existing(txn, MESSAGES_BY_SESSION)? else { return Ok(()) };
+        for row in messages.iter()? {
+            let (session, message) = row?.0.value();
+            let session = SessionId::from_bits(session);
+            if self.rows.contains_key(&Some(session)) {
+                self.messages.insert(RunId::from_bits(message), session);
+            }
+        }
         Ok(())
     }
 
@@ -124,9 +135,12 @@ impl Survey {
             self.add(session, RowKey::Run(run));
             self.add(session, if is_needed { RowKey::NeededAccount(run) } else { RowKey::Account(run) });
         }
+        for (message, session) in self.messages.clone() {
+            self.add(session, RowKey::Message(message));
+        }
         for_each_row(txn, KEYS, |key, run| {
             let run = RunId::from_bits(run);
-            if let Some(session) = self.runs.get(&run).copied() {
+            if let Some(session) = self.runs.get(&run).or_else(|| self.messages.get(&run)).copied() {
                 self.add(session, RowKey::Key(key.to_owned(), run));
             }
             Ok(())
@@ -204,7 +218,22 @@ impl Survey {
             strays.extend(lost_run(id)?.map(RowKey::OpenRun));
             Ok(())
         })?;
+        let messages = open_existing(txn, MESSAGES)?;
+        if let Some(messages) = &messages {
+            for row in messages.iter()? {
+                let (id, stored) = row?;
+                let id = RunId::from_bits(id.value());
+                if !blobs.json::<MessageRow>(stored.value()).is_ok_and(|row| row.id == id) {
+                    strays.push(RowKey::Message(id));
+                }
+            }
+        }
         for_each_row(txn, KEYS, |key, run| {
+            if let Some(messages) = &messages
+                && messages.get(run)?.is_some()
+            {
+                return Ok(());
+            }
             strays.extend(lost_run(run)?.map(|run| RowKey::Key(key.to_owned(), run)));
             Ok(())
         })?;

@@ -8,8 +8,8 @@ use std::{
 use futures::executor::block_on;
 use hermod_actors::{
     model::{
-        AccountId, BudgetAccount, Incarnation, ModelRef, ModelRow, Record, RunId, RunRow, RunState, Seq,
-        SessionId, SessionRow,
+        AccountId, BudgetAccount, Incarnation, MessageRow, ModelRef, ModelRow, Record, RunId, RunRow,
+        RunState, Seq, SessionId, SessionRow,
     },
     port::{
         InboxItem, IndexRow, Journal, ReadFuture, StoreView, WriteOp, WriteOutcome, WriteRefusal,
@@ -30,6 +30,7 @@ pub(super) struct Model {
     accounts: BTreeMap<AccountId, BudgetAccount>,
     sessions: BTreeMap<SessionId, SessionRow>,
     runs: BTreeMap<RunId, RunRow>,
+    messages: BTreeMap<RunId, MessageRow>,
     keys: BTreeMap<Arc<str>, RunId>,
     models: HashMap<ModelRef, ModelRow>,
 }
@@ -135,6 +136,7 @@ impl Model {
                     match index {
                         IndexRow::Session(row) => drop(self.sessions.insert(row.id, row.clone())),
                         IndexRow::Run(row) => drop(self.runs.insert(row.id, RunRow::clone(row))),
+                        IndexRow::Message(row) => drop(self.messages.insert(row.id, row.clone())),
                         IndexRow::Model(row) => {
                             let before = self.models.remove(&row.model);
                             self.models.insert(row.model.clone(), row.clone().merged_over(before));
@@ -161,6 +163,9 @@ impl Model {
         same("open runs", rows.open_runs(), &open.cloned().collect())?;
         for (key, run) in &self.keys {
             same(&format!("run of key {key}"), rows.run_of_key(key), &self.runs.get(run).cloned())?;
+        }
+        for (id, row) in &self.messages {
+            same(&format!("message {id}"), rows.message(*id), &Some(row.clone()))?;
         }
         for (id, account) in &self.accounts {
             same(&format!("account {id}"), rows.account(*id), &Some(*account))?;

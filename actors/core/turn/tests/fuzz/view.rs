@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::hold;
 use crate::{
-    model::{AssistantMessage, Message, MessageSteered, ModelStarted, RunId},
+    model::{AssistantMessage, Message, MessageDropped, ModelStarted, RunId},
     turn::{RenderCursor, TransientPrompt, Turn},
 };
 
@@ -63,8 +63,10 @@ struct Said {
 enum Read {
     Not,
     Once,
-    /// Its run ended before it started.
+    /// Its run ended before it started, or it was dropped.
     Never,
+    /// It was dropped, and its beginning may be shown in a note.
+    Excerpt,
 }
 
 /// The reported result of a subagent.
@@ -135,7 +137,7 @@ impl Shown {
         // A message to a run that ended before a request may be gone with the run.
         let current = turn.current().map(|(run, _)| run);
         for said in self.said.iter_mut().filter(|said| said.read == Read::Not && Some(said.run) != current) {
-            let is_unread = turn.steering.is_unread(|message| message.followup_run == said.next);
+            let is_unread = turn.waiting_messages().any(|(message, _)| message == said.next);
             // It may also be the input of its follow-up run.
             let number = u64::try_from(said.next.bits() & u128::from(u64::MAX)).unwrap_or(0);
             if !is_unread && !texts.iter().any(|shown| shown.contains(&text(number))) {
@@ -232,17 +234,41 @@ impl Shown {
         for text in [Some(&content.text), content.note.as_ref()].into_iter().flatten() {
             for number in marks(text, MARK) {
                 let said = self.said.iter_mut().find(|said| said.next == next(number));
-                let Some(said) = said.filter(|said| said.read == Read::Not) else {
+                let Some(said) = said.filter(|said| matches!(said.read, Read::Not | Read::Excerpt)) else {
                     return Err(format!("message {number} is shown and was not said, or twice"));
                 };
-                said.read = Read::Once;
+                said.read = if said.read == Read::Not { Read::Once } else { Read::Never };
             }
         }
         Ok(())
     }
 
-    pub(super) fn said(&mut self, message: &MessageSteered) -> Result<(), String> {
-        let &MessageSteered { run, followup_run: next, .. } = message;
+    /// Number of messages that no request has shown.
+    pub(super) fn unread(&self) -> usize {
+        self.said.iter().filter(|said| said.read == Read::Not).count()
+    }
+
+    /// A message was dropped. One that was not queued at all is known from here on.
+    pub(super) fn drop_message(&mut self, dropped: &MessageDropped) -> Result<(), String> {
+        let read = if dropped.excerpt.is_some() { Read::Excerpt } else { Read::Never };
+        let said = self.said.iter_mut().find(|said| said.next == dropped.message);
+        match (said, dropped.run) {
+            (Some(said), Some(_)) => {
+                hold!(said.read == Read::Not, "{dropped:?} of {said:?}");
+                said.read = read;
+            }
+            (None, None) => self.said.push(Said { run: dropped.message, next: dropped.message, read }),
+            (said, _) => return Err(format!("{dropped:?} of {said:?}")),
+        }
+        Ok(())
+    }
+
+    /// Message `next` waits in this run.
+    pub(super) fn said(&mut self, run: RunId, next: RunId) -> Result<(), String> {
+        // The follow-up run of steering messages is not another message.
+        if run == next && self.said.iter().any(|said| said.next == next) {
+            return Ok(());
+        }
         hold!(self.said.iter().all(|said| said.next != next), "{next} is recorded twice");
         self.said.push(Said { run, next, read: Read::Not });
         Ok(())

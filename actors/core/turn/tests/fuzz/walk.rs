@@ -10,7 +10,10 @@ use super::{
     world::{Mood, World},
 };
 use crate::{
-    model::{Amounts, ApprovalScope, LimitIncrease, PersonAnswer, RunId, StopReason},
+    model::{
+        Amounts, ApprovalScope, DropPolicy, LimitIncrease, PersonAnswer, QueueMode, Queueing, RunId,
+        StopReason,
+    },
     turn::{DueAction, Input},
 };
 
@@ -110,7 +113,8 @@ impl World {
                 self.rests = true;
                 self.end_if_at_rest(chance)
             }
-            6 | 7 if is_on => self.steer(chance),
+            6 if is_on => self.steer(chance),
+            7 if is_on => self.message(chance),
             8 | 9 | 14..=19 => match self.turn.open_approvals().pop() {
                 Some(approval) => {
                     let call = approval.request.call;
@@ -167,6 +171,23 @@ impl World {
         }
     }
 
+    /// Sends a message to the session, in any mode.
+    fn message(&mut self, chance: &mut Chance) -> Result<(), String> {
+        let n = chance.next();
+        let queueing = Queueing {
+            mode: chance.pick(&QueueMode::ALL),
+            cap: chance.pick(&[1, 2, 3, 20]),
+            drop: chance.pick(&[DropPolicy::Summarize, DropPolicy::Old, DropPolicy::New]),
+            collect_ms: chance.pick(&[1, 500, 5_000]),
+        };
+        let spec = Arc::new(nature::spec(chance));
+        let accepted = crate::model::RunAccepted::new(view::next(n), view::text(n), spec);
+        let accepted = Box::new(crate::model::RunAccepted { queueing: Some(queueing), ..accepted });
+        let sent = Input::Submitted { accepted, key: None };
+        self.hear(sent.clone(), chance)?;
+        if chance.one_in(4) { self.hear(sent, chance) } else { Ok(()) }
+    }
+
     fn submit(&mut self, chance: &mut Chance) -> Result<(), String> {
         let n = self.watch.runs() as u64;
         let (run, is_repeated) = match n > 0 && chance.one_in(8) {
@@ -196,7 +217,8 @@ impl World {
         let run = current.filter(|_| !chance.one_in(4)).unwrap_or_else(|| self.some_run(chance));
         let n = chance.next();
         let (text, followup_run) = (view::text(n).into(), view::next(n));
-        let steer = Input::Steer(crate::model::MessageSteered { run, text, followup_run });
+        let steer =
+            Input::Steer(crate::model::MessageSteered { run, text, followup_run, request_hash: None });
         self.hear(steer.clone(), chance)?;
         if chance.one_in(4) { self.hear(steer, chance) } else { Ok(()) }
     }

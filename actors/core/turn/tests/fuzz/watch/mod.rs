@@ -20,7 +20,7 @@ use super::{
 use crate::{
     model::{
         Amounts, Attempt, AttemptId, Body, BudgetRefusal, CallId, FinishReason, Incarnation, LedgerChange,
-        ModelStarted, Record, RunId, RunSpec, RunState, Seq, TodoList, Usage,
+        ModelStarted, Record, RunId, RunSpec, RunState, Seq, Timestamp, TodoList, Usage,
     },
     turn::{DueAction, Turn},
 };
@@ -71,6 +71,8 @@ struct Run {
     missed: u32,
     /// Whether it has ended because its budget was used up, and no other run has started since.
     reopenable: bool,
+    /// Until when it is held, since when it waits, and whether messages may join it.
+    hold: Option<(Timestamp, Timestamp, bool)>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -102,7 +104,10 @@ impl Watch {
                 hold!(revived.incarnation > self.incarnation, "{revived:?} after {}", self.incarnation);
                 self.incarnation = revived.incarnation;
             }
-            Body::RunAccepted(accepted) => self.accepted(accepted.run, &accepted.spec)?,
+            Body::RunAccepted(accepted) => self.accepted(accepted, record.at)?,
+            Body::RunBegun(begun) => self.begun(begun.run, record.at)?,
+            Body::MessageCollected(collected) => self.collected(collected)?,
+            Body::MessageDropped(dropped) => self.dropped(dropped)?,
             Body::RunStopping(stopping) => self.stopping(stopping)?,
             Body::RunEnded(ended) => self.ended(ended, turn)?,
             Body::ModelStarted(started) => self.started(started, turn)?,

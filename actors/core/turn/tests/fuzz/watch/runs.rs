@@ -5,8 +5,9 @@ use std::sync::Arc;
 use super::{Run, State, Watch};
 use crate::{
     model::{
-        BudgetRaised, FinishReason, Message, MessageSteered, Outcome, OutcomeCause, OutcomeDetail, RunEnded,
-        RunExhausted, RunId, RunReopened, RunSpec, RunStopping, RunVerified, Usage,
+        BudgetRaised, DropReason, FinishReason, Message, MessageCollected, MessageDropped, MessageSteered,
+        Outcome, OutcomeCause, OutcomeDetail, QueueMode, RunAccepted, RunEnded, RunExhausted, RunId,
+        RunReopened, RunStopping, RunVerified, Timestamp, Usage,
     },
     turn::{
         Turn,
@@ -15,14 +16,19 @@ use crate::{
 };
 
 impl Watch {
-    pub(super) fn accepted(&mut self, id: RunId, spec: &Arc<RunSpec>) -> Result<(), String> {
+    pub(super) fn accepted(&mut self, accepted: &RunAccepted, at: Timestamp) -> Result<(), String> {
+        let id = accepted.run;
         hold!(self.run(id).is_err(), "{id} is accepted twice");
-        let is_idle = self.runs.iter().all(|run| run.state == State::Ended);
-        let state = if is_idle { State::Running } else { State::Queued };
-        if is_idle {
-            self.runs.iter_mut().for_each(|run| run.reopenable = false);
+        if accepted.queueing.is_some() {
+            self.shown.said(id, id)?;
         }
-        let (spec, usage, held) = (Arc::clone(spec), Usage::default(), Held::default());
+        let collects = accepted.queueing.is_some_and(|queueing| queueing.mode == QueueMode::Collect);
+        hold!(collects == accepted.hold.is_some(), "only collected messages are held: {accepted:?}");
+        let hold = accepted.hold.and_then(|hold| hold.until).map(|until| (until, at, collects));
+        let is_idle = self.runs.iter().all(|run| run.state == State::Ended) && hold.is_none();
+        let state = if is_idle { State::Running } else { State::Queued };
+        self.runs.iter_mut().for_each(|run| run.reopenable = false);
+        let (spec, usage, held) = (Arc::clone(&accepted.spec), Usage::default(), Held::default());
         self.runs.push(Run {
             id,
             spec,
@@ -35,6 +41,7 @@ impl Watch {
             legs: 1,
             missed: 0,
             reopenable: false,
+            hold,
         });
         Ok(())
     }
@@ -66,6 +73,7 @@ impl Watch {
         hold!((run.usage, run.made.0) == (ended.usage, ended.iterations), "{run:?} ends as {ended:?}");
         if was == State::Queued {
             self.shown.forget(ended.run);
+            self.begin_next();
             return Ok(());
         }
         self.looped(ended)?;
@@ -101,11 +109,49 @@ impl Watch {
             hold!(untold.is_none(), "completed, and its model was not shown {untold:?}");
         }
         (self.again, self.failed) = (false, None);
-        if let Some(next) = self.runs.iter_mut().find(|run| run.state == State::Queued) {
+        self.begin_next();
+        Ok(())
+    }
+
+    /// The first queued run begins, unless a run is under way or it is held.
+    fn begin_next(&mut self) {
+        if self.runs.iter().any(|run| matches!(run.state, State::Running | State::Stopping)) {
+            return;
+        }
+        let next = self.runs.iter_mut().find(|run| run.state == State::Queued);
+        if let Some(next) = next.filter(|next| next.hold.is_none()) {
             next.state = State::Running;
             self.runs.iter_mut().for_each(|run| run.reopenable = false);
         }
+    }
+
+    pub(super) fn begun(&mut self, id: RunId, at: Timestamp) -> Result<(), String> {
+        let is_busy = self.runs.iter().any(|run| matches!(run.state, State::Running | State::Stopping));
+        hold!(!is_busy, "{id} begins while another run is under way");
+        let first = self.runs.iter_mut().find(|run| run.state == State::Queued);
+        let Some(run) = first.filter(|run| run.id == id) else {
+            return Err(format!("{id} begins out of order"));
+        };
+        let Some((until, since, _)) = run.hold.take() else { return Err(format!("{id} is not held")) };
+        hold!(until <= at || at < since, "{id} begins at {at:?}, before {until:?}");
+        self.begin_next();
         Ok(())
+    }
+
+    pub(super) fn collected(&mut self, collected: &MessageCollected) -> Result<(), String> {
+        let last = self.runs.iter_mut().rfind(|run| run.state == State::Queued);
+        let Some(run) = last.filter(|run| run.id == collected.run) else {
+            return Err(format!("{collected:?} is not of the last queued run"));
+        };
+        let Some((until, _, true)) = &mut run.hold else { return Err(format!("{collected:?} to {run:?}")) };
+        *until = collected.until;
+        self.shown.said(collected.run, collected.message)
+    }
+
+    pub(super) fn dropped(&mut self, dropped: &MessageDropped) -> Result<(), String> {
+        let DropReason::QueueFull { cap } = dropped.reason;
+        hold!(self.shown.unread() >= cap as usize, "{dropped:?} while few messages wait");
+        self.shown.drop_message(dropped)
     }
 
     pub(super) fn steered(&mut self, message: &MessageSteered) -> Result<(), String> {
@@ -114,7 +160,7 @@ impl Watch {
         if state == State::Running {
             self.loops.reset();
         }
-        self.shown.said(message)
+        self.shown.said(message.run, message.followup_run)
     }
 
     pub(super) fn verified(&mut self, verified: &RunVerified) -> Result<(), String> {

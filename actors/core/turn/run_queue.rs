@@ -1,0 +1,162 @@
+//! The accepted runs of a session that have not begun ([`QueuedRun`]), and how records change them. A run begins when
+//! those before it have ended and nothing holds it.
+
+use std::sync::Arc;
+
+use imbl::Vector;
+
+use crate::{
+    model::{
+        Hash, Hold, Image, MessageCollected, MessageContent, MessageDropped, QueueMode, RunAccepted,
+        RunBegun, RunId, Seq, SessionTime, Timestamp,
+    },
+    turn::{DueAction, Turn},
+};
+
+/// An accepted run that has not begun.
+#[derive(Debug, Clone)]
+pub(crate) struct QueuedRun {
+    pub(super) accepted: Arc<RunAccepted>,
+    pub(super) at: Timestamp,
+    pub(super) seq: Seq,
+    /// What it waits for before it may begin; `None` once it may.
+    pub(super) hold: Option<Hold>,
+    /// The messages that are part of its input.
+    pub(super) collected: Vector<Arc<MessageCollected>>,
+    /// Whether its own message was dropped, but not those that it has collected.
+    pub(super) is_input_dropped: bool,
+}
+
+impl QueuedRun {
+    pub(super) fn new(accepted: &RunAccepted, at: Timestamp, seq: Seq) -> Self {
+        let accepted = Arc::new(accepted.clone());
+        Self { hold: accepted.hold, accepted, at, seq, collected: Vector::new(), is_input_dropped: false }
+    }
+
+    /// The user message with which it begins: its own message and the collected ones, in the order of arrival.
+    pub(super) fn user_message(&self) -> MessageContent {
+        if self.collected.is_empty() {
+            return self.accepted.user_message();
+        }
+        let own = (!self.is_input_dropped).then_some((&self.accepted.input, &self.accepted.images));
+        let collected = self.collected.iter().map(|message| (&message.text, &message.images));
+        let (texts, images): (Vec<_>, Vec<_>) = own.into_iter().chain(collected).unzip();
+        let text = texts.iter().map(|text| &***text).collect::<Vec<_>>().join("\n\n").into();
+        let images: Arc<[Image]> = images.into_iter().flat_map(|images| images.iter().cloned()).collect();
+        MessageContent::new(self.accepted.after_unanswered(&text), images)
+    }
+
+    /// Whether it is of messages that may be dropped, and that may join it; a submitted task is not.
+    pub(super) fn is_of_messages(&self) -> bool {
+        self.accepted.queueing.is_some()
+    }
+
+    /// Whether a message in mode `collect` joins it.
+    pub(super) fn collects(&self) -> bool {
+        self.hold.is_some()
+            && self.accepted.queueing.is_some_and(|queueing| queueing.mode == QueueMode::Collect)
+    }
+
+    /// The messages in it that may be dropped, the oldest first.
+    pub(super) fn messages(&self) -> impl Iterator<Item = RunId> {
+        let own = (self.is_of_messages() && !self.is_input_dropped).then_some(self.accepted.run);
+        own.into_iter().chain(self.collected.iter().map(|message| message.message))
+    }
+
+    /// The collected messages.
+    pub(super) fn collected(&self) -> impl Iterator<Item = &Arc<MessageCollected>> {
+        self.collected.iter()
+    }
+
+    /// The hash of the request that sent the message, if it is one of `messages`.
+    pub(super) fn request_hash_of(&self, message: RunId) -> Option<Hash> {
+        match self.collected.iter().find(|collected| collected.message == message) {
+            Some(collected) => collected.request_hash,
+            None => self.accepted.request_hash,
+        }
+    }
+
+    /// The message's text, if it is one of `messages`.
+    pub(super) fn text_of(&self, message: RunId) -> Option<&Arc<str>> {
+        let collected = self.collected.iter().find(|collected| collected.message == message);
+        let own = (self.accepted.run == message).then_some(&self.accepted.input);
+        own.or_else(|| collected.map(|collected| &collected.text))
+    }
+}
+
+impl Turn {
+    /// The queued run with this id.
+    pub(super) fn queued(&self, run: RunId) -> Option<&Arc<QueuedRun>> {
+        self.queue.iter().find(|queued| queued.accepted.run == run)
+    }
+
+    fn queued_mut(&mut self, run: RunId) -> Option<&mut QueuedRun> {
+        self.queue.iter_mut().find(|queued| queued.accepted.run == run).map(Arc::make_mut)
+    }
+
+    /// The run that begins next, if only its hold keeps it from beginning.
+    fn held_front(&self) -> Option<(&QueuedRun, Hold)> {
+        let front = self.queue.front().filter(|_| self.current.is_none())?;
+        Some((front, front.hold?))
+    }
+
+    /// The held run that begins next, and whether its hold is over at this time. A clock that was set back to before its
+    /// acceptance ends the hold too.
+    pub(super) fn held_run(&self, at: Timestamp) -> Option<(RunId, bool)> {
+        let (front, hold) = self.held_front()?;
+        Some((front.accepted.run, hold.is_over(at) || at < front.at))
+    }
+
+    /// What is due while no run is under way.
+    pub(super) fn due_for_held(&self) -> Vec<DueAction> {
+        let until = self.held_front().and_then(|(_, hold)| hold.until);
+        until.map(DueAction::WakeAt).into_iter().collect()
+    }
+
+    pub(super) fn fold_run_accepted(&mut self, accepted: &RunAccepted, now: SessionTime) {
+        self.accepted.insert(accepted.run);
+        self.reopenable = None;
+        // The input of a follow-up run consists of unread messages, so they are not shown again.
+        if self.steering.is_unread(|message| message.followup_run == accepted.run) {
+            self.steering.take_for_next(&self.queue);
+        }
+        self.queue.push_back(Arc::new(QueuedRun::new(accepted, now.at, self.last)));
+        self.begin_next(now);
+    }
+
+    pub(super) fn fold_run_begun(&mut self, begun: &RunBegun, now: SessionTime) {
+        if let Some(queued) = self.queued_mut(begun.run) {
+            queued.hold = None;
+        }
+        self.begin_next(now);
+    }
+
+    pub(super) fn fold_collected(&mut self, collected: &MessageCollected) {
+        let Some(queued) = self.queued_mut(collected.run) else { return };
+        queued.collected.push_back(Arc::new(collected.clone()));
+        if let Some(hold) = &mut queued.hold {
+            hold.until = Some(collected.until);
+        }
+        self.steering.note_recorded(collected.run, collected.message);
+    }
+
+    pub(super) fn fold_dropped(&mut self, dropped: &MessageDropped) {
+        let front = || self.queue.front().map(|queued| queued.accepted.run);
+        let of = dropped.run.or_else(|| self.run().map(|run| run.id)).or_else(front);
+        self.steering.drop_message(dropped, of);
+        if let Some(queued) = dropped.run.and_then(|run| self.queued_mut(run)) {
+            queued.collected.retain(|collected| collected.message != dropped.message);
+            queued.is_input_dropped |= queued.accepted.run == dropped.message;
+        }
+    }
+
+    /// Begins the first queued run, unless a run is under way or it is held.
+    pub(super) fn begin_next(&mut self, now: SessionTime) {
+        if self.current.is_none()
+            && let Some(next) = self.queue.front().filter(|next| next.hold.is_none()).cloned()
+        {
+            self.queue.pop_front();
+            self.start_run(&next, now);
+        }
+    }
+}

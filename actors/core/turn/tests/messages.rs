@@ -1,0 +1,314 @@
+//! Tests of messages to a session: each mode in each state of the session, the cap, held runs, and their rows.
+
+use std::sync::Arc;
+
+use super::{Driver, model, run, tool};
+use crate::{
+    journal::IndexRow,
+    model::{
+        AttemptId, Body, CallEnd, DropPolicy, EffectClass, FailureClass, Limits, MessageFate, MessageRow,
+        MessageState::{self, Answered, Dropped, Injected, Queued},
+        QueueMode::{self, Collect, Followup, Interrupt, Steer},
+        Queueing, RunAccepted, RunId, RunRow, RunSpec, StopReason,
+    },
+    turn::{DueAction, Input},
+};
+
+fn send(driver: &mut Driver, n: u128, queueing: Queueing) -> Vec<&'static str> {
+    let spec = Arc::new(RunSpec::new(vec!["p/m".parse().unwrap()], "/w"));
+    let accepted = RunAccepted::new(run(n), format!("(message {n})"), spec);
+    let accepted = Box::new(RunAccepted { queueing: Some(queueing), ..accepted });
+    driver.feed(&Input::Submitted { accepted, key: None })
+}
+
+const fn mode(mode: QueueMode) -> Queueing {
+    Queueing { mode, cap: 20, drop: DropPolicy::Summarize, collect_ms: 500 }
+}
+
+/// What the index rows say of a message, as a client sees it.
+fn fate(driver: &Driver, n: u128) -> (MessageState, Option<u128>) {
+    let message = |row: &IndexRow| match row {
+        IndexRow::Message(row) if row.id == run(n) => Some(MessageRow::clone(row)),
+        IndexRow::Message(_) | IndexRow::Run(_) | IndexRow::Session(_) | IndexRow::Model(_) => None,
+    };
+    let run_row = |id: RunId| {
+        driver.index.iter().rev().find_map(|row| match row {
+            IndexRow::Run(row) if row.id == id => Some(RunRow::clone(row)),
+            IndexRow::Message(_) | IndexRow::Run(_) | IndexRow::Session(_) | IndexRow::Model(_) => None,
+        })
+    };
+    let row = driver.index.iter().rev().find_map(message);
+    let id = row.as_ref().map_or(Some(run(n)), |row| row.place.run());
+    let fate = MessageFate::of(row.as_ref(), id.and_then(run_row).as_ref());
+    (fate.state, fate.run.map(RunId::bits))
+}
+
+/// How often the model reads a message.
+fn times_shown(driver: &Driver, n: u128) -> usize {
+    driver.found(&format!("(message {n})")).iter().map(|(_, times)| times).sum()
+}
+
+/// The run under way answers with this number of tool calls.
+fn answer(driver: &mut Driver, calls: usize) -> Vec<&'static str> {
+    let due = driver.turn.due(driver.now);
+    if let Some(AttemptId { call, attempt }) = due.iter().find_map(DueAction::acquired_attempt) {
+        driver.lease(call, attempt);
+    }
+    driver.answer(calls, EffectClass::Once)
+}
+
+fn wait(driver: &mut Driver, ms: u64) -> Vec<&'static str> {
+    driver.pass(ms);
+    driver.feed(&Input::TimerFired)
+}
+
+/// A state of a session with run 1 under way, or idle.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum When {
+    Idle,
+    InModelCall,
+    InTool,
+    Stopping,
+}
+
+fn session(when: When) -> Driver {
+    let mut driver = Driver::new();
+    if when == When::Idle {
+        return driver;
+    }
+    driver.submit(1, Limits { max_tokens: 100, ..Limits::default() });
+    driver.lease(model(1, 1), 1);
+    if when != When::InModelCall {
+        driver.answer(2, EffectClass::Once);
+        driver.feed(&Input::Permitted(AttemptId { call: tool(1, 1, 1), attempt: 1 }));
+    }
+    if when == When::Stopping {
+        driver.feed(&Input::Stop { run: None, reason: StopReason::Command });
+    }
+    driver
+}
+
+/// Ends what is under way, until the session has nothing to do.
+fn run_to_end(driver: &mut Driver) {
+    for _ in 0..50 {
+        let due = driver.turn.due(driver.now);
+        let Some(action) = due.into_iter().next() else { return };
+        match action {
+            DueAction::CallModel(_) => drop(driver.answer(0, EffectClass::Pure)),
+            DueAction::Acquire(id) if id.call.is_model_call() => drop(driver.lease(id.call, id.attempt)),
+            DueAction::Acquire(id) => drop(driver.feed(&Input::Permitted(id))),
+            DueAction::RunTool(id) | DueAction::EndTool(id) => {
+                driver.feed(&Input::ToolEnded { id, end: CallEnd::ok("r") });
+            }
+            DueAction::WakeAt(at) => {
+                let ms = at.ms_since(driver.now.at);
+                wait(driver, ms);
+            }
+            DueAction::AwaitSubagent { .. } | DueAction::Verify(_) | DueAction::WakeAtActive(_) => {
+                panic!("not of these sessions")
+            }
+        }
+    }
+    panic!("the session does not come to rest: {:?}", driver.turn.due(driver.now));
+}
+
+/// Sends message 9 in this mode; checks its records, its fate, and, when all is done, the run that has answered it. The
+/// model reads it once, also if the session crashes at once, or after any later step.
+#[track_caller]
+fn check(
+    when: When,
+    queue_mode: QueueMode,
+    records: &[&str],
+    at_once: (MessageState, u128),
+    answered_by: u128,
+) {
+    let mut driver = session(when);
+    assert_eq!(send(&mut driver, 9, mode(queue_mode)), records, "{when:?} {queue_mode:?}");
+    assert_eq!(fate(&driver, 9), (at_once.0, Some(at_once.1)), "{when:?} {queue_mode:?}");
+    assert!(send(&mut driver, 9, mode(queue_mode)).is_empty(), "a repeat changes nothing");
+    let mut crashed = driver.clone();
+    crashed.crash();
+    for driver in [&mut driver, &mut crashed] {
+        run_to_end(driver);
+        assert_eq!(fate(driver, 9), (Answered, Some(answered_by)), "{when:?} {queue_mode:?}");
+        assert_eq!(times_shown(driver, 9), 1, "{when:?} {queue_mode:?}");
+        assert!(!driver.turn.has_work());
+    }
+}
+
+#[test]
+fn a_message_to_an_idle_session_becomes_a_run() {
+    for queue_mode in [Steer, Followup, Interrupt] {
+        check(When::Idle, queue_mode, &["run.accepted"], (Injected, 9), 9);
+    }
+    check(When::Idle, Collect, &["run.accepted"], (Queued, 9), 9);
+}
+
+#[test]
+fn a_message_to_a_run_under_way_follows_its_mode() {
+    check(When::InModelCall, Steer, &["message.steered"], (Queued, 1), 9);
+    check(When::InTool, Steer, &["message.steered", "call.ended"], (Queued, 1), 1);
+    for when in [When::InModelCall, When::InTool] {
+        check(when, Followup, &["run.accepted"], (Queued, 9), 9);
+        check(when, Collect, &["run.accepted"], (Queued, 9), 9);
+    }
+    let records = ["run.accepted", "run.stopping", "model.failed", "run.ended"];
+    check(When::InModelCall, Interrupt, &records, (Injected, 9), 9);
+    check(When::InTool, Interrupt, &["run.accepted", "run.stopping", "call.ended"], (Queued, 9), 9);
+}
+
+#[test]
+fn a_message_to_a_run_that_is_being_stopped_becomes_the_next_run() {
+    for queue_mode in QueueMode::ALL {
+        check(When::Stopping, queue_mode, &["run.accepted"], (Queued, 9), 9);
+    }
+}
+
+#[test]
+fn collected_messages_are_one_run_after_a_quiet_time() {
+    let mut driver = session(When::Idle);
+    send(&mut driver, 7, mode(Collect));
+    assert_eq!(driver.turn.due(driver.now), [DueAction::WakeAt(driver.now.at.plus_ms(500))]);
+    assert!(wait(&mut driver, 499).is_empty());
+    assert_eq!(send(&mut driver, 8, mode(Collect)), ["message.collected"]);
+    assert_eq!(fate(&driver, 8), (Queued, Some(7)));
+    driver.crash();
+    assert!(wait(&mut driver, 499).is_empty());
+    assert_eq!(send(&mut driver, 9, mode(Steer)), ["message.collected"], "it joins what has not begun");
+    assert_eq!(wait(&mut driver, 500), ["run.begun"]);
+    assert_eq!([7, 8, 9].map(|n| fate(&driver, n)), [(Injected, Some(7)); 3]);
+    assert_eq!(driver.found("(message 7)\n\n(message 8)\n\n(message 9)"), [('u', 1)]);
+    answer(&mut driver, 0);
+    assert_eq!([7, 8, 9].map(|n| fate(&driver, n)), [(Answered, Some(7)); 3]);
+}
+
+#[test]
+fn a_run_collects_for_a_limited_time() {
+    let mut driver = session(When::Idle);
+    let queueing = Queueing { cap: 1_000, ..mode(Collect) };
+    send(&mut driver, 1, queueing);
+    for n in 2..=25 {
+        driver.pass(400);
+        send(&mut driver, n, queueing);
+    }
+    assert_eq!(wait(&mut driver, 400), ["run.begun"], "20 quiet times after its first message");
+}
+
+#[test]
+fn messages_collected_during_a_run_begin_after_it_and_after_the_quiet_time() {
+    let mut driver = session(When::InTool);
+    send(&mut driver, 7, mode(Collect));
+    driver.pass(5_000);
+    assert_eq!(send(&mut driver, 8, mode(Collect)), ["message.collected"]);
+    let id = AttemptId { call: tool(1, 1, 1), attempt: 1 };
+    driver.feed(&Input::ToolEnded { id, end: CallEnd::ok("r") });
+    driver.permit_all();
+    let id = AttemptId { call: tool(1, 1, 2), attempt: 1 };
+    driver.feed(&Input::ToolEnded { id, end: CallEnd::ok("r") });
+    assert_eq!(answer(&mut driver, 0), ["model.answered", "run.ended"], "it is held for 500 ms more");
+    assert_eq!(wait(&mut driver, 500), ["run.begun"]);
+    assert_eq!(fate(&driver, 8), (Injected, Some(7)));
+}
+
+#[test]
+fn an_interrupt_drops_queued_messages_and_no_tasks() {
+    let mut driver = session(When::InTool);
+    send(&mut driver, 5, mode(Followup));
+    driver.submit(6, Limits::default());
+    send(&mut driver, 7, mode(Collect));
+    send(&mut driver, 8, mode(Collect));
+    send(&mut driver, 9, mode(Interrupt));
+    assert_eq!([5, 7].map(|n| fate(&driver, n)), [(Dropped, Some(5)), (Dropped, Some(7))]);
+    assert_eq!(fate(&driver, 8), (Dropped, Some(7)), "it was in a run that never began");
+    run_to_end(&mut driver);
+    assert_eq!([6, 9].map(|n| fate(&driver, n)), [(Answered, Some(6)), (Answered, Some(9))]);
+}
+
+#[test]
+fn at_the_cap_a_message_is_dropped_by_the_policy() {
+    let check = |drop, expect: [MessageState; 4], shown: &[(char, usize)]| {
+        let mut driver = session(When::InTool);
+        let queueing = Queueing { cap: 2, drop, ..mode(Followup) };
+        for n in 6..=9 {
+            send(&mut driver, n, queueing);
+        }
+        driver.crash();
+        run_to_end(&mut driver);
+        assert_eq!([6, 7, 8, 9].map(|n| fate(&driver, n).0), expect, "{drop:?}");
+        assert_eq!(driver.found("were dropped"), shown, "{drop:?}");
+        for n in 6..=9 {
+            let times = usize::from(fate(&driver, n).0 == Answered);
+            let in_note = driver.found(&format!("- (message {n})")).len();
+            assert_eq!(times_shown(&driver, n) - in_note, times, "{drop:?} {n}");
+        }
+    };
+    check(DropPolicy::Old, [Dropped, Dropped, Answered, Answered], &[]);
+    check(DropPolicy::New, [Answered, Answered, Dropped, Dropped], &[]);
+    // Run 1 reads the note with the results of its tools.
+    check(DropPolicy::Summarize, [Dropped, Dropped, Answered, Answered], &[('t', 1)]);
+}
+
+#[test]
+fn at_the_cap_unread_and_collected_messages_are_dropped_too() {
+    let mut driver = session(When::InTool);
+    let queueing = |mode| Queueing { mode, cap: 2, drop: DropPolicy::Old, collect_ms: 500 };
+    send(&mut driver, 5, queueing(Steer));
+    send(&mut driver, 6, queueing(Collect));
+    assert_eq!(send(&mut driver, 7, queueing(Collect)), ["message.dropped", "message.collected"]);
+    assert_eq!(fate(&driver, 5), (Dropped, Some(1)));
+    // The run 6 goes on without its own message, which was the oldest.
+    assert_eq!(send(&mut driver, 8, queueing(Collect)), ["message.dropped", "message.collected"]);
+    assert_eq!(fate(&driver, 6), (Dropped, Some(6)));
+    run_to_end(&mut driver);
+    assert_eq!([7, 8].map(|n| fate(&driver, n)), [(Answered, Some(6)); 2]);
+    assert_eq!([5, 6, 7, 8].map(|n| times_shown(&driver, n)), [0, 0, 1, 1]);
+}
+
+#[test]
+fn a_run_whose_last_message_is_dropped_ends() {
+    let mut driver = session(When::InTool);
+    let queueing = Queueing { cap: 1, drop: DropPolicy::Old, ..mode(Collect) };
+    send(&mut driver, 6, queueing);
+    assert_eq!(send(&mut driver, 7, queueing), ["message.dropped", "run.ended", "run.accepted"]);
+    run_to_end(&mut driver);
+    assert_eq!((fate(&driver, 6).0, fate(&driver, 7)), (Dropped, (Answered, Some(7))));
+}
+
+#[test]
+fn a_stop_of_a_held_run_lets_the_next_one_begin() {
+    let mut driver = session(When::Idle);
+    send(&mut driver, 7, mode(Collect));
+    send(&mut driver, 8, mode(Followup));
+    driver.feed(&Input::Stop { run: Some(run(7)), reason: StopReason::Command });
+    assert_eq!(fate(&driver, 7), (Dropped, Some(7)));
+    assert_eq!(fate(&driver, 8), (Injected, Some(8)));
+}
+
+#[test]
+fn the_time_of_a_run_begins_when_it_does() {
+    let mut driver = session(When::Idle);
+    let spec = RunSpec {
+        limits: Limits { timeout_ms: Some(1_000), ..Limits::default() },
+        ..RunSpec::new(vec!["p/m".parse().unwrap()], "/w")
+    };
+    let queueing = Queueing { collect_ms: 60_000, ..mode(Collect) };
+    let accepted = RunAccepted::new(run(7), "x", Arc::new(spec));
+    let accepted = Box::new(RunAccepted { queueing: Some(queueing), ..accepted });
+    driver.feed(&Input::Submitted { accepted, key: None });
+    assert_eq!(wait(&mut driver, 60_000), ["run.begun"]);
+    assert!(wait(&mut driver, 999).is_empty());
+    assert_eq!(wait(&mut driver, 1), ["run.ended"]);
+}
+
+#[test]
+fn an_unread_message_waits_for_the_next_run_if_its_own_fails() {
+    let mut driver = session(When::InModelCall);
+    send(&mut driver, 9, mode(Steer));
+    driver.fail(FailureClass::Auth);
+    assert!(driver.records.iter().any(|record| matches!(record.body, Body::RunEnded(_))));
+    assert_eq!(fate(&driver, 9), (Queued, Some(1)));
+    send(&mut driver, 10, mode(Steer));
+    assert_eq!(fate(&driver, 9), (Injected, Some(10)));
+    run_to_end(&mut driver);
+    assert_eq!([9, 10].map(|n| fate(&driver, n)), [(Answered, Some(10)); 2]);
+}
