@@ -20,10 +20,13 @@ use crate::{
     tool::shell::{self, SHELL, SHELL_TOOL, command_sandbox},
 };
 
+/// Tries of a command whose end is unknown.
+const MAX_TRIES: u32 = 2;
 /// Most bytes of a command's output in a reason.
 const MAX_OUTPUT_BYTES: usize = 600;
 
-/// Checks that the run may run this command: it has the tool for it, and the policy allows the call. Nobody can be asked.
+/// Checks that the run may run this command: it has the tool for it, and the policy allows the call without a
+/// person.
 pub(super) fn check(
     command: &str,
     spec: &RunSpec,
@@ -46,7 +49,8 @@ pub(super) fn check(
     }
 }
 
-/// Runs the command under a name of its own until it ends. Dropping the future ends it.
+/// Runs the command under a name of its own until it ends. Dropping the future ends it. A command whose end is unknown runs
+/// once more: the cleanup after a crash of its session may have taken it for the one before.
 pub(super) async fn run(
     (call, command): (CallId, &str),
     spec: &RunSpec,
@@ -64,17 +68,25 @@ pub(super) async fn run(
         timeout,
     };
     let attempt = Attempt { runner: runner.clone(), name: SpoolName { call, attempt: 1 } };
-    let not_run = |error: String| format!("it was not run: {error}");
-    let started = attempt.runner.start(attempt.name, command).await;
-    let live = started.map_err(|error| not_run(error.to_string()))?;
-    match live.wait(&CancellationToken::new()).await {
-        RunnerOutcome::Ended(exit) => {
-            exit.end.map_or_else(|error| Err(not_run(error)), |end| judge(end, timeout))
+    for _ in 0..MAX_TRIES {
+        match attempt.run(command.clone()).await? {
+            Some(result) => return judge(result, timeout),
+            None => tracing::debug!(%call, "the end of the command is unknown"),
         }
-        RunnerOutcome::NeverBegun(Some(reason)) => Err(not_run(reason.to_string())),
-        RunnerOutcome::NeverBegun(None) => Err(not_run("its runner ended at once".into())),
-        RunnerOutcome::Unknown | RunnerOutcome::Killed => {
-            Err("what became of it is not known: it was killed, or what was kept of it was removed".into())
+    }
+    Err("what became of it is not known: it was killed, or what was kept of it was removed".into())
+}
+
+impl Attempt {
+    /// The result of the command; `None` if its end is unknown. The error says why it was not run.
+    async fn run(&self, command: Command) -> Result<Option<CommandResult>, String> {
+        let not_run = |error: String| format!("it was not run: {error}");
+        let started = self.runner.start(self.name, command).await;
+        let live = started.map_err(|error| not_run(error.to_string()))?;
+        match live.wait(&CancellationToken::new()).await {
+            RunnerOutcome::Ended(exit) => exit.end.map(Some).map_err(not_run),
+            RunnerOutcome::NeverBegun(Some(reason)) => Err(not_run(reason.to_string())),
+            RunnerOutcome::NeverBegun(None) | RunnerOutcome::Unknown | RunnerOutcome::Killed => Ok(None),
         }
     }
 }

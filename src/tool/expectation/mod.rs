@@ -5,11 +5,10 @@
 //! only if the run has that tool. A check may be made again, so what it runs must be repeatable.
 
 mod command;
+mod file;
 mod schema;
 
 use std::{
-    fs::File,
-    io::Read as _,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::Arc,
     time::Duration,
@@ -17,20 +16,14 @@ use std::{
 
 use futures::future::BoxFuture;
 use hermod_actors::{
-    model::{CallId, Expectation, ExpectationMiss, RunSpec, Timestamp},
+    model::{CallId, Expectation, ExpectationMiss, RunSpec},
     port::{BadArguments, CallPolicy, Verification, Verifier},
 };
-use rustix::fs::Stat;
-use serde_json::Value;
 use tokio::task::spawn_blocking;
 
-use super::{Settings, paths::resolve_outside_state};
+use super::Settings;
+use file::{is_older, locate, open, read_json};
 use schema::FileSchema;
-
-/// Most bytes of a file that is matched with a schema.
-const MAX_JSON_BYTES: u64 = 4 << 20;
-/// The kernel's clock of files may be this much behind the clock of the run.
-const CLOCK_SLACK_MS: i64 = 20;
 
 /// Checks expectations with the settings of the tools.
 #[derive(Debug)]
@@ -142,43 +135,6 @@ impl Check {
 async fn blocking(work: impl FnOnce() -> Result<(), String> + Send + 'static) -> Result<(), String> {
     let caught = spawn_blocking(|| catch_unwind(AssertUnwindSafe(work))).await;
     caught.ok().and_then(Result::ok).unwrap_or_else(|| Err("it could not be checked: that panicked".into()))
-}
-
-fn locate(settings: &Settings, spec: &RunSpec, path: &str) -> Result<(), String> {
-    let located = resolve_outside_state(settings.state.as_deref(), &spec.workspace, "path", path);
-    located.map(drop).map_err(text)
-}
-
-/// Opens a file of the workspace.
-fn open(settings: &Settings, spec: &RunSpec, path: &str) -> Result<(File, Stat), String> {
-    let path = resolve_outside_state(settings.state.as_deref(), &spec.workspace, "path", path);
-    path.and_then(|path| path.open_file()).map_err(|bad| bad.error)
-}
-
-/// Whether the file was last written before the run started.
-fn is_older(stat: &Stat, started_at: Timestamp) -> bool {
-    let written_at = stat.st_mtime.saturating_mul(1_000).saturating_add(mtime_ms(stat));
-    written_at < started_at.0.saturating_sub(CLOCK_SLACK_MS)
-}
-
-fn mtime_ms(stat: &Stat) -> i64 {
-    // The type of the field differs between machines.
-    i64::try_from(stat.st_mtime_nsec / 1_000_000).unwrap_or(0)
-}
-
-fn read_json(file: File, stat: &Stat) -> Result<Value, String> {
-    let too_long =
-        || Err(format!("it has more than {MAX_JSON_BYTES} bytes, and is not matched with a schema"));
-    if u64::try_from(stat.st_size).unwrap_or(u64::MAX) > MAX_JSON_BYTES {
-        return too_long();
-    }
-    let mut bytes = Vec::new();
-    let read = file.take(MAX_JSON_BYTES + 1).read_to_end(&mut bytes);
-    read.map_err(|error| format!("it cannot be read: {error}"))?;
-    if bytes.len() as u64 > MAX_JSON_BYTES {
-        return too_long();
-    }
-    serde_json::from_slice(&bytes).map_err(|error| format!("it is not JSON: {error}"))
 }
 
 fn text(bad: BadArguments) -> String {
