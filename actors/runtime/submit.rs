@@ -82,6 +82,13 @@ impl Runtime {
                 SessionsMsg::Deliver(session, new, SessionMsg::Command { input, reply, suspended: None })
             };
             let answer = self.request(command).await;
+            // A session recognizes a repeated message only for some time; its row is there from its append on.
+            if answer.is_none()
+                && request.queueing.is_some()
+                && let Some((session, _)) = self.message(run).await?
+            {
+                return Ok(AcceptedRun { run, session, at: run.created_at() });
+            }
             match answer {
                 Some(Ok(accepted)) => return Ok(accepted),
                 Some(Err(SubmitError::Duplicate(first))) => {

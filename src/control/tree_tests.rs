@@ -60,6 +60,8 @@ fn accepted(n: u128) -> Body {
         spec: spec.into(),
         parent: None,
         request_hash: None,
+        queueing: None,
+        hold: None,
     }))
 }
 

@@ -43,18 +43,17 @@ impl DecisionBuilder {
     pub(super) fn accept_message(&mut self, accepted: &RunAccepted, queueing: &Queueing) {
         let joins = self.run().is_some() || !self.turn.queue.is_empty();
         match queueing.mode {
-            QueueMode::Interrupt if joins => self.interrupt_with(accepted),
-            QueueMode::Steer if joins && accepted.images.is_empty() => {
-                self.steer_or_queue(accepted, queueing)
-            }
-            QueueMode::Collect => self.collect(accepted, queueing),
+            QueueMode::Interrupt if joins => self.interrupt_with(accepted, queueing),
+            QueueMode::Steer if joins && accepted.images.is_empty() => self.steer_or_queue(accepted, queueing),
+            QueueMode::Collect if joins => self.collect(accepted, queueing),
             QueueMode::Followup | QueueMode::Steer if joins => {
                 if self.make_room(accepted, queueing) {
-                    self.record(Body::RunAccepted(Box::new(accepted.clone())));
+                    self.accept(accepted, queueing);
                 }
             }
-            QueueMode::Followup | QueueMode::Steer | QueueMode::Interrupt => {
-                self.record(Body::RunAccepted(Box::new(accepted.clone())));
+            // An idle session takes any message: the run that begins reads what was left unread.
+            QueueMode::Followup | QueueMode::Steer | QueueMode::Interrupt | QueueMode::Collect => {
+                self.accept(accepted, queueing);
             }
         }
     }
@@ -82,7 +81,7 @@ impl DecisionBuilder {
             return;
         }
         match current {
-            None => self.record(Body::RunAccepted(Box::new(accepted.clone()))),
+            None => self.accept(accepted, queueing),
             Some(run) => self.steer(&MessageSteered {
                 run,
                 text: Arc::clone(&accepted.input),
@@ -98,10 +97,15 @@ impl DecisionBuilder {
             return self.add_to(&run, accepted, queueing);
         }
         if self.make_room(accepted, queueing) {
-            let until = Some(self.now.at.plus_ms(queueing.collect_ms));
-            let hold = Some(Hold { until });
-            self.record(Body::RunAccepted(Box::new(RunAccepted { hold, ..accepted.clone() })));
+            self.accept(accepted, queueing);
         }
+    }
+
+    /// The message becomes a run of its own, which collects further ones in mode `collect`.
+    fn accept(&mut self, accepted: &RunAccepted, queueing: &Queueing) {
+        let until = (queueing.mode == QueueMode::Collect).then(|| self.now.at.plus_ms(queueing.collect_ms));
+        let hold = until.map(|until| Hold { until: Some(until) });
+        self.record(Body::RunAccepted(Box::new(RunAccepted { hold, ..accepted.clone() })));
     }
 
     fn collecting_run(&self) -> Option<Arc<QueuedRun>> {
@@ -114,7 +118,7 @@ impl DecisionBuilder {
         }
         // The dropped message may have been the only one of that run.
         if self.turn.queued(queued.accepted.run).is_none() {
-            return self.collect(accepted, queueing);
+            return self.accept(accepted, queueing);
         }
         self.record(Body::MessageCollected(MessageCollected {
             run: queued.accepted.run,
@@ -127,13 +131,13 @@ impl DecisionBuilder {
     }
 
     /// Stops the run under way, ends the queued runs of messages, and accepts the message behind them.
-    fn interrupt_with(&mut self, accepted: &RunAccepted) {
+    fn interrupt_with(&mut self, accepted: &RunAccepted, queueing: &Queueing) {
         let of_messages = self.turn.queue.iter().filter(|queued| queued.is_of_messages());
         let queued: Vec<RunId> = of_messages.map(|queued| queued.accepted.run).collect();
         for run in queued {
             self.end_queued(run, StopReason::Interrupt);
         }
-        self.record(Body::RunAccepted(Box::new(accepted.clone())));
+        self.accept(accepted, queueing);
         let current = self.run().map(|run| run.id).filter(|run| *run != accepted.run);
         if current.is_some() {
             self.stop(current, StopReason::Interrupt);

@@ -20,12 +20,14 @@ use crate::{
 const SKIPPED: &str = "Skipped to process an incoming message.";
 /// Most dropped messages whose beginnings the model gets.
 const MAX_EXCERPTS: usize = 20;
+/// Messages whose ids are known however many runs have ended since: a repeat after a crash comes soon.
+const KEPT_IDS: usize = 64;
 
 /// Steering messages that no view shows yet, and the ids of the recorded ones.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Steering {
     unread: Vector<Arc<MessageSteered>>,
-    /// Each recorded message: its run and its `followup_run`. Runs that ended before the last one are forgotten.
+    /// Recorded messages: the run and the `followup_run` of each. The newest, and all of the last run and later ones.
     recorded: Vector<(RunId, RunId)>,
     dropped: DroppedMessages,
 }
@@ -40,7 +42,7 @@ struct DroppedMessages {
 }
 
 impl Steering {
-    /// Whether this message is recorded; false also for messages to runs that ended before the last one.
+    /// Whether this message is recorded; false also for old messages to runs that ended before the last one.
     pub(super) fn is_recorded(&self, next: RunId) -> bool {
         self.recorded.iter().any(|(_, message)| *message == next)
     }
@@ -87,9 +89,14 @@ impl Steering {
         })
     }
 
-    /// Forgets the ids of messages to all runs except those that are `wanted`.
+    /// Forgets the ids of messages to all runs except those that are `wanted`, and except the newest ids.
     pub(super) fn retain_runs(&mut self, wanted: impl Fn(RunId) -> bool) {
-        self.recorded.retain(|(run, _)| wanted(*run));
+        let mut surplus = self.recorded.len().saturating_sub(KEPT_IDS);
+        self.recorded.retain(|(run, _)| {
+            let is_old = surplus > 0;
+            surplus = surplus.saturating_sub(1);
+            !is_old || wanted(*run)
+        });
     }
 
     /// Removes and returns the messages for the run that starts now: its own, and unread ones of ended runs.

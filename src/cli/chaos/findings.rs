@@ -167,6 +167,8 @@ pub(super) mod samples {
             spec: spec.into(),
             parent: None,
             request_hash: None,
+            queueing: None,
+            hold: None,
         }))
     }
 

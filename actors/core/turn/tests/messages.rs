@@ -312,3 +312,16 @@ fn an_unread_message_waits_for_the_next_run_if_its_own_fails() {
     run_to_end(&mut driver);
     assert_eq!([9, 10].map(|n| fate(&driver, n)), [(Answered, Some(10)); 2]);
 }
+
+#[test]
+fn an_idle_session_takes_a_message_whatever_was_left_unread() {
+    for queue_mode in QueueMode::ALL {
+        let mut driver = session(When::InModelCall);
+        let queueing = |mode| Queueing { mode, cap: 1, drop: DropPolicy::New, collect_ms: 500 };
+        send(&mut driver, 8, queueing(Steer));
+        driver.fail(FailureClass::Auth);
+        assert_eq!(send(&mut driver, 9, queueing(queue_mode)), ["run.accepted"], "{queue_mode:?}");
+        run_to_end(&mut driver);
+        assert_eq!([8, 9].map(|n| fate(&driver, n)), [(Answered, Some(9)); 2], "{queue_mode:?}");
+    }
+}

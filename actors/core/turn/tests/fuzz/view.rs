@@ -243,6 +243,11 @@ impl Shown {
         Ok(())
     }
 
+    /// Whether a message was recorded.
+    pub(super) fn is_known(&self, message: RunId) -> bool {
+        self.said.iter().any(|said| said.next == message)
+    }
+
     /// Number of messages that no request has shown.
     pub(super) fn unread(&self) -> usize {
         self.said.iter().filter(|said| said.read == Read::Not).count()

@@ -169,12 +169,19 @@ impl World {
     /// An earlier input arrives again.
     pub(super) fn hear_again(&mut self, chance: &mut Chance) -> Result<(), String> {
         match chance.place(self.stale.len()) {
+            // The runtime finds the row of a message, and does not send it again.
+            Some(at) if self.is_durable_message(&self.stale[at]) => self.decide(chance),
             Some(at) => {
                 self.waiting.push_back(self.stale[at].clone());
                 self.decide(chance)
             }
             None => self.decide(chance),
         }
+    }
+
+    fn is_durable_message(&self, input: &Input) -> bool {
+        matches!(input, Input::Submitted { accepted, .. }
+            if accepted.queueing.is_some() && self.watch.shown.is_known(accepted.run))
     }
 
     /// Decides all that waits as one append, unless one is in flight.
