@@ -8,8 +8,8 @@ use hermod_core::journal::{InboxRow, StoredRecord, WriteOp, WriteOutcome};
 
 use super::feed::{FeedCursor, FeedEntry};
 use crate::model::{
-    AccountId, BudgetAccount, DecodeError, DiskFull, MessageRow, ModelRef, ModelRow, RunId, RunRow, Seq,
-    SessionId, SessionRow,
+    AccountId, BudgetAccount, DecodeError, DiskFull, MessageRow, ModelRef, ModelRow, RunId, RunRow, Seq, SessionId,
+    SessionRow,
 };
 
 /// The store, as the core sees it.

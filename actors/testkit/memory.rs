@@ -12,8 +12,8 @@ use futures::{
 
 use hermod_actors::{
     model::{
-        AccountId, BudgetAccount, Incarnation, MessageRow, ModelRef, ModelRow, Record, RunId, RunRow,
-        RunState, Seq, SessionId, SessionRow, decode, encode,
+        AccountId, BudgetAccount, Incarnation, MessageRow, ModelRef, ModelRow, Record, RunId, RunRow, RunState, Seq,
+        SessionId, SessionRow, decode, encode,
     },
     mutants::{Mutant, mutant_enabled},
     port::{

@@ -4,8 +4,7 @@
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use hermod_actors::model::{
-    DropPolicy, InDoubtAction, ModelRef, PoolStrategy, QueueMode, ThinkingLevel, ThinkingLevels,
-    ThinkingStyle,
+    DropPolicy, InDoubtAction, ModelRef, PoolStrategy, QueueMode, ThinkingLevel, ThinkingLevels, ThinkingStyle,
 };
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
 use serde_json::{Number, Value};

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use crate::model::{
-    AccountId, BudgetAccount, BudgetRefusal, DecodeError, Incarnation, LedgerChange, MessageRow, ModelRow,
-    Record, RunId, RunRow, Seq, SessionId, SessionRow,
+    AccountId, BudgetAccount, BudgetRefusal, DecodeError, Incarnation, LedgerChange, MessageRow, ModelRow, Record, RunId,
+    RunRow, Seq, SessionId, SessionRow,
 };
 
 /// One write of a batch.

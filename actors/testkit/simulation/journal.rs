@@ -22,8 +22,7 @@ use super::{
 use crate::MemoryJournal;
 use hermod_actors::{
     model::{
-        AccountId, BudgetAccount, MessageRow, ModelRef, ModelRow, Record, RunId, RunRow, Seq, SessionId,
-        SessionRow,
+        AccountId, BudgetAccount, MessageRow, ModelRef, ModelRow, Record, RunId, RunRow, Seq, SessionId, SessionRow,
     },
     port::{
         Append, FeedCursor, FeedEntry, InboxRow, Journal, JournalError, ReadError, ReadFuture, RowReader,

@@ -6,8 +6,8 @@ use std::{collections::HashMap, io, sync::Arc};
 
 use hermod_actors::{
     model::{
-        self, AccountId, BudgetAccount, Incarnation, MessageRow, ModelRow, RunId, RunRow, RunState, Seq,
-        SessionId, SessionRow,
+        self, AccountId, BudgetAccount, Incarnation, MessageRow, ModelRow, RunId, RunRow, RunState, Seq, SessionId,
+        SessionRow,
     },
     port::{
         Append, AppendReceipt, InboxItem, InboxRow, IndexRow, OpenedSession, Posting, StoreView, WriteOp,

@@ -17,8 +17,7 @@ use futures::{
 };
 use hermod_actors::{
     model::{
-        AccountId, BudgetAccount, DiskFull, MessageRow, ModelRef, ModelRow, RunId, RunRow, Seq, SessionId,
-        SessionRow,
+        AccountId, BudgetAccount, DiskFull, MessageRow, ModelRef, ModelRow, RunId, RunRow, Seq, SessionId, SessionRow,
     },
     port::{
         FeedCursor, FeedEntry, InboxRow, Journal, JournalError, ReadError, ReadFuture, RowReader,

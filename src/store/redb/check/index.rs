@@ -11,8 +11,8 @@ use crate::store::redb::{
     damage::Damage,
     error::Result,
     tables::{
-        ACCOUNTS, INBOX, KEYS, MESSAGES, MESSAGES_BY_SESSION, MODELS, OPEN_RUNS, RUNS, RUNS_BY_SESSION,
-        SESSION_KEYS, SESSIONS, for_each_row, open_existing,
+        ACCOUNTS, INBOX, KEYS, MESSAGES, MESSAGES_BY_SESSION, MODELS, OPEN_RUNS, RUNS, RUNS_BY_SESSION, SESSION_KEYS, SESSIONS,
+        for_each_row, open_existing,
     },
 };
 

@@ -13,8 +13,8 @@ use crate::store::redb::{
     error::Result,
     log::{LogRow, SessionTail, session_of_row},
     tables::{
-        ACCOUNTS, INBOX, KEYS, LOG, MESSAGES, MESSAGES_BY_SESSION, MODELS, OPEN_RUNS, RUNS, RUNS_BY_SESSION,
-        SESSION_KEYS, TAILS, for_each_row, open_existing,
+        ACCOUNTS, INBOX, KEYS, LOG, MESSAGES, MESSAGES_BY_SESSION, MODELS, OPEN_RUNS, RUNS, RUNS_BY_SESSION, SESSION_KEYS, TAILS,
+        for_each_row, open_existing,
     },
 };
 

@@ -8,8 +8,8 @@ use std::{
 use futures::executor::block_on;
 use hermod_actors::{
     model::{
-        AccountId, BudgetAccount, Incarnation, MessageRow, ModelRef, ModelRow, Record, RunId, RunRow,
-        RunState, Seq, SessionId, SessionRow,
+        AccountId, BudgetAccount, Incarnation, MessageRow, ModelRef, ModelRow, Record, RunId, RunRow, RunState, Seq,
+        SessionId, SessionRow,
     },
     port::{
         InboxItem, IndexRow, Journal, ReadFuture, StoreView, WriteOp, WriteOutcome, WriteRefusal,
