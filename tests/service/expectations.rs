@@ -10,7 +10,7 @@ use crate::{
 };
 
 fn claims() -> Value {
-    json!([{ "steps": [{ "say": "It is done." }] }])
+    json!([{ "steps": [{ "say": "It is done.", "repeat": "forever" }] }])
 }
 
 #[test]
