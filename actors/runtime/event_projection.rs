@@ -2,7 +2,7 @@
 //! `watch.rs` reads the records and passes the events on.
 
 use std::{
-    collections::{BTreeMap, VecDeque},
+    collections::{BTreeMap, BTreeSet, VecDeque},
     sync::Arc,
 };
 
@@ -24,6 +24,8 @@ pub(super) struct EventProjection {
     /// The current run.
     current: Option<RunId>,
     queue: VecDeque<RunId>,
+    /// The queued runs that wait for a record before they may begin.
+    held: BTreeSet<RunId>,
     streaming: Option<StreamingAttempt>,
     /// The calls of the current answer that have no result yet.
     open_calls: BTreeMap<CallId, OpenToolCall>,
@@ -65,6 +67,11 @@ impl EventProjection {
         match &record.body {
             Body::RunAccepted(accepted) => self.on_run_accepted(accepted),
             Body::RunStopping(_) => vec![EventBody::Lifecycle(Lifecycle::Finishing)],
+            Body::RunBegun(begun) => {
+                self.held.remove(&begun.run);
+                self.begin_next();
+                vec![EventBody::Lifecycle(Lifecycle::Start)]
+            }
             Body::RunEnded(ended) => self.on_run_ended(ended),
             Body::RunReopened(reopened) => {
                 self.current = Some(reopened.run);
@@ -143,7 +150,10 @@ impl EventProjection {
 
     fn on_run_accepted(&mut self, accepted: &RunAccepted) -> Vec<EventBody> {
         let run = accepted.run;
-        let next = if self.current.is_some() {
+        let next = if self.current.is_some() || !self.queue.is_empty() || accepted.hold.is_some() {
+            if accepted.hold.is_some() {
+                self.held.insert(run);
+            }
             self.queue.push_back(run);
             EventBody::Status(RunStatus::Queued)
         } else {
@@ -151,6 +161,13 @@ impl EventProjection {
             EventBody::Lifecycle(Lifecycle::Start)
         };
         vec![EventBody::Status(RunStatus::Accepted), next]
+    }
+
+    /// The first queued run begins, unless another is under way or it is held.
+    fn begin_next(&mut self) {
+        if self.current.is_none() && self.queue.front().is_some_and(|next| !self.held.contains(next)) {
+            self.current = self.queue.pop_front();
+        }
     }
 
     /// A summary may take several calls, each with several attempts.
@@ -227,6 +244,7 @@ impl EventProjection {
     fn on_run_ended(&mut self, ended: &RunEnded) -> Vec<EventBody> {
         let mut events = Vec::new();
         self.queue.retain(|queued| *queued != ended.run);
+        self.held.remove(&ended.run);
         if self.current == Some(ended.run) {
             self.is_compacting = false;
             // A run whose session was force-failed may have an open model call.
@@ -235,8 +253,9 @@ impl EventProjection {
                 open.map(|StreamingAttempt { call, attempt, .. }| EventBody::ThinkingEnd { call, attempt }),
             );
             self.open_calls.clear();
-            self.current = self.queue.pop_front();
+            self.current = None;
         }
+        self.begin_next();
         events.push(EventBody::Status(RunStatus::Ended(ended.ended.clone())));
         let is_completed = ended.ended.outcome == Outcome::Completed;
         events.push(EventBody::Lifecycle(if is_completed { Lifecycle::End } else { Lifecycle::Error }));

@@ -59,7 +59,17 @@ fn check(steps: Vec<(Body, &str)>) {
 
 fn accepted(run: u128) -> Body {
     let spec = RunSpec::new(Vec::new(), String::new());
-    Body::RunAccepted(Box::new(RunAccepted::new(RunId::from_bits(run), "x", Arc::new(spec))))
+    Body::RunAccepted(Box::new(RunAccepted {
+        run: RunId::from_bits(run),
+        input: "x".into(),
+        images: Arc::default(),
+        history: Arc::default(),
+        spec: Arc::new(spec),
+        parent: None,
+        request_hash: None,
+        queueing: None,
+        hold: None,
+    }))
 }
 
 fn asked(attempt: Attempt) -> Body {

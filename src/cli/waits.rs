@@ -42,6 +42,7 @@ pub(crate) fn format_short(waits: &[RunWait], now: Timestamp) -> Option<String> 
     let text = match &first.kind {
         WaitKind::NoProcess => "no process runs it".to_owned(),
         WaitKind::Queue { behind } => format!("behind {behind}"),
+        WaitKind::Collect => "for further messages".to_owned(),
         WaitKind::Model { model, attempt: 1 } => format!("asks {model}"),
         WaitKind::Model { model, attempt } => format!("asks {model}, attempt {attempt},"),
         WaitKind::Retry { attempt, .. } => format!("tries again, attempt {attempt},"),
@@ -84,6 +85,7 @@ fn format_subject(kind: &WaitKind) -> String {
     match kind {
         WaitKind::NoProcess => "a process".to_owned(),
         WaitKind::Queue { behind } => format!("run {behind}, which goes first,"),
+        WaitKind::Collect => "further messages".to_owned(),
         WaitKind::Model { model, attempt } => format!("the answer of {model}, attempt {attempt},"),
         WaitKind::Retry { attempt, .. } => format!("attempt {attempt} at the model"),
         WaitKind::Reset { .. } => "a time that the provider has named,".to_owned(),

@@ -5,6 +5,7 @@ mod agents;
 mod expectations;
 #[path = "../common/http.rs"]
 mod http;
+mod messages;
 mod metrics;
 mod openai_chat;
 mod openai_responses;

@@ -46,6 +46,8 @@ pub enum WaitKind {
         /// The run under way.
         behind: RunId,
     },
+    /// The end of the time in which the run collects messages.
+    Collect,
     /// A model's answer.
     Model {
         /// The model.
@@ -143,6 +145,7 @@ impl WaitKind {
         match self {
             Self::NoProcess => "it goes on when a process takes it up",
             Self::Queue { .. } => "that run has limits of its own",
+            Self::Collect => "the run begins",
             Self::Model { .. } => "the attempt has failed: the call is tried again, or the run fails",
             Self::Retry { .. } => "the model is asked again",
             Self::Reset { .. } => "the models are asked again",

@@ -124,15 +124,17 @@ impl WaitTracker {
             SessionTime { at, active_ms: self.last.active_ms.saturating_add(at.ms_since(self.last.at)) };
         match &self.turn.current {
             Some(current) if current.id == run => self.waits_of(current, now, deadlines),
-            Some(_) => self.queue_wait(run).into_iter().collect(),
-            None => Vec::new(),
+            Some(_) | None => self.queue_wait(run).into_iter().collect(),
         }
     }
 
     fn queue_wait(&self, run: RunId) -> Option<RunWait> {
-        let current = self.turn.run()?;
-        let queued = self.turn.queue.iter().find(|queued| queued.accepted.run == run)?;
-        Some(RunWait { kind: WaitKind::Queue { behind: current.id }, since: queued.at, until: None })
+        let queued = self.turn.queued(run)?;
+        let first = self.turn.queue.front().map(|first| first.accepted.run).filter(|first| *first != run);
+        let behind = self.turn.run().map(|current| current.id).or(first);
+        let kind = behind.map_or(WaitKind::Collect, |behind| WaitKind::Queue { behind });
+        let until = queued.hold.and_then(|hold| hold.until).filter(|_| behind.is_none());
+        Some(RunWait { kind, since: queued.at, until })
     }
 
     fn waits_of(&self, run: &ActiveRun, now: SessionTime, deadlines: &dyn TaskDeadlines) -> Vec<RunWait> {

@@ -2,9 +2,9 @@
 
 use hermod_actors::model::{
     ApprovalAnswered, ApprovalDecision, ApprovalRequested, ApprovalScope, Body, BudgetRaised, CallEnded,
-    CallLost, CallStarted, ChildEnded, DecisionSource, Kind, MessageSteered, ModelLate, ModelWaiting,
-    RetryReason, RunEnded, RunExhausted, RunReopened, RunStopping, RunVerified, SessionOpened,
-    SessionRevived, SummaryStarted,
+    CallLost, CallStarted, ChildEnded, DecisionSource, DropReason, Kind, MessageCollected, MessageDropped,
+    MessageSteered, ModelLate, ModelWaiting, RetryReason, RunBegun, RunEnded, RunExhausted, RunReopened, RunStopping, RunVerified, SessionOpened, SessionRevived,
+    SummaryStarted,
 };
 use proptest::{prelude::*, sample::select};
 
@@ -14,8 +14,8 @@ use super::{
         not_answered, place, raised, repetition, started, summary_answered, todo,
     },
     values::{
-        Made, account, agent, amounts, anomaly, call, incarnation, list, maybe, number, run, shared, small,
-        text, time, usage,
+        Made, account, agent, amounts, anomaly, call, hash, images, incarnation, list, maybe, number, run,
+        shared, small, text, time, usage,
     },
 };
 
@@ -68,11 +68,23 @@ pub(crate) fn body(kind: Kind) -> Made<Body> {
             })
             .boxed(),
         Kind::CallLost => call_lost(),
-        Kind::MessageSteered => (run(), shared(), run())
-            .prop_map(|(run, text, next)| {
-                Body::MessageSteered(MessageSteered { run, text, followup_run: next, request_hash: None })
+        Kind::MessageSteered => (run(), shared(), run(), maybe(hash()))
+            .prop_map(|(run, text, followup_run, request_hash)| {
+                Body::MessageSteered(MessageSteered { run, text, followup_run, request_hash })
             })
             .boxed(),
+        Kind::MessageCollected => (run(), run(), shared(), images(), time(), maybe(hash()))
+            .prop_map(|(run, message, text, images, until, request_hash)| {
+                Body::MessageCollected(MessageCollected { run, message, text, images, until, request_hash })
+            })
+            .boxed(),
+        Kind::MessageDropped => (run(), maybe(run()), any::<u32>(), maybe(shared()), maybe(hash()))
+            .prop_map(|(message, run, cap, excerpt, request_hash)| {
+                let reason = DropReason::QueueFull { cap };
+                Body::MessageDropped(MessageDropped { message, run, reason, excerpt, request_hash })
+            })
+            .boxed(),
+        Kind::RunBegun => run().prop_map(|run| Body::RunBegun(RunBegun { run })).boxed(),
         Kind::ApprovalRequested => approval_requested().prop_map(Body::ApprovalRequested).boxed(),
         Kind::ApprovalAnswered => approval_answered(),
         Kind::ChildEnded => child_ended(),

@@ -165,6 +165,8 @@ fn carriers(opaque: OpaqueState) -> [Body; 2] {
             script: None,
         }),
         request_hash: None,
+        queueing: None,
+        hold: None,
         parent: None,
     };
     [Body::ModelAnswered(Box::new(answered)), Body::RunAccepted(Box::new(accepted))]

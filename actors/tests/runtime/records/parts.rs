@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use hermod_actors::model::{
     Access, BudgetRefusal, CallAdmitted, CallEnd, CallStatus, CompactionMethod, CompactionPolicy,
-    ContextBreakdown, ContextCompacted, Deadline, Delegation, Dimension, EffectClass, Expectation,
-    ExpectationMiss, Failure, FailureClass, FinishReason, Flaw, HistoryPosition, InDoubtAction,
-    InDoubtPolicy, LimitIncrease, Limits, ModelAnswered, ModelFailed, ModelStarted, Outcome, OutcomeCause,
-    OutcomeDetail, ParentRef, PrefixChange, Repetition, RepetitionPattern, RequestFate, RetryAttempts,
-    RetryPolicy, RunAccepted, RunSpec, StopReason, SubagentRef, SummaryAnswered, SummaryDefect, TodoChanged,
-    TodoItem, TodoList, TodoStatus, UnansweredModel, UnansweredReason,
+    ContextBreakdown, ContextCompacted, Deadline, Delegation, Dimension, DropPolicy, EffectClass, Expectation, ExpectationMiss, Failure, FailureClass,
+    FinishReason, Flaw, HistoryPosition, Hold, InDoubtAction, InDoubtPolicy, LimitIncrease, Limits, ModelAnswered,
+    ModelFailed, ModelStarted, Outcome, OutcomeCause, OutcomeDetail, ParentRef, PrefixChange, QueueMode, Queueing, Repetition,
+    RepetitionPattern, RequestFate, RetryAttempts, RetryPolicy, RunAccepted, RunSpec, StopReason,
+    SubagentRef, SummaryAnswered, SummaryDefect, TodoChanged, TodoItem, TodoList, TodoStatus,
+    UnansweredModel, UnansweredReason,
 };
 use proptest::{prelude::*, sample::select};
 use serde_json::json;
@@ -201,7 +201,13 @@ pub(crate) fn allowance() -> Made<BudgetRefusal> {
 }
 
 pub(crate) fn stop_reason() -> Made<StopReason> {
-    select(vec![StopReason::Command, StopReason::Signal, StopReason::Parent]).boxed()
+    select(vec![
+        StopReason::Command,
+        StopReason::Signal,
+        StopReason::Parent,
+        StopReason::Interrupt,
+        StopReason::QueueFull,
+    ]).boxed()
 }
 
 pub(crate) fn cause() -> Made<OutcomeCause> {
@@ -357,8 +363,9 @@ pub(crate) fn call_end() -> Made<CallEnd> {
 }
 
 pub(crate) fn accepted() -> Made<RunAccepted> {
-    (run(), shared(), images(), past(), spec(), maybe(parent()), maybe(hash()))
-        .prop_map(|(run, input, images, history, spec, parent, request_hash)| RunAccepted {
+    let queueing = (queueing(), maybe(time()).prop_map(|until| Hold { until }));
+    (run(), shared(), images(), past(), spec(), maybe(parent()), maybe(hash()), maybe(queueing.boxed()))
+        .prop_map(|(run, input, images, history, spec, parent, request_hash, queueing)| RunAccepted {
             run,
             input,
             images,
@@ -366,7 +373,16 @@ pub(crate) fn accepted() -> Made<RunAccepted> {
             spec,
             parent,
             request_hash,
+            queueing: queueing.map(|(queueing, _)| queueing),
+            hold: queueing.map(|(_, hold)| hold),
         })
+        .boxed()
+}
+
+pub(crate) fn queueing() -> Made<Queueing> {
+    let drop = select(vec![DropPolicy::Summarize, DropPolicy::Old, DropPolicy::New]);
+    (select(QueueMode::ALL.to_vec()), any::<u32>(), drop, any::<u64>())
+        .prop_map(|(mode, cap, drop, collect_ms)| Queueing { mode, cap, drop, collect_ms })
         .boxed()
 }
 
