@@ -34,11 +34,12 @@ pub use hermod_core::mutants;
 use hermod_core::{policy, turn};
 
 pub use active_deadline::ActiveDeadline;
+pub use builtin_tools::message_tool;
 pub use compressor::CompressorStatus;
 pub use handlers::StalledHandler;
 pub use policy::delegation::DELEGATE_TASK;
 pub use policy::{AnswerSource, Bill, FinalText, SanitizedText, SummarizerStatus, usage_anomaly};
-pub use policy::{clarify::CLARIFY, todo::TODO};
+pub use policy::{clarify::CLARIFY, message::MESSAGE, todo::TODO};
 pub use provider::{ModelStatus, ProviderStatus};
 pub use runtime::{
     ConversationEnd, ConversationPage, Defaults, FirstTask, HealthProbe, KeyConflict, MAX_IMAGE_BYTES,

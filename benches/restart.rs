@@ -122,7 +122,11 @@ impl Journal for Progress {
                     append.records.iter().any(|record| matches!(record.body, Body::ModelAnswered(_)));
                 is_answer.then_some(append.session)
             }
-            WriteOp::Open(_) | WriteOp::Close(..) | WriteOp::Deliver(..) => None,
+            WriteOp::Open(_)
+            | WriteOp::Close(..)
+            | WriteOp::Deliver(..)
+            | WriteOp::UpdateDelivery(_)
+            | WriteOp::RetryDelivery(..) => None,
         };
         let sessions: Vec<_> = batch.iter().filter_map(answered).collect();
         let (begin, first, progressed) = (self.begin, Arc::clone(&self.first), Arc::clone(&self.progressed));

@@ -100,6 +100,7 @@ impl Appends {
             other @ (WriteOutcome::Appended(_)
             | WriteOutcome::Closed(_)
             | WriteOutcome::Delivered(_)
+            | WriteOutcome::DeliveryUpdated(_)
             | WriteOutcome::Refused(_)) => {
                 panic!("{other:?}")
             }

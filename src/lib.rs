@@ -12,6 +12,7 @@ pub mod config;
 pub mod control;
 pub mod crash_loop;
 pub mod credential;
+pub mod delivery;
 pub mod discovery;
 pub mod disk_space;
 mod excerpt;

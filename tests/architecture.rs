@@ -194,6 +194,7 @@ fn adapters_know_the_actors_and_never_each_other() {
         "src/traces",
         &["clock", "config", "discovery", "excerpt", "files", "host", "provider", "redaction", "secret"],
     );
+    check_rooms("src/delivery", &["clock", "config", "files", "provider", "redaction", "secret"]);
     check_rooms("src/view", &["access", "clock", "config", "store"]);
     check_rooms("src/control", &["clock", "files", "policy", "redaction", "secret", "view"]);
     check_rooms(
@@ -209,6 +210,7 @@ fn adapters_know_the_actors_and_never_each_other() {
             "config",
             "control",
             "crash_loop",
+            "delivery",
             "discovery",
             "disk_space",
             "files",

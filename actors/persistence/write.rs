@@ -6,7 +6,7 @@ use tokio::sync::oneshot;
 
 use super::{AppendResult, OutcomeReply, PersistenceMsg, WriteResult};
 use crate::{
-    model::{Durable, Incarnation, SessionId},
+    model::{Durable, Incarnation, SessionId, StoredDelivery, Timestamp},
     port::{Append, JournalError, OpenedSession, WriteOp, WriteOutcome},
 };
 
@@ -52,6 +52,33 @@ pub(crate) fn close(
     send(writer, move |reply| {
         PersistenceMsg::Write(WriteOp::Close(session, incarnation), typed(closed, reply))
     })
+}
+
+/// Writes the state of a delivery; false if it is not pending any more.
+pub(crate) fn update_delivery(
+    writer: &ActorRef<PersistenceMsg>,
+    delivery: StoredDelivery,
+) -> impl Future<Output = WriteResult<bool>> + Send + use<> {
+    send_delivery(writer, WriteOp::UpdateDelivery(Box::new(delivery)))
+}
+
+/// Makes a dead delivery pending again; false if it is not dead any more.
+pub(crate) fn retry_delivery(
+    writer: &ActorRef<PersistenceMsg>,
+    number: u64,
+    now: Timestamp,
+) -> impl Future<Output = WriteResult<bool>> + Send + use<> {
+    send_delivery(writer, WriteOp::RetryDelivery(number, now))
+}
+
+fn send_delivery(
+    writer: &ActorRef<PersistenceMsg>,
+    write: WriteOp,
+) -> impl Future<Output = WriteResult<bool>> + Send + use<> {
+    let updated = |outcome| {
+        if let WriteOutcome::DeliveryUpdated(is_updated) = outcome { Some(is_updated) } else { None }
+    };
+    send(writer, move |reply| PersistenceMsg::Write(write, typed(updated, reply)))
 }
 
 /// Passes the answer that `extract` takes from an outcome. An outcome of another write means a defective adapter.

@@ -8,8 +8,8 @@ use hermod_core::journal::{InboxRow, StoredRecord, WriteOp, WriteOutcome};
 
 use super::feed::{FeedCursor, FeedEntry};
 use crate::model::{
-    AccountId, BudgetAccount, DecodeError, DiskFull, MessageRow, ModelRef, ModelRow, RunId, RunRow, Seq, SessionId,
-    SessionRow,
+    AccountId, BudgetAccount, DecodeError, DeliveryQuery, DiskFull, MessageRow, ModelRef, ModelRow, RunId,
+    RunRow, Seq, SessionId, SessionRow, StoredDelivery,
 };
 
 /// The store, as the core sees it.
@@ -93,6 +93,9 @@ pub trait RowReader: Send + Sync {
 
     /// The rows of all models, in the order of their names.
     fn all_models(&self) -> ReadFuture<Vec<ModelRow>>;
+
+    /// Deliveries, in the order of their numbers. Rows that cannot be read are left out.
+    fn deliveries(&self, query: DeliveryQuery) -> ReadFuture<Vec<StoredDelivery>>;
 
     /// Entries of the feed after a place, in their order; at most `max`, and none only if there are no more. The records
     /// of removed sessions are left out.

@@ -21,8 +21,9 @@ pub use clock::Clock;
 pub use disk_space::DiskSpaceGauge;
 pub use feed::{FeedCursor, FeedEntry};
 pub use hermod_core::journal::{
-    Append, AppendReceipt, InboxItem, InboxRow, IndexRow, OpenedSession, Posting, SpawnedSession, StoreView,
-    StoredRecord, WriteOp, WriteOutcome, WriteRefusal, fence, post, validate_append,
+    Append, AppendReceipt, InboxItem, InboxRow, IndexRow, KEPT_DELIVERIES, OpenedSession, Posting,
+    SpawnedSession, StoreView, StoredRecord, WriteOp, WriteOutcome, WriteRefusal, fence, post,
+    validate_append,
 };
 pub use hermod_core::model::{ArtifactHashes, ArtifactName, BadArguments, Boot, Intent, estimate_tokens};
 pub use journal::{Journal, JournalError, ReadError, ReadFuture, RowReader};

@@ -33,6 +33,12 @@ pub trait Tool: Debug + Send + Sync + 'static {
         false
     }
 
+    /// True if the session answers the calls itself, in the decision that takes them. Only tools of this crate are.
+    #[doc(hidden)]
+    fn is_answered_by_session(&self) -> bool {
+        false
+    }
+
     /// Called when the end of this attempt is in the journal: the tool may delete what it kept for
     /// [`CallWork::attach`].
     fn forget(&self, _call: CallId, _attempt: Attempt) {}

@@ -4,6 +4,7 @@
 mod approvals;
 mod control;
 mod conversation;
+mod deliveries;
 mod event_projection;
 mod feed;
 mod health;

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use crate::{
     model::{
-        Body, Message, MessageFate, Outcome, OutcomeDetail, Record, RunAccepted, RunId, RunRow, Seq, SessionId, SessionRow,
+        Body, Message, MessageFate, Outcome, OutcomeDetail, Record, RunAccepted, RunId, RunRow, Seq,
+        SessionId, SessionRow,
     },
     persistence::{replay, run_records},
     policy::{Bill, final_text},

@@ -328,6 +328,7 @@ mod tests {
             loop_guard: true,
             expects: Vec::new(),
             script: None,
+            deliver_to: Vec::new(),
         }
     }
 

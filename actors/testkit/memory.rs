@@ -12,14 +12,15 @@ use futures::{
 
 use hermod_actors::{
     model::{
-        AccountId, BudgetAccount, Incarnation, MessageRow, ModelRef, ModelRow, Record, RunId, RunRow, RunState, Seq,
-        SessionId, SessionRow, decode, encode,
+        AccountId, BudgetAccount, Delivery, DeliveryQuery, DeliveryState, Incarnation, MessageRow, ModelRef,
+        ModelRow, Record, RunId, RunRow, RunState, Seq, SessionId, SessionRow, StoredDelivery, Timestamp,
+        decode, encode,
     },
     mutants::{Mutant, mutant_enabled},
     port::{
         Append, AppendReceipt, FeedCursor, FeedEntry, InboxItem, InboxRow, IndexRow, Journal, JournalError,
-        OpenedSession, ReadError, ReadFuture, RowReader, StoreView, StoredRecord, WriteOp, WriteOutcome,
-        WriteRefusal, fence, validate_append,
+        KEPT_DELIVERIES, OpenedSession, ReadError, ReadFuture, RowReader, StoreView, StoredRecord, WriteOp,
+        WriteOutcome, WriteRefusal, fence, validate_append,
     },
 };
 
@@ -168,6 +169,10 @@ impl RowReader for MemoryJournal {
     fn all_models(&self) -> ReadFuture<Vec<ModelRow>> {
         self.read(|store| store.models.values().cloned().collect())
     }
+
+    fn deliveries(&self, query: DeliveryQuery) -> ReadFuture<Vec<StoredDelivery>> {
+        self.read(|store| store.deliveries_of(&query))
+    }
 }
 
 /// Ignores poisoning: a panic in another test thread leaves no row half written.
@@ -195,6 +200,8 @@ struct MemoryStore {
     keys: BTreeMap<Arc<str>, RunId>,
     messages: BTreeMap<RunId, MessageRow>,
     models: BTreeMap<String, ModelRow>,
+    deliveries: BTreeMap<u64, Delivery>,
+    delivery_last: u64,
 }
 
 impl MemoryStore {
@@ -206,6 +213,12 @@ impl MemoryStore {
                 self.close(session, incarnation).map(WriteOutcome::Closed)
             }
             WriteOp::Deliver(session, item) => Ok(WriteOutcome::Delivered(self.deliver(session, item))),
+            WriteOp::UpdateDelivery(update) => {
+                Ok(WriteOutcome::DeliveryUpdated(self.update_delivery(*update)))
+            }
+            WriteOp::RetryDelivery(number, now) => {
+                Ok(WriteOutcome::DeliveryUpdated(self.retry_delivery(number, now)))
+            }
         }
     }
 
@@ -221,6 +234,7 @@ impl MemoryStore {
                 IndexRow::Session(row) => self.index_session(row),
                 IndexRow::Run(row) => self.index_run(*row),
                 IndexRow::Model(row) => self.index_model(row),
+                IndexRow::Outbox(message) => self.add_delivery(Delivery::new(*message)),
                 IndexRow::Message(row) => drop(self.messages.insert(row.id, row)),
             }
         }
@@ -277,6 +291,49 @@ impl MemoryStore {
         self.inbox_last += 1;
         self.inbox.insert((session, self.inbox_last), item);
         self.inbox_last
+    }
+
+    fn add_delivery(&mut self, delivery: Delivery) {
+        self.delivery_last += 1;
+        self.deliveries.insert(self.delivery_last, delivery);
+    }
+
+    fn update_delivery(&mut self, StoredDelivery { number, delivery }: StoredDelivery) -> bool {
+        let is_pending = |stored: &&mut Delivery| stored.state == DeliveryState::Pending;
+        let Some(stored) = self.deliveries.get_mut(&number).filter(is_pending) else { return false };
+        *stored = delivery;
+        let is_delivered = |(_, stored): &(&u64, &Delivery)| stored.state == DeliveryState::Delivered;
+        let delivered: Vec<u64> = self.deliveries.iter().filter(is_delivered).map(|(n, _)| *n).collect();
+        let kept = usize::try_from(KEPT_DELIVERIES).unwrap_or(usize::MAX);
+        for number in &delivered[..delivered.len().saturating_sub(kept)] {
+            self.deliveries.remove(number);
+        }
+        true
+    }
+
+    fn retry_delivery(&mut self, number: u64, now: Timestamp) -> bool {
+        let is_dead = |stored: &Delivery| stored.state == DeliveryState::Dead;
+        if !self.deliveries.get(&number).is_some_and(is_dead) {
+            return false;
+        }
+        if let Some(dead) = self.deliveries.remove(&number) {
+            self.add_delivery(dead.retried(now));
+        }
+        true
+    }
+
+    fn deliveries_of(&self, query: &DeliveryQuery) -> Vec<StoredDelivery> {
+        let wanted = |(_, delivery): &(&u64, &Delivery)| {
+            delivery.state == query.state && query.wants(&delivery.message)
+        };
+        let stored = |(number, delivery): (&u64, &Delivery)| StoredDelivery {
+            number: *number,
+            delivery: delivery.clone(),
+        };
+        let all: Vec<StoredDelivery> = self.deliveries.iter().filter(wanted).map(stored).collect();
+        let first =
+            if query.state == DeliveryState::Pending { 0 } else { all.len().saturating_sub(query.max) };
+        all.into_iter().skip(first).take(query.max).collect()
     }
 
     fn index_session(&mut self, row: SessionRow) {

@@ -20,7 +20,9 @@ use crate::{
         ArgumentsParseError,
         clarify::CLARIFY,
         delegation::{DELEGATE_TASK, parse_delegation},
-        match_tool_name, parse_arguments,
+        match_tool_name,
+        message::MESSAGE,
+        parse_arguments,
         todo::TODO,
     },
     port::{BadArguments, CallPolicy, CallVerdict, PreparedCall, ProposedCall},
@@ -109,7 +111,7 @@ impl ToolGeneration {
             let hint = format!("the tools are: {}", known.join(", "));
             return Err((CallRejection::UnknownTool, BadArguments::new(None, error, hint)));
         };
-        let is_answered_in_handler = [CLARIFY, DELEGATE_TASK, TODO].contains(&&**name);
+        let is_answered_in_handler = [CLARIFY, DELEGATE_TASK, MESSAGE, TODO].contains(&&**name);
         if is_answered_in_handler && call.arguments.len() > MAX_HANDLER_BYTES {
             let error =
                 format!("the arguments have {} bytes, more than {MAX_HANDLER_BYTES}", call.arguments.len());

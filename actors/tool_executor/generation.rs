@@ -13,6 +13,7 @@ use super::handle::ToolExecutorHandle;
 use crate::{
     builtin_tools::builtin_tools,
     model::{Attempt, CallId, ToolSpec},
+    policy::message::MESSAGE,
     port::Tool,
 };
 
@@ -132,7 +133,11 @@ pub(super) fn close(tool: &dyn Tool) {
 pub(super) fn check(tools: &[Arc<dyn Tool>]) -> Result<(), String> {
     let builtin = builtin_tools();
     let mut names: Vec<&str> = builtin.iter().map(|tool| tool.spec().name.as_str()).collect();
-    for ToolSpec { name, parameters, .. } in tools.iter().map(|tool| tool.spec()) {
+    for tool in tools {
+        let ToolSpec { name, parameters, .. } = tool.spec();
+        if name == MESSAGE && !tool.is_answered_by_session() {
+            return Err(format!("`{name}` is the name of a tool of the runtime: give yours another one"));
+        }
         let is_plain = |c: char| !c.is_whitespace() && !c.is_control();
         if name.is_empty() || name.len() > MAX_NAME_BYTES || !name.chars().all(is_plain) {
             return Err(format!(

@@ -37,7 +37,11 @@ impl Journal for Watched {
                 let founded = append.spawned.iter().map(|founded| founded.records.len());
                 append.records.len() + founded.sum::<usize>()
             }
-            WriteOp::Open(_) | WriteOp::Close(..) | WriteOp::Deliver(..) => 0,
+            WriteOp::Open(_)
+            | WriteOp::Close(..)
+            | WriteOp::Deliver(..)
+            | WriteOp::UpdateDelivery(_)
+            | WriteOp::RetryDelivery(..) => 0,
         });
         for (count, more) in self.counts.iter().zip([1, batch.len(), records.sum()]) {
             count.fetch_add(more, Ordering::SeqCst);

@@ -76,3 +76,9 @@ pub(crate) const TOKENS: &str = "Examples:
   hermod tokens create --name phone --scopes read,approve --expires 90d
   TOKEN=$(hermod tokens create --name ci --scopes submit,read --agents builder --json | jq -r .token)
   hermod tokens revoke phone               it is refused from now on, also by a service that runs";
+
+/// Examples of `hermod deliveries`.
+pub(crate) const DELIVERIES: &str = "Examples:
+  hermod deliveries list                   dead letters, and what waits
+  hermod deliveries list --state delivered --target ops
+  hermod deliveries retry --target ops     send the dead letters of a target again";

@@ -11,6 +11,7 @@ mod command_end;
 mod completions;
 mod config;
 mod continuation;
+mod deliveries;
 mod display;
 mod doctor;
 mod examples;

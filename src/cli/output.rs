@@ -21,6 +21,7 @@ use super::{
 };
 use crate::{
     clock::{self, rfc3339},
+    delivery::LineOutput,
     discovery::Variables,
     host::NoteSink,
     redaction,
@@ -135,6 +136,20 @@ impl NoteSink for StderrNotes {
 
     fn progress(&self, line: &str) {
         print_progress(line);
+    }
+}
+
+/// Writes the messages of the target `stdout`.
+#[derive(Debug)]
+pub(crate) struct StdoutLines;
+
+impl LineOutput for StdoutLines {
+    fn write_line(&self, line: &str) -> Result<(), String> {
+        match print_over("", line) {
+            Ok(StdoutState::Open) => Ok(()),
+            Ok(StdoutState::Closed) => Err("standard output has no reader".to_owned()),
+            Err(error) => Err(error.to_string()),
+        }
     }
 }
 

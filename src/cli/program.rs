@@ -3,9 +3,9 @@
 use clap::{ArgAction, Parser, Subcommand};
 
 use super::{
-    CliError, Exit, agents, approvals, backup, budgets, chaos, completions, config, doctor, examples, gc,
-    journal, models, operate, policy, prompt, providers, rehearse, run, runs, serve, service, sessions,
-    steer, stop, store, telemetry, terminal, threads, tokens, tree, usage, variables, watch, wire,
+    CliError, Exit, agents, approvals, backup, budgets, chaos, completions, config, deliveries, doctor,
+    examples, gc, journal, models, operate, policy, prompt, providers, rehearse, run, runs, serve, service,
+    sessions, steer, stop, store, telemetry, terminal, threads, tokens, tree, usage, variables, watch, wire,
 };
 use crate::{discovery::Variables, host::StoreClient, secret};
 
@@ -39,6 +39,7 @@ enum CliCommand {
     Stop(stop::StopArgs),
     Steer(steer::SteerArgs),
     Approvals(approvals::ApprovalsArgs),
+    Deliveries(deliveries::DeliveriesArgs),
     Policy(policy::PolicyArgs),
     Tokens(tokens::TokensArgs),
     Budget(budgets::BudgetArgs),
@@ -91,6 +92,7 @@ async fn dispatch(command: CliCommand, variables: &Variables) -> Result<Exit, Cl
         CliCommand::Stop(args) => stop::execute(args, &StoreClient::new(variables)?).await?,
         CliCommand::Steer(args) => steer::execute(args, &StoreClient::new(variables)?).await?,
         CliCommand::Approvals(args) => approvals::execute(args, &StoreClient::new(variables)?).await?,
+        CliCommand::Deliveries(args) => deliveries::execute(args, &StoreClient::new(variables)?).await?,
         CliCommand::Policy(args) => policy::execute(&args, variables)?,
         CliCommand::Tokens(args) => tokens::execute(args, variables)?,
         CliCommand::Budget(args) => return budgets::execute(args, variables).await,
@@ -147,6 +149,10 @@ mod tests {
                 &["run", "--model", blank, "hi"],
                 &["run", "--provider", blank, "hi"],
                 &["run", "--agent", blank, "hi"],
+                &["run", "--deliver-to", blank, "hi"],
+                &["deliveries", "show", blank],
+                &["deliveries", "retry", blank],
+                &["deliveries", "list", "--target", blank],
                 &["runs", "list", "--agent", blank],
                 &["agents", "show", blank],
                 &["runs", "show", blank],

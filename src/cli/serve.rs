@@ -5,7 +5,11 @@ use std::{net::SocketAddr, path::PathBuf, sync::Arc};
 use clap::Args;
 
 use super::{
-    CliError, Exit, examples, exit::has_failed, output::StderrNotes, print_note, run::DurabilityArg,
+    CliError, Exit, examples,
+    exit::has_failed,
+    output::{StderrNotes, StdoutLines},
+    print_note,
+    run::DurabilityArg,
 };
 use crate::{
     config::Config,
@@ -65,7 +69,8 @@ pub(crate) async fn execute(args: &ServeArgs, variables: &Variables) -> Result<E
     let durability = args.durability.unwrap_or_else(|| config.store.durability.into());
     let owner: (_, Arc<dyn NoteSink>) = (OwnerKind::Service, Arc::new(StderrNotes));
     let mut store = OwnedStore::acquire(state, durability.into(), owner).await?;
-    let request = ServeRequest { listen, script: args.rehearse.clone(), tls };
+    let request =
+        ServeRequest { listen, script: args.rehearse.clone(), tls, output: Some(Arc::new(StdoutLines)) };
     let on_ready = |url: &str| print_note(format!("serving   {url}"));
     let served = serve(request, (&config, variables), &mut store, on_ready).await.map_err(CliError::from);
     store.release(has_failed(&served)).await;

@@ -4,7 +4,7 @@ use serde::Deserialize;
 
 use super::values::{
     Flag, OptionalCount, OptionalDollars, OptionalDuration, OptionalFolder, OptionalText, PositiveCount,
-    ThinkingLevelName,
+    TargetNames, ThinkingLevelName,
 };
 
 /// The section `agent`.
@@ -23,6 +23,8 @@ pub struct AgentSection {
     pub loop_guard: Flag,
     /// The folder of conversations that name none; it is created.
     pub workspace: OptionalFolder,
+    /// The targets that get the results of runs that name none.
+    pub deliver_to: TargetNames,
     /// The section `agent.budget`.
     pub budget: BudgetSection,
 }

@@ -4,7 +4,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use hermod_actors::{CLARIFY, DELEGATE_TASK, TODO, model::AgentName};
+use hermod_actors::{CLARIFY, DELEGATE_TASK, MESSAGE, TODO, model::AgentName};
 use serde_json::Value;
 
 use super::{
@@ -53,6 +53,7 @@ const AGENT_KEYS: &[(&str, &str, Merge)] = {
         ("delegation.max_children", "delegation.max_children", Replace),
         ("delegation.max_depth", "delegation.max_depth", Replace),
         ("delegation.max_iterations", "delegation.max_iterations", Replace),
+        ("deliver_to", "agent.deliver_to", Replace),
         ("description", "agent.description", Replace),
         ("fallback_providers", "fallback_providers", Replace),
         ("loop_guard", "agent.loop_guard", Replace),
@@ -252,11 +253,17 @@ pub(super) fn check(config: &Config, problems: &mut Vec<(&'static str, String)>)
         let reason = "there is an identity_file too; leave one of them out".to_owned();
         problems.push((IDENTITY, reason));
     }
+    if let Err(reason) = config.check_targets(&config.agent.deliver_to.0) {
+        problems.push(("agent.deliver_to", reason));
+    }
     for (key, ToolPatterns(patterns)) in
         [("tools.include", &config.tools.include), ("tools.exclude", &config.tools.exclude)]
     {
-        let tools: Vec<&str> =
-            tool::TOOLS.iter().map(|(name, _)| *name).chain([CLARIFY, DELEGATE_TASK, TODO]).collect();
+        let tools: Vec<&str> = tool::TOOLS
+            .iter()
+            .map(|(name, _)| *name)
+            .chain([CLARIFY, DELEGATE_TASK, MESSAGE, TODO])
+            .collect();
         let unknown = patterns.iter().find(|pattern| !tools.iter().any(|tool| pattern.matches(tool)));
         problems.extend(
             unknown.map(|pattern| {

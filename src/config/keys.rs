@@ -32,6 +32,12 @@ static PROVIDER_FIELDS: LazyLock<Map<String, Value>> = LazyLock::new(|| {
 });
 /// The subsection of a provider's section.
 const OAUTH: &str = "oauth";
+/// The section of the targets, by name.
+pub(super) const TARGETS: &str = "targets";
+/// The section of the defaults for all targets.
+const TARGET_DEFAULTS: &str = "delivery";
+/// The keys of a target's section without a default.
+const TARGET_FIELDS: [&str; 5] = ["description", "kind", "path", "secret", "url"];
 /// The section of the models, by name.
 pub(super) const MODELS: &str = "models";
 /// The keys of a model's section.
@@ -106,6 +112,15 @@ pub(super) fn kind<'a>(defaults: &'a SettingLayer, key: &str) -> KeyKind<'a> {
         }
         None => {}
     }
+    match target(key) {
+        Some((_, None)) => return KeyKind::Named,
+        Some((_, Some(field))) if TARGET_FIELDS.contains(&field) => return KeyKind::Setting(&TEXT),
+        Some((_, Some(field))) => {
+            let default = defaults.get(&format!("{TARGET_DEFAULTS}.{field}"));
+            return default.map_or(KeyKind::Unknown, |default| KeyKind::Setting(&default.value));
+        }
+        None => {}
+    }
     match provider(key) {
         Some((_, None)) => KeyKind::Named,
         Some((_, Some(OAUTH))) => KeyKind::Section,
@@ -114,7 +129,7 @@ pub(super) fn kind<'a>(defaults: &'a SettingLayer, key: &str) -> KeyKind<'a> {
             Some(default) => KeyKind::Setting(&default.value),
             None => KeyKind::Unknown,
         },
-        None if key == PROVIDERS || key == MODELS => KeyKind::Section,
+        None if [PROVIDERS, MODELS, TARGETS].contains(&key) => KeyKind::Section,
         None if defaults.keys().any(|known| below(key, known).is_some()) => KeyKind::Section,
         None => KeyKind::Unknown,
     }
@@ -129,6 +144,12 @@ pub(super) fn provider(key: &str) -> Option<(&str, Option<&str>)> {
 /// The model's name, with its quotes if there are some, and the key within its section.
 pub(super) fn model(key: &str) -> Option<(&str, Option<&str>)> {
     Some(first_name(below(MODELS, key)?))
+}
+
+/// The target's name and the key within its section.
+pub(super) fn target(key: &str) -> Option<(&str, Option<&str>)> {
+    let rest = below(TARGETS, key)?;
+    Some(rest.split_once('.').map_or((rest, None), |(name, field)| (name, Some(field))))
 }
 
 /// The part of a key below a section.
@@ -154,6 +175,12 @@ pub(super) fn nearest(defaults: &SettingLayer, key: &str) -> Option<String> {
         let shared = defaults.keys().filter_map(|known| below(PROVIDER_DEFAULTS, known));
         let fields = PROVIDER_FIELDS.keys().map(String::as_str).chain(shared);
         candidates.extend(fields.map(|field| format!("{PROVIDERS}.{provider}.{field}")));
+    }
+    if let Some((target, Some(_))) = target(key) {
+        let shared = defaults.keys().filter_map(|known| below(TARGET_DEFAULTS, known));
+        candidates.extend(
+            TARGET_FIELDS.into_iter().chain(shared).map(|field| format!("{TARGETS}.{target}.{field}")),
+        );
     }
     if let Some((agent, Some(_))) = agents::agent(key) {
         candidates.extend(agents::fields().map(|field| format!("{AGENTS}.{agent}.{field}")));

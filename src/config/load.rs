@@ -16,6 +16,7 @@ use super::{
     layer::{self, Setting, SettingLayer, SettingOrigin, quoted, to_object},
     model_section::{self, PriceSection},
     sections::Config,
+    targets_section,
     variables::read_variables,
     vendors,
 };
@@ -69,6 +70,7 @@ impl Config {
             check_combinations(config, &mut errors);
             check_accounts(config, &mut errors);
             auxiliary::check(config, &mut errors);
+            targets_section::check(config, &mut errors);
             let mut problems = Vec::new();
             agents::check(config, &mut problems);
             for (key, reason) in problems {
@@ -123,14 +125,18 @@ fn check_keys(layer: SettingLayer, defaults: &SettingLayer, errors: &mut Vec<Set
     valid
 }
 
-/// True unless the key names a provider, a model or an agent by an invalid name. Each invalid name is reported once.
+/// True unless the key names a provider, a model, an agent or a target by an invalid name. Each invalid name is reported once.
 fn has_name(key: &str, origin: &SettingOrigin, errors: &mut Vec<SettingError>) -> bool {
     let provider = keys::provider(key).map(|(name, _)| name).filter(|name| !keys::is_provider_name(name));
     let model = keys::model(key).map(|(name, _)| name);
     let model = model.filter(|name| !keys::is_model_name(name.trim_matches('"')));
     let agent = agents::agent(key).map(|(name, _)| name).filter(|name| !agents::is_agent_name(name));
-    let Some(name) = provider.or(model).or(agent) else { return true };
+    let target = keys::target(key).map(|(name, _)| name).filter(|name| !keys::is_provider_name(name));
+    let Some(name) = provider.or(model).or(agent).or(target) else { return true };
     let problem = match provider {
+        None if target.is_some() => {
+            format!("`{name}` is no name for a target; use lower-case letters, digits, `-` and single `_`")
+        }
         None if agent.is_some() => {
             format!(
                 "`{name}` is no name for an agent; use at most 64 lower-case letters, digits, `-` and single `_`"

@@ -15,6 +15,7 @@ mod queue_section;
 mod sandbox_section;
 mod sections;
 mod service_section;
+mod targets_section;
 mod telemetry_section;
 mod values;
 mod variables;
@@ -39,14 +40,15 @@ pub use sections::{
     RetentionSection, RetrySection, SessionsSection, ShellSection, SkillsSection, StoreSection, ToolsSection,
 };
 pub use service_section::{HostNames, ListenAddress, PemPath, ServiceSection};
+pub use targets_section::{DeliverySection, TargetKind, TargetKindName, TargetSection};
 pub use telemetry_section::{OtlpEndpoint, OtlpHeaders, TelemetrySection};
 pub use values::{
     AbsolutePaths, ApproverName, BaseUrl, CacheTtlName, Flag, InDoubtActionName, ModelChain, NonEmptyText,
     OptionalAddress, OptionalByteSize, OptionalCount, OptionalDollars, OptionalDuration, OptionalFolder,
     OptionalModelName, OptionalText, Percent, PolicyModeName, PoolStrategyName, PositiveCount,
     PositiveDuration, PromptBytes, RetentionPeriod, RuleList, SecretRef, SecretRefs, StaticSecretRef,
-    StoreDurability, ThinkingLevelName, ThinkingLevelNames, ThinkingStyleName, TokenPrice, ToolPattern,
-    ToolPatterns, WireName,
+    StoreDurability, TargetNames, ThinkingLevelName, ThinkingLevelNames, ThinkingStyleName, TokenPrice,
+    ToolPattern, ToolPatterns, WireName,
 };
 pub use vendors::{OLLAMA, VENDORS, Vendor, is_known, vendor_at};
 pub use wires::resolve;

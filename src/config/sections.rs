@@ -16,6 +16,7 @@ use super::{
     queue_section::QueueSection,
     sandbox_section::SandboxSection,
     service_section::ServiceSection,
+    targets_section::{DeliverySection, TargetSection},
     telemetry_section::TelemetrySection,
     values::{
         AbsolutePaths, ApproverName, BaseUrl, CacheTtlName, Flag, InDoubtActionName, ModelChain,
@@ -88,6 +89,11 @@ pub struct Config {
     pub service: ServiceSection,
     /// The export of traces.
     pub telemetry: TelemetrySection,
+    /// Where messages and results are delivered, by name.
+    #[serde(default)]
+    pub targets: BTreeMap<String, TargetSection>,
+    /// Defaults for all targets.
+    pub delivery: DeliverySection,
     /// The local Ollama.
     pub ollama: OllamaSection,
     /// Every setting with its origin.
@@ -122,7 +128,7 @@ impl Config {
         section.unwrap_or(self.provider_defaults.cache).0
     }
 
-    /// The references to all secrets: those of the section `providers`, and the headers of the export of traces.
+    /// The references to all secrets: those of the sections `providers` and `targets`, and the headers of the export of traces.
     pub fn secret_references(&self) -> impl Iterator<Item = &Reference> {
         let of_providers = self.providers.values().flat_map(|section| {
             let oauth = section.oauth.iter().flat_map(|oauth| [&oauth.client_secret, &oauth.refresh_token]);
@@ -130,7 +136,8 @@ impl Config {
             let several = section.credentials.iter().flat_map(|secrets| &secrets.0);
             section.credential.iter().map(|secret| &secret.0).chain(several).chain(oauth)
         });
-        of_providers.chain(&self.telemetry.otlp_headers.0)
+        let of_targets = self.targets.values().filter_map(|section| Some(&section.secret.as_ref()?.0));
+        of_providers.chain(&self.telemetry.otlp_headers.0).chain(of_targets)
     }
 
     /// The configured providers in the order of the file. Those that only variables set come last.

@@ -4,7 +4,8 @@
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use hermod_actors::model::{
-    DropPolicy, InDoubtAction, ModelRef, PoolStrategy, QueueMode, ThinkingLevel, ThinkingLevels, ThinkingStyle,
+    DropPolicy, InDoubtAction, ModelRef, PoolStrategy, QueueMode, ThinkingLevel, ThinkingLevels,
+    ThinkingStyle,
 };
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
 use serde_json::{Number, Value};
@@ -160,6 +161,10 @@ pub struct OptionalFolder(pub Option<PathBuf>);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OptionalText(pub Option<Arc<str>>);
 
+/// Names of targets, each once.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TargetNames(pub Vec<String>);
+
 /// The name of a tool, or its beginning and `*`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ToolPattern(String);
@@ -312,6 +317,13 @@ deserialize_by! {
     };
     AbsolutePaths: folders;
     OptionalAddress: address;
+    TargetNames: |value| {
+        const RULE: &str = "must be a list of names of targets, each once, like [\"ops\"]";
+        let names = value.as_array().ok_or(RULE)?.iter().map(|name| name.as_str().map(str::to_owned));
+        let names: Vec<String> = names.collect::<Option<_>>().ok_or(RULE)?;
+        let has_double = (1..names.len()).any(|n| names[..n].contains(&names[n]));
+        if has_double { Err(RULE.to_owned()) } else { Ok(Self(names)) }
+    };
     ThinkingLevelName: |value| match value.as_str() {
         Some("") => Ok(Self(None)),
         Some(name) => name.parse().map(|level| Self(Some(level))).map_err(|_| no_level()),

@@ -94,7 +94,6 @@ impl RequestHandler {
         request: ControlRequest,
         to: &mpsc::Sender<ControlResponse>,
     ) -> Result<Option<ControlResponse>, RequestError> {
-        let reader = &self.reader;
         self.check_answerable(&request)?;
         Ok(Some(match request {
             ControlRequest::Ping {} => self.pong(),
@@ -107,7 +106,7 @@ impl RequestHandler {
             ControlRequest::Tree { run } => ControlResponse::Tree(self.tree(run.as_deref()).await?),
             ControlRequest::BudgetShow { run } => ControlResponse::Budget(Box::new(self.budget(&run).await?)),
             ControlRequest::LimitsShow { limits } => self.periods(limits).await?,
-            ControlRequest::ApprovalsList {} => ControlResponse::Approvals(reader.approvals().await?),
+            ControlRequest::ApprovalsList {} => ControlResponse::Approvals(self.reader.approvals().await?),
             ControlRequest::ModelsList {} => self.models().await?,
             ControlRequest::Journal { session, from } => return self.journal(&session, from, to).await,
             ControlRequest::BackupCreate { dir } => return back_up(self.backups.as_deref(), dir, to).await,
@@ -146,6 +145,9 @@ impl RequestHandler {
             ControlRequest::ApprovalsAnswer { call, text } => {
                 return decided(self.decide(&call, |approval| text_answer(approval, text)).await);
             }
+            ControlRequest::DeliveriesList { .. }
+            | ControlRequest::DeliveriesShow { .. }
+            | ControlRequest::DeliveriesRetry { .. } => return self.answer_about_deliveries(request).await,
             ControlRequest::ProvidersStatus {} => return self.execute(commands::providers).await,
             ControlRequest::SummariesStatus {} => return self.execute(commands::summaries).await,
             ControlRequest::ProvidersReset { name } => return self.reset_provider(name).await,
@@ -425,7 +427,7 @@ impl RequestHandler {
     }
 
     /// Executes a command once the runtime is attached; `None` if the runtime has ended.
-    async fn execute<T, F: Future<Output = Result<T, RequestError>>>(
+    pub(super) async fn execute<T, F: Future<Output = Result<T, RequestError>>>(
         &self,
         command: impl FnOnce(Arc<Runtime>) -> F,
     ) -> Result<Option<T>, RequestError> {

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use hermod_actors::{
     CompressorStatus, ProviderStatus, RunResult, StalledHandler, SteerReceipt,
     model::{
-        AgentName, ApprovalDecision, ApprovalScope, LimitIncrease, ModelRow, RunId, Seq, StopReason,
-        StoreLimits, Timestamp,
+        AgentName, ApprovalDecision, ApprovalScope, DeliveryState, LimitIncrease, ModelRow, RunId, Seq,
+        StopReason, StoreLimits, Timestamp,
     },
     port::FeedCursor,
 };
@@ -21,8 +21,8 @@ use super::{
     submission::{OwnerKind, RunSubmission, SubmittedRun},
 };
 use crate::view::{
-    ApprovalView, BudgetView, DecisionView, DrainView, EventView, NodeView, PeriodUsageView, ReloadView,
-    RunDetailView, RunSummaryView, RunView, ServiceStatusView, SessionDetailView, SessionView,
+    ApprovalView, BudgetView, DecisionView, DeliveryView, DrainView, EventView, NodeView, PeriodUsageView,
+    ReloadView, RunDetailView, RunSummaryView, RunView, ServiceStatusView, SessionDetailView, SessionView,
 };
 
 /// Rows of a list whose request has no `max`.
@@ -202,6 +202,35 @@ pub enum ControlRequest {
         /// The answer, not blank.
         text: String,
     },
+    /// Lists messages to targets.
+    #[serde(rename = "deliveries.list")]
+    DeliveriesList {
+        /// Those in this state; absent means those that are dead or pending.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        state: Option<DeliveryState>,
+        /// Those for this target.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        target: Option<String>,
+        /// Limit of rows of each state: of pending ones the oldest, of others the newest.
+        #[serde(default = "rows")]
+        max: usize,
+    },
+    /// Shows one message to a target.
+    #[serde(rename = "deliveries.show")]
+    DeliveriesShow {
+        /// Id of the message.
+        id: String,
+    },
+    /// Sends dead letters again, behind all other messages of their targets.
+    #[serde(rename = "deliveries.retry")]
+    DeliveriesRetry {
+        /// Id of the message; absent means all dead letters.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        id: Option<String>,
+        /// Only those for this target.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        target: Option<String>,
+    },
     /// Makes a backup: a progress line each second, then its manifest.
     #[serde(rename = "backup.create")]
     BackupCreate {
@@ -333,6 +362,10 @@ pub enum ControlResponse {
     Models(Vec<ModelRow>),
     /// Answer to `approvals.decide` and `approvals.answer`: the decision is durable.
     Decided(Box<DecisionView>),
+    /// Answer to `deliveries.list`, the dead ones first; and to `deliveries.retry`: the messages are pending again.
+    Deliveries(Vec<DeliveryView>),
+    /// Answer to `deliveries.show`.
+    Delivery(Box<DeliveryView>),
     /// Progress of `backup.create`. More lines follow.
     BackingUp {
         /// Bytes done so far.

@@ -66,6 +66,9 @@ pub struct RunSubmission {
     /// What must hold before the run completes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub expects: Vec<Expectation>,
+    /// The targets that get the result; absent takes those of the agent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deliver_to: Option<Vec<String>>,
     /// A repeat with this key gets the first run.
     pub idempotency_key: Arc<str>,
 }

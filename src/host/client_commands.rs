@@ -20,7 +20,7 @@ use crate::{
     control::{self, ApprovalWriter, ControlRequest, ControlResponse, RequestError, StoreReader},
     policy::ApprovedRules,
     process::runner::{OWN_PROGRAM, Runner},
-    view::{ApprovalView, DecisionView, RunView},
+    view::{ApprovalView, DecisionView, DeliveryView, RunView},
 };
 
 impl StoreClient {
@@ -96,6 +96,31 @@ impl StoreClient {
         let row = StoreReader::new(Arc::clone(&journal)).run(run).await?;
         let raise = async |runtime: &Runtime| runtime.raise_without_resume(row.id, by).await;
         self.write(journal, raise).await.map(RunView::from)
+    }
+
+    /// Sends dead letters again: the one with this id, else all for this target, else all. Without an owner they wait for
+    /// the next process that delivers.
+    pub async fn retry_deliveries(
+        &self,
+        id: Option<&str>,
+        target: Option<&str>,
+    ) -> Result<Vec<DeliveryView>, HostError> {
+        let (owned_id, owned_target) = (id.map(str::to_owned), target.map(str::to_owned));
+        let request = ControlRequest::DeliveriesRetry { id: owned_id, target: owned_target };
+        let remedy = "`hermod deliveries list` shows what is dead still";
+        let journal: Arc<dyn Journal> = match self.ask_owner(&request).await? {
+            OwnerReply::Response(ControlResponse::Deliveries(retried)) => return Ok(retried),
+            OwnerReply::Response(_) => return Err(unexpected_response().into()),
+            OwnerReply::Disconnected => return Err(HostError::ConnectionLost(remedy.to_owned())),
+            OwnerReply::NoOwner(journal) => journal,
+        };
+        let reader = StoreReader::new(Arc::clone(&journal));
+        let dead = reader.dead_letters(id, target).await?;
+        if dead.is_empty() {
+            return Ok(Vec::new());
+        }
+        let retry = async |runtime: &Runtime| control::retry_deliveries(runtime, &reader, dead).await;
+        self.write(journal, retry).await
     }
 
     /// Sends a steering message. Without an owner it is refused, and the error says how to resume the run.

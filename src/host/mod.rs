@@ -10,6 +10,7 @@ mod client_commands;
 mod config_check;
 mod conversation;
 mod crash_trials;
+mod deliveries;
 mod drain;
 mod endpoints;
 mod error;

@@ -55,6 +55,8 @@ pub struct SpecRequest<'a> {
     pub thinking: Option<ThinkingLevel>,
     /// A system message for this run only.
     pub system: Option<&'a str>,
+    /// The targets that get the result; `None` takes those of the agent.
+    pub deliver_to: Option<&'a [String]>,
 }
 
 /// Lines about settings that a model of the chain ignores, with the reason.
@@ -132,6 +134,16 @@ pub fn new_spec(
     let session = target.last_spec.as_ref().and_then(|last_spec| last_spec.thinking);
     spec.thinking = request.thinking.or(session).or(spec.thinking);
     spec.system = request.system.map(Into::into);
+    if let Some(targets) = request.deliver_to {
+        config.check_targets(targets).map_err(|error| HostError::usage(format!("deliver_to: {error}")))?;
+        let new = |spec: &RunSpec, target: &String| !spec.deliver_to.contains(target);
+        spec.deliver_to.clear();
+        for target in targets {
+            if new(&spec, target) {
+                spec.deliver_to.push(target.clone());
+            }
+        }
+    }
     Ok(spec)
 }
 

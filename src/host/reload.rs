@@ -48,12 +48,14 @@ impl RuntimeHost {
             check_config(config, variables, (&discovered, &self.state))?;
         }
         let policy = checked_policy(config, &self.state, self.notes.clone()).await;
+        let targets = self.checked_targets(config, variables)?;
         let tools = configured_tools(config, &self.state, &self.runner).await;
         let mut endpoints = self.endpoints.lock().await;
         let reconnected = endpoints.reconnect(discovered, variables)?;
         self.runtime.exchange_tools(tools)?;
         self.policy.exchange(policy);
         self.runtime.set_verifier(verifier(config, &self.state, &self.runner, &self.policy));
+        self.exchange_targets(&targets);
         self.runtime.set_store_limits(config.limits.by_period());
         endpoints.exchange(reconnected);
         note_missing_protections(config, &self.state, self.notes.as_ref());

@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use hermod_actors::{
-    CLARIFY, DELEGATE_TASK, TODO,
+    CLARIFY, DELEGATE_TASK, MESSAGE, TODO,
     model::{
         Amounts, BreakerPolicy, CompactionPolicy, Delegation, Hash, InDoubtPolicy, Limits, ModelProfile,
         ModelRef, RetryAttempts, RetryPolicy, RunSpec,
@@ -28,7 +28,9 @@ pub fn spec(config: &Config, chain: Vec<ModelRef>, script: Option<Hash>, workspa
     let may_delegate = config.delegation.enabled.0 && offers(config, DELEGATE_TASK);
     let delegation = may_delegate.then(|| delegation(&config.delegation));
     let asks_person = config.approvals.approver.0.then_some(CLARIFY);
-    let runtime_tools = delegation.map(|_| DELEGATE_TASK).into_iter().chain(asks_person).chain([TODO]);
+    let sends = (!config.targets.is_empty()).then_some(MESSAGE);
+    let runtime_tools =
+        delegation.map(|_| DELEGATE_TASK).into_iter().chain(asks_person).chain(sends).chain([TODO]);
     let is_enabled = |name: &&str| match *name {
         tool::MEMORY => config.memory.enabled.0,
         SKILL_VIEW => false,
@@ -78,6 +80,7 @@ pub fn spec(config: &Config, chain: Vec<ModelRef>, script: Option<Hash>, workspa
         loop_guard: config.agent.loop_guard.0,
         expects: Vec::new(),
         script,
+        deliver_to: config.agent.deliver_to.0.clone(),
     }
 }
 

@@ -5,12 +5,12 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{Arc, OnceLock},
     time::Duration,
 };
 
 use hermod_actors::{
-    Defaults, Runtime, RuntimeDependencies,
+    Defaults, Runtime, RuntimeDependencies, message_tool,
     model::{RunId, RunSpec},
     port::{CallPolicy, Journal, ModelProvider, Tool, Verifier},
 };
@@ -30,6 +30,7 @@ use crate::{
     artifacts::FileArtifacts,
     clock::{self, SystemClock},
     config::Config,
+    delivery::{Deliverer, LineOutput, OutboxJournal, OutboxSignal, described_targets},
     discovery::Variables,
     disk_space::DiskSpaceMonitor,
     files::{IoResult as _, off_thread},
@@ -62,7 +63,10 @@ pub struct RuntimeHost {
     /// The endpoints of its runs; the rehearsals among them end with this.
     pub(super) endpoints: Mutex<Endpoints>,
     pub(super) runner: Runner,
-    journal: Arc<dyn Journal>,
+    pub(super) journal: Arc<dyn Journal>,
+    pub(super) outbox: OutboxSignal,
+    /// Delivers messages, and the output for those to standard output; once it is started.
+    pub(super) deliverer: OnceLock<(Deliverer, Option<Arc<dyn LineOutput>>)>,
     pub(super) state: PathBuf,
     pub(super) policy: Arc<Exchangeable<AgentPolicies>>,
     pub(super) notes: Option<Arc<dyn NoteSink>>,
@@ -97,6 +101,9 @@ impl RuntimeHost {
     /// Suspends all sessions and waits for the end of commands of abandoned runs. If urgent, it waits only until they
     /// are signalled.
     pub async fn suspend(&self, urgency: ShutdownUrgency) {
+        if let Some((deliverer, _)) = self.deliverer.get() {
+            deliverer.stop();
+        }
         self.runtime.shut_down().await;
         let limit = match urgency {
             ShutdownUrgency::Normal => CLEANUP_TIMEOUT,
@@ -124,6 +131,8 @@ pub async fn start(
     notes: Option<Arc<dyn NoteSink>>,
 ) -> Result<RuntimeHost, StartError> {
     let (providers, state) = (endpoints.providers(), endpoints.state.clone());
+    let outbox = OutboxSignal::default();
+    let journal: Arc<dyn Journal> = Arc::new(OutboxJournal::new(journal, outbox.clone()));
     let runner = Runner::new(OWN_PROGRAM, &state);
     remove_command_leftovers(&*journal, &runner, &state).await;
     let tools = configured_tools(config, &state, &runner).await;
@@ -139,7 +148,8 @@ pub async fn start(
     };
     let runtime = Arc::new(runtime(config, dependencies).await?);
     runtime.set_verifier(verifier(config, &state, &runner, &policy));
-    Ok(RuntimeHost { runtime, endpoints: Mutex::new(endpoints), runner, journal, state, policy, notes })
+    let (endpoints, deliverer) = (Mutex::new(endpoints), OnceLock::new());
+    Ok(RuntimeHost { runtime, endpoints, runner, journal, outbox, deliverer, state, policy, notes })
 }
 
 /// The tools of this configuration. What commands get by skills is redacted from now on.
@@ -147,7 +157,11 @@ pub(super) async fn configured_tools(config: &Config, state: &Path, runner: &Run
     for (_, config) in config.agents() {
         learn_skill_variables(skill_folders(config, state)).await;
     }
-    tool::builtin(tool_settings(config, state, runner))
+    let mut tools = tool::builtin(tool_settings(config, state, runner));
+    if !config.targets.is_empty() {
+        tools.push(message_tool(described_targets(config)));
+    }
+    tools
 }
 
 /// Checks the expectations of runs by this configuration.

@@ -49,6 +49,8 @@ pub struct Submission {
     pub thinking: Option<ThinkingLevel>,
     /// A system message for this run only.
     pub system: Option<String>,
+    /// The targets that get the result; `None` takes those of the agent.
+    pub deliver_to: Option<Vec<String>>,
     /// A repeat with this key gets the first run.
     pub idempotency_key: Option<Arc<str>>,
     /// If it is a message to its session and no task of its own: how it queues.
@@ -243,6 +245,7 @@ impl RunSubmitter {
             timeout: submission.timeout,
             thinking: submission.thinking,
             system: submission.system.as_deref(),
+            deliver_to: submission.deliver_to.as_deref(),
             is_unattended: !options.is_attended,
         };
         let spec = self.resolve((config, &settings.variables), &request, &target, &workspace).await?;

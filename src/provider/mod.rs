@@ -25,7 +25,6 @@ mod wire;
 pub use self::http::{
     Deadlines, FormClient, FormResponse, HttpProvider, ProviderConfig, ProviderConfigError, check_base_url,
 };
-#[cfg(feature = "otlp")]
 pub use self::http::{UploadClient, UploadResponse};
 pub use credential::{Credential, FetchedKey, KeyError, KeyPlacement, KeySource};
 pub use rates::rate_info;

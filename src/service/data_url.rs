@@ -11,7 +11,9 @@ const MAX_EXCERPT_CHARS: usize = 40;
 pub(super) fn parse_image(url: &str) -> Result<Bytes, String> {
     image_of(url).ok_or_else(|| {
         let start: String = url.chars().take(MAX_EXCERPT_CHARS).collect();
-        format!("`{start}` is not fetched; give `data:image/png;base64,…` with a PNG, JPEG, GIF or WebP in it")
+        format!(
+            "`{start}` is not fetched; give `data:image/png;base64,…` with a PNG, JPEG, GIF or WebP in it"
+        )
     })
 }
 

@@ -1,5 +1,5 @@
 //! What a client reaches: a token that is limited to agents finds the runs and sessions of these, and all others look to
-//! it as if they did not exist. Every operation that names or lists runs, sessions or approvals gets them here, and every
+//! it as if they did not exist. Every operation that names or lists runs, sessions, approvals or deliveries gets them here, and every
 //! submission passes here (`tests/architecture.rs`).
 
 use std::{
@@ -9,15 +9,17 @@ use std::{
 
 use axum::http::StatusCode;
 use hermod_actors::model::{
-    AgentName, ApprovalScope, CallId, MessageFate, Record, RunId, RunRow, SessionId, SessionRow,
+    AgentName, ApprovalScope, CallId, DeliveryState, MessageFate, Record, RunId, RunRow, SessionId,
+    SessionRow,
 };
 
 use super::{Service, problem::Problem};
 use crate::{
     access::TokenEntry,
     clock,
+    control::DeliveryFilter,
     host::Submission,
-    view::{ApprovalView, NodeView, PeriodUsageView},
+    view::{ApprovalView, DeliveryView, NodeView, PeriodUsageView},
 };
 
 /// Most sessions of which a stream remembers whether its client reaches them.
@@ -190,6 +192,42 @@ impl Reach {
             approvals = seen;
         }
         Ok(approvals)
+    }
+
+    /// Messages to targets, at most `max` of each state before those of other agents are left out.
+    pub(super) async fn deliveries(
+        &self,
+        filter: &DeliveryFilter,
+        max: usize,
+    ) -> Result<Vec<DeliveryView>, Problem> {
+        let mut deliveries = self.service.handler.reader().deliveries(filter, max).await?;
+        if self.is_limited() {
+            let mut seen = Vec::new();
+            for delivery in deliveries {
+                seen.extend(self.run(delivery.run).await?.map(|_| delivery));
+            }
+            deliveries = seen;
+        }
+        Ok(deliveries)
+    }
+
+    /// The message to a target with this id.
+    pub(super) async fn delivery(&self, id: &str) -> Result<DeliveryView, Problem> {
+        let unknown = || Problem::not_found(format!("there is no message {id}"));
+        let found = self.service.handler.reader().find_delivery(id).await?.ok_or_else(unknown)?;
+        let is_seen = !self.is_limited() || self.run(found.delivery.message.run).await?.is_some();
+        is_seen.then(|| DeliveryView::new(found)).ok_or_else(unknown)
+    }
+
+    /// Sends a dead message again.
+    pub(super) async fn retry_delivery(&self, id: &str) -> Result<DeliveryView, Problem> {
+        let DeliveryView { state, .. } = self.delivery(id).await?;
+        if state != DeliveryState::Dead {
+            let detail = format!("message {id} is {state}; only dead ones are sent again");
+            return Err(Problem::new(StatusCode::CONFLICT, detail));
+        }
+        self.service.handler.retry_deliveries(Some(id), None).await?;
+        self.delivery(id).await
     }
 
     /// The call that waits for an answer.

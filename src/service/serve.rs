@@ -22,6 +22,7 @@ use crate::{
     access::TokenVerifier,
     config::Config,
     control::{RequestError, ServiceControl},
+    delivery::LineOutput,
     discovery::Variables,
     host::{
         DrainOutcome, Exchangeable, HostError, NoteSink, OwnedStore, RehearsalScript, Revival, RunSubmitter,
@@ -41,6 +42,8 @@ pub struct ServeRequest {
     pub script: Option<RehearsalScript>,
     /// The certificate with which clients are served; without one they speak plain HTTP.
     pub tls: Option<TlsFiles>,
+    /// Where messages for standard output go; without it they wait.
+    pub output: Option<Arc<dyn LineOutput>>,
 }
 
 /// Why a service has ended.
@@ -80,6 +83,7 @@ pub async fn serve(
         run_states.read(journal.rows()).await.map_err(RunError::Read)?;
         let measured = MeasuredJournal::new(Arc::clone(journal), commits.clone(), run_states.clone());
         let host = start(Arc::new(measured), endpoints, config, defaults, Some(Arc::clone(notes))).await?;
+        host.start_deliveries((config, variables), request.output);
         let counted = (commits.clone(), run_states.clone(), spans.clone());
         let metrics = Metrics::start(&host.runtime, counted, revival.count()).await?;
         // Before runs go on, so that none ends unseen.

@@ -411,8 +411,14 @@ fn what_happens_to_a_run_is_an_event() {
         tokens_after: 10,
         waited_ms: 3,
     };
-    let steered =
-        |run| Body::MessageSteered(MessageSteered { run, text: SECRET.into(), followup_run: OTHER, request_hash: None });
+    let steered = |run| {
+        Body::MessageSteered(MessageSteered {
+            run,
+            text: SECRET.into(),
+            followup_run: OTHER,
+            request_hash: None,
+        })
+    };
     let spans = spans(
         1,
         vec![

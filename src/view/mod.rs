@@ -12,6 +12,7 @@
 mod account;
 mod agent;
 mod approval;
+mod delivery;
 mod encoding;
 mod event;
 mod message;
@@ -32,6 +33,7 @@ pub use crate::store::redb::StoreFootprint;
 pub use account::{AccountView, ActiveTimeView, BudgetView, DimensionUsage, PeriodUsageView};
 pub use agent::{AgentDetailView, AgentSettingView, AgentView};
 pub use approval::{ApprovalView, DecisionView};
+pub use delivery::DeliveryView;
 pub use event::EventView;
 pub use message::{FunctionView, MessageView, ToolCallView};
 pub use operations::{

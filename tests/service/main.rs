@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)] // a test ends where it fails
 
 mod agents;
+mod deliveries;
 mod expectations;
 #[path = "../common/http.rs"]
 mod http;
@@ -11,6 +12,7 @@ mod openai_chat;
 mod openai_responses;
 mod openapi;
 mod operations;
+mod receiver;
 mod rest;
 mod rpc;
 mod rpc_agents;

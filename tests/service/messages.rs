@@ -104,8 +104,10 @@ fn an_interrupt_stops_the_run_and_goes_first() {
 #[test]
 fn at_the_cap_messages_are_dropped_and_the_model_gets_their_beginnings() {
     let served = Served::start(&scripts());
-    served.busy();
-    let send = |n: usize| served.message(&n.to_string(), &json!({ "text": format!("task {n}"), "mode": "followup" }));
+    let busy = served.busy();
+    let send = |n: usize| {
+        served.message(&n.to_string(), &json!({ "text": format!("task {n}"), "mode": "followup" }))
+    };
     let messages: Vec<String> = (0..22).map(send).collect();
     for (n, message) in messages.iter().enumerate() {
         let fate = served.fate(message);
@@ -117,7 +119,7 @@ fn at_the_cap_messages_are_dropped_and_the_model_gets_their_beginnings() {
     for message in &messages[2..] {
         served.until_state(message, "answered");
     }
-    let conversation = served.messages_of("s").join("\n");
+    let conversation = served.messages_of(&busy).join("\n");
     assert!(conversation.contains("- task 0\n- task 1]"), "{conversation}");
 }
 
@@ -135,7 +137,11 @@ fn what_is_wrong_is_named() {
     check(r#"{"text":" "}"#, 422, "text: is empty");
     check(r#"{"text":"x","mode":"later"}"#, 422, "unknown variant `later`");
     check(r#"{"text":"x","colour":"red"}"#, 422, "unknown field `colour`");
-    check(r#"{"text":"x","attachments":[{"url":"http://a/b.png"}]}"#, 422, "attachments[0].url: `http://a/b.png` is not");
+    check(
+        r#"{"text":"x","attachments":[{"url":"http://a/b.png"}]}"#,
+        422,
+        "attachments[0].url: `http://a/b.png` is not",
+    );
     let long = json!({ "text": "x".repeat((256 << 10) + 1) }).to_string();
     check(&long, 422, "text: has 262145 bytes, and at most 262144 are taken");
     assert_eq!(served.get("/v1/messages/nonsense").status, 404);

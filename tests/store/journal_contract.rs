@@ -285,6 +285,7 @@ async fn take_over(journal: &RedbJournal, session: SessionId) -> Incarnation {
         other @ (WriteOutcome::Appended(_)
         | WriteOutcome::Closed(_)
         | WriteOutcome::Delivered(_)
+        | WriteOutcome::DeliveryUpdated(_)
         | WriteOutcome::Refused(_)) => {
             panic!("{other:?}")
         }

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use crate::model::{
-    AccountId, BudgetAccount, BudgetRefusal, DecodeError, Incarnation, LedgerChange, MessageRow, ModelRow, Record, RunId,
-    RunRow, Seq, SessionId, SessionRow,
+    AccountId, BudgetAccount, BudgetRefusal, DecodeError, Incarnation, LedgerChange, MessageRow, ModelRow,
+    OutboxMessage, Record, RunId, RunRow, Seq, SessionId, SessionRow, StoredDelivery, Timestamp,
 };
 
 /// One write of a batch.
@@ -22,7 +22,15 @@ pub enum WriteOp {
     Close(SessionId, Incarnation),
     /// Puts an item into a session's inbox.
     Deliver(SessionId, InboxItem),
+    /// Replaces the pending delivery with this number; in another state it leaves the outbox. Of delivered ones the store
+    /// keeps only the last [`KEPT_DELIVERIES`].
+    UpdateDelivery(Box<StoredDelivery>),
+    /// Makes the dead delivery with this number pending again, behind all others of its target.
+    RetryDelivery(u64, Timestamp),
 }
+
+/// Number of delivered messages that a store remembers.
+pub const KEPT_DELIVERIES: u64 = 10_000;
 
 /// An append to one session's journal, with everything that belongs to the same transaction.
 #[derive(Debug, Clone)]
@@ -84,7 +92,7 @@ impl Append {
     }
 }
 
-/// An index row. It replaces the stored row of the same session or run; a model's row is merged.
+/// An index row. It replaces the stored row of the same session or run; a model's row is merged, a message is added.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum IndexRow {
     /// A session's row. Refused as `KeyTaken` if another session has its key.
@@ -93,6 +101,8 @@ pub enum IndexRow {
     Run(Box<RunRow>),
     /// A model's row; its absent fields keep their stored values.
     Model(ModelRow),
+    /// A message for the outbox, behind all others of its target.
+    Outbox(Box<OutboxMessage>),
     /// A message's row.
     Message(MessageRow),
 }
@@ -120,6 +130,8 @@ pub enum WriteOutcome {
     Closed(bool),
     /// The item is in the inbox, in the row with this number.
     Delivered(u64),
+    /// True if the delivery was there in the expected state. Otherwise nothing was changed.
+    DeliveryUpdated(bool),
     /// Nothing was written.
     Refused(WriteRefusal),
 }

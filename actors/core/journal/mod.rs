@@ -6,8 +6,8 @@ mod ledger;
 mod validate;
 
 pub use append::{
-    Append, AppendReceipt, InboxItem, InboxRow, IndexRow, OpenedSession, SpawnedSession, StoredRecord,
-    WriteOp, WriteOutcome, WriteRefusal,
+    Append, AppendReceipt, InboxItem, InboxRow, IndexRow, KEPT_DELIVERIES, OpenedSession, SpawnedSession,
+    StoredRecord, WriteOp, WriteOutcome, WriteRefusal,
 };
 pub use ledger::{Posting, post};
 pub use validate::{StoreView, fence, validate_append};

@@ -227,7 +227,8 @@ impl MessageFate {
         let id = place.map_or_else(|| run.map(|run| run.id), |place| place.run());
         let fate = |state, reason: Option<String>| Self { state, run: id, reason };
         let ended = run.filter(|run| run.state == RunState::Ended);
-        let why = |run: &RunRow| run.ended.as_ref().map_or_else(|| "it ended".to_owned(), ToString::to_string);
+        let why =
+            |run: &RunRow| run.ended.as_ref().map_or_else(|| "it ended".to_owned(), ToString::to_string);
         match (place, ended) {
             (Some(MessagePlace::Dropped { reason, .. }), _) => {
                 fate(MessageState::Dropped, Some(reason.to_string()))

@@ -25,6 +25,7 @@ mod message;
 mod message_queue;
 mod model_call;
 mod model_profile;
+mod outbox;
 mod outcome;
 mod rate;
 mod record;
@@ -80,6 +81,10 @@ pub use message_queue::{
 pub use model_call::{ModelAnswered, ModelFailed, ModelLate, ModelStarted, ModelWaiting, PrefixChange};
 pub use model_profile::{
     ModelDeadlines, ModelProfile, Price, ThinkingLevel, ThinkingLevels, ThinkingRequest, ThinkingStyle,
+};
+pub use outbox::{
+    Delivery, DeliveryQuery, DeliveryState, MAX_OUTBOX_TEXT_BYTES, OutboxContent, OutboxMessage,
+    StoredDelivery,
 };
 pub use outcome::{Outcome, OutcomeCause, OutcomeDetail, StopReason};
 pub use rate::{RateInfo, RateLimits, RateQuota};

@@ -144,6 +144,9 @@ pub struct RunSpec {
     /// Hash of the rehearsal script that replaces the model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub script: Option<Hash>,
+    /// The names of the targets that get its result.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub deliver_to: Vec<String>,
 }
 
 impl RunSpec {
@@ -166,6 +169,7 @@ impl RunSpec {
             loop_guard: true,
             expects: Vec::new(),
             script: None,
+            deliver_to: Vec::new(),
         }
     }
 
@@ -326,6 +330,9 @@ pub struct RunRow {
     /// The approvals that a parked run waits for; absent in rows of earlier versions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub approvals: Option<Vec<PendingApproval>>,
+    /// The names of the targets that get its result.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub deliver_to: Vec<String>,
 }
 
 impl RunRow {
@@ -349,6 +356,7 @@ impl RunRow {
             last: first,
             counts: None,
             approvals: None,
+            deliver_to: Vec::new(),
         }
     }
 }

@@ -1,5 +1,5 @@
 //! Rules that need no session's state: admission and failover of model calls, retries, billing, queues, restarts, and
-//! statistics of summarisers. Also the tools `delegate_task` and `todo`, the parsing of tool calls, and the sanitising
+//! statistics of summarisers. Also the tools `delegate_task`, `message` and `todo`, the parsing of tool calls, and the sanitising
 //! of texts. Deterministic: no clock and no I/O, time is an argument.
 
 mod admissions;
@@ -15,6 +15,7 @@ mod fair_queue;
 mod final_text;
 mod hidden_chars;
 mod limiter;
+pub mod message;
 mod permit_queue;
 mod restart_intensity;
 mod retry;

@@ -15,6 +15,7 @@ use crate::{
         answer_recovery::AnswerRecovery,
         compaction_state::{CompactionState, PrefixSummary},
         input::DueAction,
+        last_text::LastText,
         loop_guard::{LoopGuard, settled_calls},
         model_call::{AttemptFailure, ModelCallState, RetryPause},
         person_decisions::PersonDecisions,
@@ -54,6 +55,7 @@ pub(super) struct ActiveRun {
     pub(super) unseen_from: Option<HistoryPosition>,
     pub(super) compaction: CompactionState,
     pub(super) decisions: PersonDecisions,
+    pub(super) last_text: LastText,
     pub(super) state: LoopState,
 }
 
@@ -89,6 +91,7 @@ impl ActiveRun {
             unseen_from: None,
             compaction: CompactionState::of_new_run(unused_summary),
             decisions: PersonDecisions::default(),
+            last_text: LastText::default(),
             state: LoopState::CallingModel(ModelCallState::new(0)),
         };
         run.state = LoopState::CallingModel(run.next_call());
@@ -148,6 +151,7 @@ impl ActiveRun {
     fn on_answered(&mut self, answered: &ModelAnswered) {
         self.unseen_from = None;
         self.answers += 1;
+        self.last_text.on_answered(answered);
         match self.answer_recovery.on_answer(answered) {
             None => self.repeat_view(),
             Some(answer) if answer.calls.is_empty() || self.budget.exhausted.is_some() => {

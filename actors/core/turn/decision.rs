@@ -90,6 +90,7 @@ impl DecisionBuilder {
             Input::BudgetRefused(refusal) => self.on_budget_refusal(refusal),
         }
         self.answer_todo_calls();
+        self.answer_message_calls();
         self.ask_questions();
         self.end_if_looping();
         self.delegate(input);
@@ -166,6 +167,7 @@ impl DecisionBuilder {
             let run = self.turn.run().filter(|current| current.id == ended.run);
             let rows = run.map(|run| self.turn.observations.new_rows(&run.spec)).unwrap_or_default();
             self.append.index.extend(rows.into_iter().map(IndexRow::Model));
+            self.send_results(ended);
         }
         let mut record = Record { at: self.now.at, active_ms: self.now.active_ms, body };
         self.update_ledger(&record.body);

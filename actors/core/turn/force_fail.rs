@@ -12,6 +12,7 @@ use crate::{
     turn::{
         delegate::{report_to_parent, stop_message},
         ledger_and_index::{ended_row, settle},
+        outbox::results,
     },
 };
 
@@ -57,6 +58,8 @@ impl ForcedEnds {
                 report_to_parent(&mut append, parent, SubagentRef { session: self.session, run });
             }
             append.deliver.extend(subagents.into_iter().map(stop_message));
+            // Its texts are not read: the session may be unreadable.
+            append.index.extend(results(&row, &ended, "", self.now.at));
             let row = ended_row(row, &ended, self.now.at, seq);
             append.index.push(IndexRow::Run(Box::new(row)));
             let (at, active_ms, body) = (self.now.at, self.now.active_ms, Body::RunEnded(ended));

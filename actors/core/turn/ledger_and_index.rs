@@ -128,7 +128,8 @@ impl DecisionBuilder {
         }
         let queued = self.turn.queue.iter().find(|queued| queued.accepted.run == id)?;
         let row = self.new_row(id, queued.at, queued.seq);
-        Some(RunRow { parent: queued.accepted.parent, ..row })
+        let deliver_to = queued.accepted.spec.deliver_to.clone();
+        Some(RunRow { parent: queued.accepted.parent, deliver_to, ..row })
     }
 
     fn running_row(&self, run: &ActiveRun) -> RunRow {
@@ -140,7 +141,8 @@ impl DecisionBuilder {
         };
         let counts = Some(RunCounts { iterations: run.answers, usage: run.budget.usage });
         let row = self.new_row(run.id, at, seq);
-        RunRow { state, started_at, leg: run.leg, parent: run.parent, counts, approvals, ..row }
+        let deliver_to = run.spec.deliver_to.clone();
+        RunRow { state, started_at, leg: run.leg, parent: run.parent, counts, approvals, deliver_to, ..row }
     }
 
     fn ended_row(&self, ended: &RunEnded) -> RunRow {

@@ -3,9 +3,7 @@
 
 use crate::{
     journal::IndexRow,
-    model::{
-        Body, Hash, MessageCollected, MessagePlace, MessageRow, MessageSteered, RunId, RunRow,
-    },
+    model::{Body, Hash, MessageCollected, MessagePlace, MessageRow, MessageSteered, RunId, RunRow},
     turn::{Turn, decision::DecisionBuilder},
 };
 
@@ -25,10 +23,8 @@ impl Turn {
             run: message.run,
             request_hash: message.request_hash,
         });
-        let collected = self.queue.iter().flat_map(|queued| queued.collected()).map(|message| JoinedMessage {
-            id: message.message,
-            run: message.run,
-            request_hash: message.request_hash,
+        let collected = self.queue.iter().flat_map(|queued| queued.collected()).map(|message| {
+            JoinedMessage { id: message.message, run: message.run, request_hash: message.request_hash }
         });
         unread.chain(collected).collect()
     }
@@ -60,7 +56,9 @@ impl DecisionBuilder {
         if before.is_empty() {
             return;
         }
-        let (waiting, Some(run)) = (self.turn.joined_messages(), self.run().map(|run| run.id)) else { return };
+        let (waiting, Some(run)) = (self.turn.joined_messages(), self.run().map(|run| run.id)) else {
+            return;
+        };
         for JoinedMessage { id, request_hash, .. } in before {
             if waiting.iter().all(|message| message.id != id) {
                 self.put_message_row(id, MessagePlace::Injected { run }, request_hash);

@@ -44,7 +44,9 @@ impl DecisionBuilder {
         let joins = self.run().is_some() || !self.turn.queue.is_empty();
         match queueing.mode {
             QueueMode::Interrupt if joins => self.interrupt_with(accepted, queueing),
-            QueueMode::Steer if joins && accepted.images.is_empty() => self.steer_or_queue(accepted, queueing),
+            QueueMode::Steer if joins && accepted.images.is_empty() => {
+                self.steer_or_queue(accepted, queueing)
+            }
             QueueMode::Collect if joins => self.collect(accepted, queueing),
             QueueMode::Followup | QueueMode::Steer if joins => {
                 if self.make_room(accepted, queueing) {

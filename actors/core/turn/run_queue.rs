@@ -7,8 +7,8 @@ use imbl::Vector;
 
 use crate::{
     model::{
-        Hash, Hold, Image, MessageCollected, MessageContent, MessageDropped, QueueMode, RunAccepted, RunBegun, RunId, Seq,
-        SessionTime, Timestamp,
+        Hash, Hold, Image, MessageCollected, MessageContent, MessageDropped, QueueMode, RunAccepted,
+        RunBegun, RunId, Seq, SessionTime, Timestamp,
     },
     turn::{DueAction, Turn},
 };

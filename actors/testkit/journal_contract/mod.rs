@@ -6,6 +6,7 @@ mod appends;
 mod faults;
 mod feed;
 mod inboxes;
+mod outbox;
 mod rows;
 mod spawned;
 mod subject;
@@ -58,6 +59,9 @@ cases! {
     inboxes::rows_can_be_taken_without_a_record,
     inboxes::a_session_with_something_in_its_inbox_is_not_let_go,
     inboxes::numbers_are_never_used_again,
+    outbox::messages_wait_in_their_order,
+    outbox::a_refused_append_sends_nothing,
+    outbox::a_delivery_ends_once_and_a_dead_one_can_be_retried,
     rows::a_key_stands_for_one_run,
     rows::a_session_key_belongs_to_one_session,
     rows::open_runs_follow_their_state,

@@ -45,6 +45,7 @@ impl Subject {
             other @ (WriteOutcome::Appended(_)
             | WriteOutcome::Closed(_)
             | WriteOutcome::Delivered(_)
+            | WriteOutcome::DeliveryUpdated(_)
             | WriteOutcome::Refused(_)) => {
                 panic!("opening {session}: {other:?}")
             }
@@ -108,6 +109,7 @@ pub(super) fn appended(written: WriteOutcome) -> AppendReceipt {
         other @ (WriteOutcome::Opened(_)
         | WriteOutcome::Closed(_)
         | WriteOutcome::Delivered(_)
+        | WriteOutcome::DeliveryUpdated(_)
         | WriteOutcome::Refused(_)) => {
             panic!("not appended: {other:?}")
         }

@@ -8,12 +8,16 @@ use tokio::task::JoinSet;
 use super::{
     clients::Clients,
     external_world::ExternalState,
+    messages,
     plan::{PlannedEvent, PlannedTarget, RunPlan},
 };
 use crate::{ActorFault, ActorKind, inject_if_alive};
 use hermod_actors::{
-    AcceptedRun, RaiseError, RunError,
-    model::{ApprovalDecision, ApprovalScope, CallId, Outcome, PersonAnswer, RunId, StopReason},
+    AcceptedRun, RaiseError, RunError, RunRequest, SessionChoice, SubmitError,
+    model::{
+        ApprovalDecision, ApprovalScope, CallId, Hash, Outcome, PersonAnswer, Queueing, RunId, SessionId,
+        StopReason,
+    },
 };
 
 /// Milliseconds that a slow commit takes: longer than a model needs for an answer.
@@ -219,7 +223,10 @@ impl Clients {
 
     /// Steers a run. A message without a confirmation is sent again in the next life, under another number.
     async fn steer(&self, n: usize, run: usize) {
-        let Some(AcceptedRun { run: id, .. }) = self.find_run(run, "message") else { return };
+        let Some(AcceptedRun { run: id, session, .. }) = self.find_run(run, "message") else { return };
+        if let Some(queueing) = messages::queueing(self.plan.seed, n) {
+            return self.send_message((n, run), session, queueing).await;
+        }
         let number = {
             let mut inner = self.outside.lock();
             let (_, times) = inner.observations.unconfirmed_steers.entry(n).or_insert((run, 0));
@@ -236,6 +243,42 @@ impl Clients {
             Err(error) => return self.report_unless_terminated("steer", &error),
         }
         self.outside.lock().observations.unconfirmed_steers.remove(&n);
+    }
+
+    /// Sends a message to a session. It is sent again in the next life, with the same key, until it is confirmed.
+    async fn send_message(&self, (n, run): (usize, usize), session: SessionId, queueing: Queueing) {
+        {
+            let mut inner = self.outside.lock();
+            let (_, times) = inner.observations.unconfirmed_steers.entry(n).or_insert((run, 0));
+            *times += 1;
+            inner.observations.fault_names.insert(messages::mode_name(queueing.mode));
+        }
+        let request = RunRequest {
+            session: SessionChoice::Id(session),
+            idempotency_key: Some(format!("message-{n}").into()),
+            request_hash: Some(Hash::of(&n.to_le_bytes())),
+            queueing: Some(queueing),
+            ..RunRequest::new(format!("steer-{n}."))
+        };
+        loop {
+            match self.runtime.submit(request.clone()).await {
+                Ok(sent) => {
+                    let mut inner = self.outside.lock();
+                    inner.observations.unconfirmed_steers.remove(&n);
+                    let known = *inner.observations.messages.entry(n).or_insert(sent.run);
+                    if known != sent.run {
+                        let what = format!("message {n} is {known} and {}", sent.run);
+                        inner.observations.report_violation("a key stands for one message", what);
+                    }
+                    return;
+                }
+                Err(
+                    RunError::NotAccepted(SubmitError::Overloaded { .. } | SubmitError::CrashLooping(_))
+                    | RunError::Read(_),
+                ) => tokio::time::sleep(POLL_INTERVAL).await,
+                Err(error) => return self.report_unless_terminated("message", &error),
+            }
+        }
     }
 
     /// Sends the messages again that an earlier life has not confirmed.

@@ -7,7 +7,7 @@ use super::{
 use crate::{ActorFault, JournalFault};
 
 /// The names of all faults that can occur in a plan.
-pub const FAULT_NAMES: [&str; 70] = [
+pub const FAULT_NAMES: [&str; 74] = [
     "crash before a commit",
     "crash after a commit",
     "slow commit",
@@ -43,6 +43,10 @@ pub const FAULT_NAMES: [&str; 70] = [
     "limits raised at rest",
     "message",
     "message once more",
+    "message that steers",
+    "message that follows",
+    "message that is collected",
+    "message that interrupts",
     "task once more",
     "decision",
     "decision at rest",

@@ -8,14 +8,16 @@ use futures::FutureExt;
 use super::{
     effect_invariants,
     external_world::{ExternalState, ExternalWorld, ServedModelCall},
-    loops,
+    loops, messages,
     observations::is_force_fail,
     plan::SimulationPlan,
     policy, spending_invariants, store_limits, subagents, todo, verification,
 };
 use crate::MemoryJournal;
 use hermod_actors::{
-    model::{Body, CallId, CompactionMethod, Kind, Outcome, Record, RunId, SessionId, Timestamp},
+    model::{
+        Body, CallId, CompactionMethod, Kind, MessageFate, Outcome, Record, RunId, SessionId, Timestamp,
+    },
     port::{InboxItem, Journal, ReadFuture, RowReader},
 };
 
@@ -25,6 +27,8 @@ pub(super) struct FinalState<'a> {
     pub(super) journals: BTreeMap<SessionId, Vec<Arc<Record>>>,
     /// Inbox messages that no session has consumed.
     pub(super) inboxes: Vec<(SessionId, InboxItem)>,
+    /// What the store's rows say of the accepted messages, by their number.
+    pub(super) fates: BTreeMap<usize, MessageFate>,
     pub(super) inner: &'a ExternalState,
     pub(super) plan: &'a SimulationPlan,
 }
@@ -48,6 +52,7 @@ const INVARIANTS: &[(&str, Invariant)] = &[
     ("what a provider told is booked", spending_invariants::reported_usage_is_booked),
     ("what is completed has an answer", completed_has_an_answer),
     ("a message is shown once", messages_are_shown),
+    ("a message has one fate", messages::one_fate),
     ("no message is overtaken", nothing_overtakes_a_message),
     ("a subagent is heard once", subagents::ended_once),
     ("inboxes are empty at last", subagents::inboxes_are_empty),
@@ -63,7 +68,8 @@ pub(super) fn check_invariants(plan: &SimulationPlan, outside: &ExternalWorld, s
         Err(error) => return outside.report_violation("sequence is dense", error),
     };
     let mut inner = outside.lock();
-    let past = FinalState { journals, inboxes: store.inboxes(), inner: &inner, plan };
+    let fates = messages::fates(store, &inner.observations.messages);
+    let past = FinalState { journals, inboxes: store.inboxes(), fates, inner: &inner, plan };
     let found: Vec<_> = INVARIANTS
         .iter()
         .flat_map(|(name, invariant)| invariant(&past).into_iter().map(move |what| (*name, what)))

@@ -22,7 +22,8 @@ use super::{
 use crate::MemoryJournal;
 use hermod_actors::{
     model::{
-        AccountId, BudgetAccount, MessageRow, ModelRef, ModelRow, Record, RunId, RunRow, Seq, SessionId, SessionRow,
+        AccountId, BudgetAccount, DeliveryQuery, MessageRow, ModelRef, ModelRow, Record, RunId, RunRow, Seq,
+        SessionId, SessionRow, StoredDelivery,
     },
     port::{
         Append, FeedCursor, FeedEntry, InboxRow, Journal, JournalError, ReadError, ReadFuture, RowReader,
@@ -128,7 +129,12 @@ impl LifeJournal {
         let notifies = |append: &Append| !append.deliver.is_empty() || !append.spawned.is_empty();
         let notifier = batch.iter().find_map(|write| match write {
             WriteOp::Append(append) if notifies(append) => Some(append.session),
-            WriteOp::Append(_) | WriteOp::Open(_) | WriteOp::Close(..) | WriteOp::Deliver(..) => None,
+            WriteOp::Append(_)
+            | WriteOp::Open(_)
+            | WriteOp::Close(..)
+            | WriteOp::Deliver(..)
+            | WriteOp::UpdateDelivery(_)
+            | WriteOp::RetryDelivery(..) => None,
         });
         let Some(notifier) = notifier else { return 0 };
         let ms = self.process.notice_delay_ms.swap(0, Ordering::SeqCst);
@@ -147,7 +153,11 @@ impl LifeJournal {
             .iter()
             .map(|write| match write {
                 WriteOp::Append(append) => Some(Append::clone(append)),
-                WriteOp::Open(_) | WriteOp::Close(..) | WriteOp::Deliver(..) => None,
+                WriteOp::Open(_)
+                | WriteOp::Close(..)
+                | WriteOp::Deliver(..)
+                | WriteOp::UpdateDelivery(_)
+                | WriteOp::RetryDelivery(..) => None,
             })
             .collect();
         let written = self.inner.commit(batch).await?;
@@ -353,6 +363,10 @@ impl RowReader for DeadRows {
     }
 
     fn all_models(&self) -> ReadFuture<Vec<ModelRow>> {
+        pending().boxed()
+    }
+
+    fn deliveries(&self, _: DeliveryQuery) -> ReadFuture<Vec<StoredDelivery>> {
         pending().boxed()
     }
 }

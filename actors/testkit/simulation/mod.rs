@@ -20,6 +20,8 @@ mod journal;
 mod life;
 #[allow(clippy::wildcard_enum_match_arm)] // matches few of the record kinds
 mod loops;
+#[allow(clippy::wildcard_enum_match_arm)] // matches few of the record kinds
+mod messages;
 mod model;
 #[allow(clippy::wildcard_enum_match_arm)] // matches few of the record kinds
 mod observations;

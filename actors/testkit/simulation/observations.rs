@@ -58,7 +58,9 @@ pub(super) struct Observations {
     pub(super) raised: Vec<RunId>,
     /// Accepted steering messages: the message's number, the steered run, and the run that the message may become.
     pub(super) steered: Vec<(usize, RunId, RunId)>,
-    /// Steering messages whose acceptance is unknown. By number of the event: the run's number in the plan, and how
+    /// Accepted messages to sessions, by their number.
+    pub(super) messages: BTreeMap<usize, RunId>,
+    /// Messages whose acceptance is unknown. By number of the event: the run's number in the plan, and how
     /// often the message was sent.
     pub(super) unconfirmed_steers: BTreeMap<usize, (usize, usize)>,
     pub(super) decided: Vec<(CallId, ApprovalDecision)>,

@@ -85,7 +85,8 @@ mod tests {
         let record = Arc::new(Record { at: Timestamp::default(), active_ms: 0, body });
         let journals = BTreeMap::from([(session, vec![record; records])]);
         let plan = SimulationPlan::of(0);
-        let past = FinalState { journals, inboxes: vec![(session, item)], inner: &inner, plan: &plan };
+        let (fates, inboxes) = (BTreeMap::new(), vec![(session, item)]);
+        let past = FinalState { journals, inboxes, fates, inner: &inner, plan: &plan };
         assert_eq!(inboxes_are_empty(&past).is_empty(), may_lie);
     }
 

@@ -152,7 +152,11 @@ impl Journal for Stale {
     fn commit(&self, batch: Vec<WriteOp>) -> BoxFuture<'static, Result<Vec<WriteOutcome>, JournalError>> {
         self.opened().extend(batch.iter().filter_map(|write| match write {
             WriteOp::Open(session) => Some(*session),
-            WriteOp::Append(_) | WriteOp::Close(..) | WriteOp::Deliver(..) => None,
+            WriteOp::Append(_)
+            | WriteOp::Close(..)
+            | WriteOp::Deliver(..)
+            | WriteOp::UpdateDelivery(_)
+            | WriteOp::RetryDelivery(..) => None,
         }));
         self.journal.commit(batch)
     }

@@ -79,6 +79,9 @@ pub(crate) struct RunArgs {
     /// A system message for this run only
     #[arg(long, value_name = "TEXT")]
     pub(crate) system: Option<String>,
+    /// A target that gets the result when the run ends, as [targets.NAME] sets it up; may be repeated
+    #[arg(long, value_name = "NAME")]
+    pub(crate) deliver_to: Vec<Identifier>,
     /// Limits, such as iterations=20,tokens=100000,tool_calls=50,wall=10m
     #[arg(long)]
     pub(crate) budget: Option<BudgetLimits>,
@@ -202,13 +205,14 @@ impl From<config::StoreDurability> for DurabilityArg {
 
 impl RunArgs {
     /// What the options set of a new run's spec.
-    pub(crate) fn spec(&self) -> SpecRequest<'_> {
+    pub(crate) fn spec<'a>(&'a self, deliver_to: Option<&'a [String]>) -> SpecRequest<'a> {
         SpecRequest {
             model: self.model_selection(),
             budget: self.budget.unwrap_or_default(),
             timeout: self.timeout,
             thinking: self.thinking,
             system: self.system.as_deref(),
+            deliver_to,
             is_unattended: false,
         }
     }
@@ -224,6 +228,7 @@ impl RunArgs {
             ("--history", self.history.is_some()),
             ("--task-id", self.task_id.is_some()),
             ("--system", self.system.is_some()),
+            ("--deliver-to", !self.deliver_to.is_empty()),
             ("--budget", self.budget.is_some()),
             ("--timeout", self.timeout.is_some()),
             ("--thinking", self.thinking.is_some()),
@@ -237,6 +242,11 @@ impl RunArgs {
                  run in this conversation"
             ))),
         }
+    }
+    /// The targets that the options name.
+    pub(crate) fn deliver_to(&self) -> Option<Vec<String>> {
+        let names: Vec<String> = self.deliver_to.iter().map(ToString::to_string).collect();
+        (!names.is_empty()).then_some(names)
     }
     /// The requested model.
     fn model_selection(&self) -> ModelSelection<'_> {

@@ -321,6 +321,7 @@ impl<'a> Handover<'a> {
             thinking: args.thinking,
             system: args.system.clone(),
             expects,
+            deliver_to: args.deliver_to(),
             idempotency_key: key,
         }))
     }

@@ -67,7 +67,10 @@ pub(super) async fn run_as_owner(
     let followed = run_action((&host, submitter), store, work, (ids, &mut *display)).await;
     display.close();
     let printed = match &followed {
-        Ok(FollowOutcome::Ended(result)) => print_open_runs(&host.runtime, result.session).await,
+        Ok(FollowOutcome::Ended(result)) => {
+            host.finish_deliveries(result.run).await;
+            print_open_runs(&host.runtime, result.session).await
+        }
         Ok(FollowOutcome::Interrupted(_) | FollowOutcome::Left { .. } | FollowOutcome::Parked(_))
         | Err(_) => Ok(()),
     };
@@ -97,7 +100,8 @@ async fn prepare(
         (None, Some(_)) => None,
     };
     *ids = current.map(|row| (row.id, row.session));
-    let request = args.spec();
+    let deliver_to = args.deliver_to();
+    let request = args.spec(deliver_to.as_deref());
     let of_agent = match (&first, &new) {
         (None, Some(_)) => target.config(config, args.agent.as_deref())?,
         (Some(_), _) | (None, None) => config,
@@ -142,6 +146,7 @@ async fn prepare(
     let defaults = Defaults { spec: spec.clone(), prompt: Arc::new(prompt) };
     let host =
         host::start(Arc::clone(journal), endpoints, config, defaults, Some(Arc::new(StderrNotes))).await?;
+    host.start_deliveries((config, variables), None);
     Ok((host, PreparedRun { action, spec, target }))
 }
 

@@ -143,6 +143,7 @@ fn decode(submission: RunSubmission) -> Result<Submission, HostError> {
         timeout: submission.timeout_ms.map(Duration::from_millis),
         thinking: submission.thinking,
         system: submission.system,
+        deliver_to: submission.deliver_to,
         idempotency_key: Some(Arc::clone(&submission.idempotency_key)),
         message: None,
     })

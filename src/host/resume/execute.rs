@@ -93,6 +93,7 @@ pub async fn resume_runs(
         ControlFlow::Break(signal) => return Ok(ResumeOutcome::without_texts(rows, Some(signal))),
     };
     let host = Arc::new(host);
+    host.start_deliveries((config, variables), None);
     let runtime = &host.runtime;
     let submitter = RunSubmitter::of_command(&host, (&reader, state), (config, variables));
     let mut runs = ResumedRuns::new(runtime, (rows, since), observer);

@@ -1,4 +1,5 @@
-//! The HTTP client of the program: model calls, lists of models, forms that fetch keys, and uploads. Wire formats encode the
+//! The HTTP client of the program: model calls, lists of models, forms that fetch keys, and uploads: spans of traces, and
+//! deliveries to webhooks. Wire formats encode the
 //! requests of model calls and decode their responses. Only the discovery of a local Ollama (`src/ollama.rs`) does
 //! without it.
 
@@ -7,11 +8,9 @@ mod config;
 mod endpoint;
 mod form;
 mod model_list;
-#[cfg(feature = "otlp")]
 mod upload;
 
 pub use config::{Deadlines, ProviderConfig, ProviderConfigError, check_base_url};
 pub use endpoint::HttpProvider;
 pub use form::{FormClient, FormResponse};
-#[cfg(feature = "otlp")]
 pub use upload::{UploadClient, UploadResponse};

@@ -1,4 +1,4 @@
-//! Uploads bytes to one URL, such as those of the spans of traces.
+//! Uploads bytes to one URL: the spans of traces, and deliveries to webhooks.
 
 use std::{fmt, time::Duration};
 
@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{provider::failure::BodyEnd, secret::redacted_url};
 
-/// Time limits of the connection and of the whole request.
+/// Time limit of the connection, and that of the whole request unless the caller sets one.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// Maximum number of bytes read of a response.
@@ -26,6 +26,7 @@ pub struct UploadClient {
     redacted_url: String,
     headers: HeaderMap,
     client: Client,
+    timeout: Duration,
 }
 
 /// A response to an upload.
@@ -48,7 +49,13 @@ impl UploadClient {
             .map_err(|error| format!("cannot set up a connection to {redacted_url}: {error}"))?;
         headers.values_mut().for_each(|value| value.set_sensitive(true));
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
-        Ok(Self { url, redacted_url, headers, client })
+        Ok(Self { url, redacted_url, headers, client, timeout: REQUEST_TIMEOUT })
+    }
+
+    /// This client with another time limit of a whole request.
+    #[must_use]
+    pub fn with_timeout(self, timeout: Duration) -> Self {
+        Self { timeout, ..self }
     }
 
     /// The URL without secrets, for messages.
@@ -58,12 +65,18 @@ impl UploadClient {
 
     /// Uploads bytes. The error says why there is no answer.
     pub async fn post(&self, bytes: Bytes) -> Result<UploadResponse, String> {
-        let result = ActiveDeadline::after(REQUEST_TIMEOUT).bound(self.send(bytes)).await;
-        result.unwrap_or_else(|| Err(format!("no answer within {} s", REQUEST_TIMEOUT.as_secs())))
+        self.post_with(HeaderMap::new(), bytes).await
     }
 
-    async fn send(&self, bytes: Bytes) -> Result<UploadResponse, String> {
-        let request = self.client.post(self.url.clone()).headers(self.headers.clone()).body(bytes);
+    /// Uploads bytes with further headers, as [`UploadClient::post`] does.
+    pub async fn post_with(&self, headers: HeaderMap, bytes: Bytes) -> Result<UploadResponse, String> {
+        let result = ActiveDeadline::after(self.timeout).bound(self.send(headers, bytes)).await;
+        result.unwrap_or_else(|| Err(format!("no answer within {:.1} s", self.timeout.as_secs_f64())))
+    }
+
+    async fn send(&self, headers: HeaderMap, bytes: Bytes) -> Result<UploadResponse, String> {
+        let request =
+            self.client.post(self.url.clone()).headers(self.headers.clone()).headers(headers).body(bytes);
         let mut response = request.send().await.map_err(|error| root_cause(&error))?;
         let retry_after = response.headers().get(header::RETRY_AFTER);
         let retry_after = retry_after.and_then(|value| value.to_str().ok()).map(str::to_owned);

@@ -56,7 +56,7 @@ fn run_states(write: &WriteOp) -> Vec<(RunId, RunState)> {
     let WriteOp::Append(append) = write else { return Vec::new() };
     let state = |row: &IndexRow| match row {
         IndexRow::Run(row) => Some((row.id, row.state)),
-        IndexRow::Session(_) | IndexRow::Model(_) | IndexRow::Message(_) => None,
+        IndexRow::Session(_) | IndexRow::Model(_) | IndexRow::Outbox(_) | IndexRow::Message(_) => None,
     };
     append.index.iter().filter_map(state).collect()
 }

@@ -99,6 +99,7 @@ impl ClientRun {
             timeout: None,
             thinking: self.thinking,
             system: self.conversation.system(),
+            deliver_to: None,
             idempotency_key: self.key.clone(),
             message: None,
         }

@@ -104,6 +104,7 @@ async fn send(
         timeout: None,
         thinking: None,
         system: None,
+        deliver_to: None,
         idempotency_key: idempotency_key(&headers, &granted.token)?,
         message: Some(message),
     };

@@ -2,6 +2,7 @@
 
 mod approvals;
 mod artifacts;
+mod deliveries;
 mod document;
 mod feed;
 mod health;
@@ -40,6 +41,7 @@ fn operations() -> Operations {
         .merge(sessions::routes())
         .merge(messages::routes())
         .merge(approvals::routes())
+        .merge(deliveries::routes())
         .merge(state::routes())
         .merge(usage::routes())
         .merge(feed::routes())

@@ -91,6 +91,8 @@ struct SubmitBody {
     #[serde(default)]
     #[schema(value_type = Vec<ExpectationField>, max_items = 16)]
     expects: Vec<Expectation>,
+    /// The names of the targets that get the result; absent takes those of the agent.
+    deliver_to: Option<Vec<String>>,
 }
 
 /// The query of a wait.
@@ -164,6 +166,7 @@ async fn submit(
         timeout: body.timeout.map(|timeout| timeout.0),
         thinking: body.thinking,
         system: body.system,
+        deliver_to: body.deliver_to,
         idempotency_key: key,
         message: None,
     };

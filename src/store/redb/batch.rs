@@ -6,8 +6,8 @@ use std::{collections::HashMap, io, sync::Arc};
 
 use hermod_actors::{
     model::{
-        self, AccountId, BudgetAccount, Incarnation, MessageRow, ModelRow, RunId, RunRow, RunState, Seq, SessionId,
-        SessionRow,
+        self, AccountId, BudgetAccount, Incarnation, MessageRow, ModelRow, RunId, RunRow, RunState, Seq,
+        SessionId, SessionRow,
     },
     port::{
         Append, AppendReceipt, InboxItem, InboxRow, IndexRow, OpenedSession, Posting, StoreView, WriteOp,
@@ -35,8 +35,9 @@ pub(super) struct CommitterState {
     /// Number of openings in this epoch, of all sessions together.
     /// Earlier incarnations of a closed session thus stay fenced without a counter of its own.
     revivals: u32,
-    /// Inbox rows are numbered by epoch and count, so that no number repeats and no counter needs a row.
-    last_inbox_row: u64,
+    /// Rows of inboxes and of the outbox are numbered by epoch and count, so that no number repeats and no counter needs a
+    /// row.
+    last_row_number: u64,
     /// The last position taken in the log.
     last_position: u64,
 }
@@ -50,7 +51,7 @@ struct OpenSession {
 impl CommitterState {
     /// The state at the start of an epoch; `last_position` is the last position taken in the log.
     pub(super) fn new(epoch: u64, last_position: u64) -> Self {
-        Self { epoch, sessions: HashMap::new(), revivals: 0, last_inbox_row: epoch << 32, last_position }
+        Self { epoch, sessions: HashMap::new(), revivals: 0, last_row_number: epoch << 32, last_position }
     }
 
     fn close(&mut self, session: SessionId) {
@@ -68,10 +69,10 @@ impl CommitterState {
 
 /// The writes of one transaction.
 pub(super) struct Batch<'t> {
-    tables: Tables<'t>,
+    pub(super) tables: Tables<'t>,
     state: &'t mut CommitterState,
     spiller: &'t mut Spiller,
-    dirty: bool,
+    pub(super) dirty: bool,
 }
 
 /// Why a write is not done.
@@ -84,7 +85,7 @@ pub(super) enum WriteAbort {
     Failed(#[from] StoreError),
 }
 
-type Result<T, E = WriteAbort> = std::result::Result<T, E>;
+pub(super) type Result<T, E = WriteAbort> = std::result::Result<T, E>;
 
 impl From<redb::StorageError> for WriteAbort {
     fn from(error: redb::StorageError) -> Self {
@@ -109,6 +110,12 @@ impl<'t> Batch<'t> {
                 self.release_session(session, incarnation).map(WriteOutcome::Closed)
             }
             WriteOp::Deliver(session, item) => self.deliver(session, &item).map(WriteOutcome::Delivered),
+            WriteOp::UpdateDelivery(update) => {
+                self.update_delivery(&update).map(WriteOutcome::DeliveryUpdated)
+            }
+            WriteOp::RetryDelivery(number, now) => {
+                self.retry_delivery(number, now).map(WriteOutcome::DeliveryUpdated)
+            }
         };
         written.or_else(|abort| match abort {
             WriteAbort::Refused(refusal) => Ok(WriteOutcome::Refused(refusal)),
@@ -135,6 +142,7 @@ impl<'t> Batch<'t> {
                 IndexRow::Session(row) => self.index_session(&row)?,
                 IndexRow::Run(row) => self.index_run(&row)?,
                 IndexRow::Model(row) => self.index_model(row)?,
+                IndexRow::Outbox(message) => self.add_message(*message)?,
                 IndexRow::Message(row) => self.index_message(&row)?,
             }
         }
@@ -226,10 +234,15 @@ impl<'t> Batch<'t> {
         Ok(())
     }
 
+    /// The number of a new row of an inbox or the outbox.
+    pub(super) fn next_row_number(&mut self) -> u64 {
+        self.state.last_row_number = self.state.last_row_number.saturating_add(1);
+        self.state.last_row_number
+    }
+
     fn deliver(&mut self, session: SessionId, item: &InboxItem) -> Result<u64> {
         self.dirty = true;
-        let row = self.state.last_inbox_row.saturating_add(1);
-        self.state.last_inbox_row = row;
+        let row = self.next_row_number();
         let value = self.spiller.store(item.as_bytes())?;
         self.tables.inbox()?.insert((session.bits(), row), &*value)?;
         Ok(row)
@@ -316,6 +329,6 @@ impl StoreView for Batch<'_> {
     }
 }
 
-fn json(row: &impl Serialize) -> Vec<u8> {
+pub(super) fn json(row: &impl Serialize) -> Vec<u8> {
     serde_json::to_vec(row).expect("a row is a struct with named fields, written to memory")
 }

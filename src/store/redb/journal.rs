@@ -17,7 +17,8 @@ use futures::{
 };
 use hermod_actors::{
     model::{
-        AccountId, BudgetAccount, DiskFull, MessageRow, ModelRef, ModelRow, RunId, RunRow, Seq, SessionId, SessionRow,
+        AccountId, BudgetAccount, DeliveryQuery, DiskFull, MessageRow, ModelRef, ModelRow, RunId, RunRow,
+        Seq, SessionId, SessionRow, StoredDelivery,
     },
     port::{
         FeedCursor, FeedEntry, InboxRow, Journal, JournalError, ReadError, ReadFuture, RowReader,
@@ -250,6 +251,10 @@ impl RowReader for RedbJournal {
 
     fn all_models(&self) -> ReadFuture<Vec<ModelRow>> {
         self.read(SnapshotReader::all_models)
+    }
+
+    fn deliveries(&self, query: DeliveryQuery) -> ReadFuture<Vec<StoredDelivery>> {
+        self.read(move |rows| rows.deliveries(&query))
     }
 }
 

@@ -32,6 +32,7 @@ mod gc;
 mod journal;
 mod log;
 mod open;
+mod outbox;
 mod pages;
 mod preallocated_file;
 mod previous_epoch;

@@ -5,8 +5,8 @@ use std::{ops::RangeBounds, str, sync::Arc};
 
 use hermod_actors::{
     model::{
-        AccountId, BudgetAccount, DecodeError, MessageRow, ModelRef, ModelRow, Record, RunId, RunRow, Seq, SessionId,
-        SessionRow, decode,
+        AccountId, BudgetAccount, DecodeError, MessageRow, ModelRef, ModelRow, Record, RunId, RunRow, Seq,
+        SessionId, SessionRow, decode,
     },
     port::{InboxItem, InboxRow, ReadError, StoredRecord},
 };
@@ -22,8 +22,8 @@ use super::{
     error::StoreError,
     log::{LogRow, SessionTail},
     tables::{
-        ACCOUNTS, INBOX, KEYS, LOG, MARKS, MESSAGES, MODELS, OPEN_RUNS, RUNS, RUNS_BY_SESSION, SESSION_KEYS, SESSIONS,
-        TAILS, rows_of, runs_of,
+        ACCOUNTS, INBOX, KEYS, LOG, MARKS, MESSAGES, MODELS, OPEN_RUNS, RUNS, RUNS_BY_SESSION, SESSION_KEYS,
+        SESSIONS, TAILS, rows_of, runs_of,
     },
 };
 

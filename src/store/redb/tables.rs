@@ -132,4 +132,10 @@ tables! {
     tombstones, TOMBSTONES: u128 => u64 = "graves";
     /// Rows of models as JSON, by `provider/model`.
     models, MODELS: &'static str => &'static [u8] = "models";
+    /// Pending messages as JSON, by target and number. See [`super::outbox`].
+    outbox, OUTBOX: (&'static str, u64) => &'static [u8] = "outbox";
+    /// The last delivered messages as JSON, by number.
+    delivered, DELIVERED: u64 => &'static [u8] = "delivered";
+    /// Messages that were given up as JSON, by number.
+    dead_letters, DEAD_LETTERS: u64 => &'static [u8] = "dead_letters";
 }

@@ -3,7 +3,7 @@
 use super::{DELEGATE_TASK, DelegatedTask};
 use crate::{
     model::{Delegation, Dimension, Limits, RUNTIME_TEXT_PREFIX, RunId, RunSpec},
-    policy::{clarify::CLARIFY, todo::TODO},
+    policy::{clarify::CLARIFY, message::MESSAGE, todo::TODO},
 };
 
 /// The last layer of a subagent's system prompt.
@@ -11,8 +11,9 @@ const SUBAGENT_PROMPT: &str = "You are a subagent: another agent has given you o
                     alone, ask nobody, and end with an answer that stands for itself: what was done, the result, paths of \
                     what you have written, and what is left or went wrong.";
 
-/// Subagents do not have these tools: the parent decides what is remembered for later conversations, and asks the person.
-const PARENT_TOOLS: [&str; 2] = ["memory", CLARIFY];
+/// Subagents do not have these tools: the parent decides what is remembered for later conversations and what leaves the
+/// process, and asks the person.
+const PARENT_TOOLS: [&str; 3] = ["memory", CLARIFY, MESSAGE];
 
 /// The spec of the run that does `task` for a run with the spec `parent`; `None` if the parent may not delegate.
 pub(crate) fn subagent_spec(task: &DelegatedTask, parent: &RunSpec, run: RunId) -> Option<RunSpec> {
@@ -41,6 +42,7 @@ pub(crate) fn subagent_spec(task: &DelegatedTask, parent: &RunSpec, run: RunId) 
         system: Some(SUBAGENT_PROMPT.into()),
         delegation: Some(Delegation { depth, ..delegation }),
         expects: task.expects.clone(),
+        deliver_to: Vec::new(),
         ..parent.clone()
     })
 }

@@ -29,12 +29,20 @@ const fn mode(mode: QueueMode) -> Queueing {
 fn fate(driver: &Driver, n: u128) -> (MessageState, Option<u128>) {
     let message = |row: &IndexRow| match row {
         IndexRow::Message(row) if row.id == run(n) => Some(MessageRow::clone(row)),
-        IndexRow::Message(_) | IndexRow::Run(_) | IndexRow::Session(_) | IndexRow::Model(_) => None,
+        IndexRow::Message(_)
+        | IndexRow::Run(_)
+        | IndexRow::Session(_)
+        | IndexRow::Model(_)
+        | IndexRow::Outbox(_) => None,
     };
     let run_row = |id: RunId| {
         driver.index.iter().rev().find_map(|row| match row {
             IndexRow::Run(row) if row.id == id => Some(RunRow::clone(row)),
-            IndexRow::Message(_) | IndexRow::Run(_) | IndexRow::Session(_) | IndexRow::Model(_) => None,
+            IndexRow::Message(_)
+            | IndexRow::Run(_)
+            | IndexRow::Session(_)
+            | IndexRow::Model(_)
+            | IndexRow::Outbox(_) => None,
         })
     };
     let row = driver.index.iter().rev().find_map(message);

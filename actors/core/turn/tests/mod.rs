@@ -16,6 +16,7 @@ mod learned;
 mod limits;
 mod loops;
 mod messages;
+mod outbox;
 mod reopen;
 mod steer;
 mod store_limits;

@@ -42,7 +42,11 @@ fn lines(waits: &[crate::model::RunWait]) -> Vec<String> {
     let seconds = |at: Timestamp| (at.0 - 1_000_000) / 1_000;
     let line = |wait: &crate::model::RunWait| {
         let detail = match &wait.kind {
-            WaitKind::NoProcess | WaitKind::Collect | WaitKind::Verify | WaitKind::Stop | WaitKind::Disk { .. } => String::new(),
+            WaitKind::NoProcess
+            | WaitKind::Collect
+            | WaitKind::Verify
+            | WaitKind::Stop
+            | WaitKind::Disk { .. } => String::new(),
             WaitKind::Queue { behind } => format!(" {}", behind.bits()),
             WaitKind::Model { model, attempt } => format!(" {model} {attempt}"),
             WaitKind::Retry { attempt, failure } | WaitKind::Reset { attempt, failure } => {

@@ -3,8 +3,8 @@
 use hermod_actors::model::{
     ApprovalAnswered, ApprovalDecision, ApprovalRequested, ApprovalScope, Body, BudgetRaised, CallEnded,
     CallLost, CallStarted, ChildEnded, DecisionSource, DropReason, Kind, MessageCollected, MessageDropped,
-    MessageSteered, ModelLate, ModelWaiting, RetryReason, RunBegun, RunEnded, RunExhausted, RunReopened, RunStopping, RunVerified, SessionOpened, SessionRevived,
-    SummaryStarted,
+    MessageSteered, ModelLate, ModelWaiting, RetryReason, RunBegun, RunEnded, RunExhausted, RunReopened,
+    RunStopping, RunVerified, SessionOpened, SessionRevived, SummaryStarted,
 };
 use proptest::{prelude::*, sample::select};
 

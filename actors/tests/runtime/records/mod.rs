@@ -95,6 +95,7 @@ fn every_row_beside_the_records_can_be_read_back() {
             (iterations, usage, parent, leg, first, last),
             (counts, approvals),
         )| RunRow {
+            deliver_to: vec!["ops".into()],
             id,
             session,
             agent,
@@ -163,6 +164,7 @@ fn carriers(opaque: OpaqueState) -> [Body; 2] {
             loop_guard: true,
             expects: Vec::new(),
             script: None,
+            deliver_to: Vec::new(),
         }),
         request_hash: None,
         queueing: None,

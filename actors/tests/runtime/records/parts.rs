@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use hermod_actors::model::{
     Access, BudgetRefusal, CallAdmitted, CallEnd, CallStatus, CompactionMethod, CompactionPolicy,
-    ContextBreakdown, ContextCompacted, Deadline, Delegation, Dimension, DropPolicy, EffectClass, Expectation, ExpectationMiss, Failure, FailureClass,
-    FinishReason, Flaw, HistoryPosition, Hold, InDoubtAction, InDoubtPolicy, LimitIncrease, Limits, ModelAnswered,
-    ModelFailed, ModelStarted, Outcome, OutcomeCause, OutcomeDetail, ParentRef, PrefixChange, QueueMode, Queueing, Repetition,
-    RepetitionPattern, RequestFate, RetryAttempts, RetryPolicy, RunAccepted, RunSpec, StopReason,
-    SubagentRef, SummaryAnswered, SummaryDefect, TodoChanged, TodoItem, TodoList, TodoStatus,
-    UnansweredModel, UnansweredReason,
+    ContextBreakdown, ContextCompacted, Deadline, Delegation, Dimension, DropPolicy, EffectClass,
+    Expectation, ExpectationMiss, Failure, FailureClass, FinishReason, Flaw, HistoryPosition, Hold,
+    InDoubtAction, InDoubtPolicy, LimitIncrease, Limits, ModelAnswered, ModelFailed, ModelStarted, Outcome,
+    OutcomeCause, OutcomeDetail, ParentRef, PrefixChange, QueueMode, Queueing, Repetition, RepetitionPattern,
+    RequestFate, RetryAttempts, RetryPolicy, RunAccepted, RunSpec, StopReason, SubagentRef, SummaryAnswered,
+    SummaryDefect, TodoChanged, TodoItem, TodoList, TodoStatus, UnansweredModel, UnansweredReason,
 };
 use proptest::{prelude::*, sample::select};
 use serde_json::json;
@@ -128,6 +128,7 @@ pub(crate) fn spec() -> Made<Arc<RunSpec>> {
                     loop_guard,
                     expects,
                     script,
+                    deliver_to: vec!["ops".into()],
                 })
             },
         )
@@ -207,7 +208,8 @@ pub(crate) fn stop_reason() -> Made<StopReason> {
         StopReason::Parent,
         StopReason::Interrupt,
         StopReason::QueueFull,
-    ]).boxed()
+    ])
+    .boxed()
 }
 
 pub(crate) fn cause() -> Made<OutcomeCause> {

@@ -202,6 +202,7 @@ pub(super) async fn submit(call: &Call, new: NewRun) -> Result<AcceptedRun, RpcE
         timeout: params::timeout(new.timeout),
         thinking: params::thinking(new.thinking.as_deref())?,
         system: new.system,
+        deliver_to: None,
         idempotency_key: new.key,
         message: new.options,
     };

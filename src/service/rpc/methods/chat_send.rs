@@ -81,9 +81,7 @@ impl ChatSent {
         let run = fate.and_then(|fate| fate.run);
         let is_dropped = fate.is_some_and(|fate| fate.state == MessageState::Dropped);
         match run.filter(|run| *run != message) {
-            Some(run) if !is_dropped => {
-                Self { run_id: run, status: "steered", next_run_id: Some(message) }
-            }
+            Some(run) if !is_dropped => Self { run_id: run, status: "steered", next_run_id: Some(message) },
             None if run.is_some() => Self { run_id: message, status: "started", next_run_id: None },
             Some(_) | None => Self { run_id: message, status: "dropped", next_run_id: None },
         }

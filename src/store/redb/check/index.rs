@@ -1,7 +1,7 @@
 //! Checks the rows beside the log, such as those of sessions, runs and accounts: whether each can be read, and agrees
 //! with the records.
 
-use hermod_actors::model::{MessageRow, ModelRow, RunId, RunRow, RunState, SessionId, SessionRow};
+use hermod_actors::model::{Delivery, MessageRow, ModelRow, RunId, RunRow, RunState, SessionId, SessionRow};
 use redb::ReadableTable;
 use serde::de::IgnoredAny;
 
@@ -11,8 +11,8 @@ use crate::store::redb::{
     damage::Damage,
     error::Result,
     tables::{
-        ACCOUNTS, INBOX, KEYS, MESSAGES, MESSAGES_BY_SESSION, MODELS, OPEN_RUNS, RUNS, RUNS_BY_SESSION, SESSION_KEYS, SESSIONS,
-        for_each_row, open_existing,
+        ACCOUNTS, DEAD_LETTERS, DELIVERED, INBOX, KEYS, MESSAGES, MESSAGES_BY_SESSION, MODELS, OPEN_RUNS,
+        OUTBOX, RUNS, RUNS_BY_SESSION, SESSION_KEYS, SESSIONS, for_each_row, open_existing,
     },
 };
 
@@ -31,6 +31,7 @@ impl CheckPass<'_> {
         self.keys()?;
         self.accounts()?;
         self.models()?;
+        self.outbox()?;
         self.inbox()
     }
 
@@ -83,6 +84,37 @@ impl CheckPass<'_> {
             };
             self.checked.add_damage(Damage::store("models", what));
         }
+        Ok(())
+    }
+
+    /// Checks the pending messages, and those that are delivered or dead.
+    fn outbox(&mut self) -> Result<()> {
+        if let Some(outbox) = open_existing(self.txn, OUTBOX)? {
+            for row in outbox.iter()? {
+                let (key, row) = row?;
+                let (target, number) = key.value();
+                self.delivery("outbox", (Some(target), number), row.value())?;
+            }
+        }
+        for (name, table) in [("delivered", DELIVERED), ("dead_letters", DEAD_LETTERS)] {
+            let Some(table) = open_existing(self.txn, table)? else { continue };
+            for row in table.iter()? {
+                let (number, row) = row?;
+                self.delivery(name, (None, number.value()), row.value())?;
+            }
+        }
+        Ok(())
+    }
+
+    fn delivery(&mut self, table: &'static str, key: (Option<&str>, u64), row: &[u8]) -> Result<()> {
+        self.count_bytes(row.len())?;
+        let (target, number) = key;
+        let what = match serde_json::from_slice::<Delivery>(row) {
+            Ok(delivery) if target.is_none_or(|target| *target == *delivery.message.target) => return Ok(()),
+            Ok(delivery) => format!("message {number} is for target {}", delivery.message.target),
+            Err(why) => format!("message {number}: {why}"),
+        };
+        self.checked.add_damage(Damage::store(table, what));
         Ok(())
     }
 

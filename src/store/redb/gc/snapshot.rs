@@ -16,8 +16,8 @@ use super::{
         log::{LogRow, SessionTail},
         read::SnapshotReader,
         tables::{
-            INBOX, KEYS, LOG, MESSAGES_BY_SESSION, OPEN_RUNS, RUNS, RUNS_BY_SESSION, SESSIONS, TAILS, TOMBSTONES, for_each_row,
-            rows_of, runs_of,
+            INBOX, KEYS, LOG, MESSAGES_BY_SESSION, OPEN_RUNS, RUNS, RUNS_BY_SESSION, SESSIONS, TAILS,
+            TOMBSTONES, for_each_row, rows_of, runs_of,
         },
     },
     collector::{GcError, RemovedSet},

@@ -21,7 +21,7 @@ use crate::{
         blobs::{BlobError, Blobs},
         error::Result,
         log::LogRow,
-        tables::{ACCOUNTS, INBOX, LOG, MESSAGES, MODELS, RUNS, SESSIONS},
+        tables::{ACCOUNTS, DEAD_LETTERS, DELIVERED, INBOX, LOG, MESSAGES, MODELS, OUTBOX, RUNS, SESSIONS},
     },
 };
 
@@ -71,6 +71,23 @@ pub(super) fn write_rows(
                 if let Some(row) = txn.open_table(LOG)?.get(position)? {
                     lines.log_row(owner, *position, row.value(), blobs)?;
                 }
+            }
+            RowKey::Outbox(target, number) => {
+                let line = json!({ "table": "outbox", "target": target, "number": number });
+                let row = txn.open_table(OUTBOX)?.get((target.as_str(), *number))?;
+                lines.row(line, row, |row| blobs.json::<Value>(row))?;
+            }
+            RowKey::Delivered(number) => {
+                let row = txn.open_table(DELIVERED)?.get(number)?;
+                lines.row(json!({ "table": "delivered", "number": number }), row, |row| {
+                    blobs.json::<Value>(row)
+                })?;
+            }
+            RowKey::DeadLetter(number) => {
+                let row = txn.open_table(DEAD_LETTERS)?.get(number)?;
+                lines.row(json!({ "table": "dead_letters", "number": number }), row, |row| {
+                    blobs.json::<Value>(row)
+                })?;
             }
             RowKey::Model(name) => {
                 let row = txn.open_table(MODELS)?.get(name.as_str())?;

@@ -50,6 +50,9 @@ fn remove_row(tables: &mut Tables<'_>, row: &RowKey) -> Result<()> {
         RowKey::Inbox(session, number) => drop(tables.inbox()?.remove((session.bits(), *number))?),
         RowKey::Log(position) => drop(tables.log()?.remove(position)?),
         RowKey::Model(name) => drop(tables.models()?.remove(name.as_str())?),
+        RowKey::Outbox(target, number) => drop(tables.outbox()?.remove((target.as_str(), *number))?),
+        RowKey::Delivered(number) => drop(tables.delivered()?.remove(number)?),
+        RowKey::DeadLetter(number) => drop(tables.dead_letters()?.remove(number)?),
     }
     Ok(())
 }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use hermod_actors::model::{Body, MessageRow, ModelRow, RunId, RunRow, Seq, SessionId, decode};
+use hermod_actors::model::{Body, Delivery, MessageRow, ModelRow, RunId, RunRow, Seq, SessionId, decode};
 use redb::{ReadTransaction, ReadableTable};
 
 use super::RepairTarget;
@@ -13,8 +13,8 @@ use crate::store::redb::{
     error::Result,
     log::{LogRow, SessionTail, session_of_row},
     tables::{
-        ACCOUNTS, INBOX, KEYS, LOG, MESSAGES, MESSAGES_BY_SESSION, MODELS, OPEN_RUNS, RUNS, RUNS_BY_SESSION, SESSION_KEYS, TAILS,
-        for_each_row, open_existing,
+        ACCOUNTS, DEAD_LETTERS, DELIVERED, Definition, INBOX, KEYS, LOG, MESSAGES, MESSAGES_BY_SESSION,
+        MODELS, OPEN_RUNS, OUTBOX, RUNS, RUNS_BY_SESSION, SESSION_KEYS, TAILS, for_each_row, open_existing,
     },
 };
 
@@ -47,6 +47,10 @@ pub(super) enum RowKey {
     Inbox(SessionId, u64),
     Log(u64),
     Model(String),
+    /// A message of the outbox, by target and number.
+    Outbox(String, u64),
+    Delivered(u64),
+    DeadLetter(u64),
 }
 
 /// The tables of the log: damage in them can be mended if the session's own rows are whole.
@@ -245,8 +249,46 @@ impl Survey {
                 strays.push(RowKey::Model(name.value().to_owned()));
             }
         }
+        strays.extend(damaged_messages(txn)?);
         Ok(strays)
     }
+}
+
+/// The messages of the outbox that cannot be read, or are of another target.
+fn damaged_messages(txn: &ReadTransaction) -> Result<Vec<RowKey>> {
+    let mut damaged = Vec::new();
+    if let Some(outbox) = open_existing(txn, OUTBOX)? {
+        for row in outbox.iter()? {
+            let (key, stored) = row?;
+            let (target, number) = key.value();
+            if read_delivery(stored.value()).is_none_or(|delivery| *delivery.message.target != *target) {
+                damaged.push(RowKey::Outbox(target.to_owned(), number));
+            }
+        }
+    }
+    for number in damaged_numbers(txn, DELIVERED)? {
+        damaged.push(RowKey::Delivered(number));
+    }
+    for number in damaged_numbers(txn, DEAD_LETTERS)? {
+        damaged.push(RowKey::DeadLetter(number));
+    }
+    Ok(damaged)
+}
+
+/// The numbers of the deliveries in a table that cannot be read.
+fn damaged_numbers(txn: &ReadTransaction, table: Definition<u64, &'static [u8]>) -> Result<Vec<u64>> {
+    let mut damaged = Vec::new();
+    if let Some(table) = open_existing(txn, table)? {
+        for row in table.iter()? {
+            let (number, stored) = row?;
+            damaged.extend(read_delivery(stored.value()).is_none().then(|| number.value()));
+        }
+    }
+    Ok(damaged)
+}
+
+fn read_delivery(stored: &[u8]) -> Option<Delivery> {
+    serde_json::from_slice(stored).ok()
 }
 
 /// The log rows of a session, followed backwards from its tail: last sequence number and position of each, in order.

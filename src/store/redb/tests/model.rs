@@ -8,8 +8,8 @@ use std::{
 use futures::executor::block_on;
 use hermod_actors::{
     model::{
-        AccountId, BudgetAccount, Incarnation, MessageRow, ModelRef, ModelRow, Record, RunId, RunRow, RunState, Seq,
-        SessionId, SessionRow,
+        AccountId, BudgetAccount, Incarnation, MessageRow, ModelRef, ModelRow, Record, RunId, RunRow,
+        RunState, Seq, SessionId, SessionRow,
     },
     port::{
         InboxItem, IndexRow, Journal, ReadFuture, StoreView, WriteOp, WriteOutcome, WriteRefusal,
@@ -119,12 +119,15 @@ impl Model {
                         WriteOutcome::Appended(_)
                         | WriteOutcome::Opened(_)
                         | WriteOutcome::Closed(_)
+                        | WriteOutcome::DeliveryUpdated(_)
                         | WriteOutcome::Refused(_),
                     )
                     | None => None,
                 };
                 self.inbox.entry(*session).or_default().push((row, Arc::clone(item)));
             }
+            // `tests/work.rs` writes none.
+            WriteOp::UpdateDelivery(_) | WriteOp::RetryDelivery(..) => {}
             WriteOp::Append(append) => {
                 let postings = validate_append(append, self)?;
                 self.accounts.extend(postings.iter().map(|posting| (posting.id, posting.account)));
@@ -141,6 +144,7 @@ impl Model {
                             let before = self.models.remove(&row.model);
                             self.models.insert(row.model.clone(), row.clone().merged_over(before));
                         }
+                        IndexRow::Outbox(_) => {}
                     }
                 }
                 self.keys.extend(append.key.clone());
@@ -308,5 +312,7 @@ pub(super) fn copy(write: &WriteOp) -> WriteOp {
         WriteOp::Open(session) => WriteOp::Open(*session),
         WriteOp::Close(session, incarnation) => WriteOp::Close(*session, *incarnation),
         WriteOp::Deliver(session, item) => WriteOp::Deliver(*session, Arc::clone(item)),
+        WriteOp::UpdateDelivery(update) => WriteOp::UpdateDelivery(update.clone()),
+        WriteOp::RetryDelivery(number, now) => WriteOp::RetryDelivery(*number, *now),
     }
 }

@@ -59,6 +59,7 @@ impl World {
         let taken = self.stubs.appended(decision)?;
         self.watch.family.appended(decision, &taken)?;
         self.rows_agree(&decision.index)?;
+        self.outbox_agrees(decision)?;
         self.watch.appended((&decision.ledger, &decision.index), &self.turn)
     }
 

@@ -16,13 +16,16 @@ use crate::{
     },
     policy::{
         Candidate, CredentialRecovery, LinkAvailability, clarify::CLARIFY, delegation::DELEGATE_TASK,
-        todo::TODO,
+        message::MESSAGE, todo::TODO,
     },
     turn::{CallAdmission, CallRejection, FailoverOptions, Input},
 };
 
 const MODELS: [(&str, &str); 3] = [("p", "m"), ("q", "n"), ("r", "o")];
 const TOOLS: [&str; 3] = ["tool", "shell", "memory"];
+/// Arguments of calls of `message`; the last one is invalid.
+const MESSAGES: [&str; 3] =
+    [r#"{"target":"ops","text":"a"}"#, r#"{"target":"dev","text":"b"}"#, r#"{"target":"ops"}"#];
 /// Arguments of calls of `todo`; the last of these fits only some lists.
 const LISTS: [&str; 4] = [
     "{}",
@@ -47,7 +50,7 @@ pub(super) fn spec(chance: &mut Chance) -> RunSpec {
         thinking: None,
         workspace: "/w".into(),
         isolation_key: "t".into(),
-        tools: vec![CLARIFY.into(), DELEGATE_TASK.into(), TODO.into(), "tool".into()],
+        tools: vec![CLARIFY.into(), DELEGATE_TASK.into(), MESSAGE.into(), TODO.into(), "tool".into()],
         schema_bytes: 0,
         limits: limits(chance),
         system: chance.one_in(4).then(|| "be brief".into()),
@@ -60,6 +63,7 @@ pub(super) fn spec(chance: &mut Chance) -> RunSpec {
         loop_guard: !chance.one_in(4),
         expects: if chance.one_in(3) { vec![expectation()] } else { Vec::new() },
         script: None,
+        deliver_to: if chance.one_in(4) { vec!["ops".into()] } else { Vec::new() },
     }
 }
 
@@ -194,10 +198,11 @@ fn answer(
 }
 
 fn asked(chance: &mut Chance, n: u64) -> ToolCall {
-    let (name, arguments) = match chance.below(8) {
+    let (name, arguments) = match chance.below(9) {
         0 | 1 => (DELEGATE_TASK, order(chance)),
         2 => (TODO, chance.pick(&LISTS).into()),
         3 => (CLARIFY, r#"{"question":"Which one?"}"#.into()),
+        4 => (MESSAGE, chance.pick(&MESSAGES).into()),
         _ => (chance.pick(&TOOLS), r#"{"a":1}"#.into()),
     };
     ToolCall { id: format!("v{n}"), name: name.into(), arguments }
@@ -241,6 +246,12 @@ fn plans(chance: &mut Chance, calls: &[ToolCall]) -> Vec<CallAdmission> {
             intent: EffectClass::Idempotent.into(),
             arguments: Hash::of(call.arguments.as_bytes()),
             approval: None,
+        },
+        n if call.name == MESSAGE => CallAdmission::Admit {
+            tool: MESSAGE.into(),
+            intent: EffectClass::Once.into(),
+            arguments: Hash::of(call.arguments.as_bytes()),
+            approval: (n % 4 == 1).then(|| need(MESSAGE)),
         },
         _ if call.name == CLARIFY => CallAdmission::Admit {
             tool: CLARIFY.into(),

@@ -1,7 +1,11 @@
 //! A shell like `session/` and the world around it, both driven by chance. Inputs wait while an append is on its way to
 //! disk. Durable records are applied, and only then are their actions started. What is not durable may be lost.
 
-use std::{collections::VecDeque, fmt::Write as _, sync::Arc};
+use std::{
+    collections::{BTreeSet, VecDeque},
+    fmt::Write as _,
+    sync::Arc,
+};
 
 use super::{
     chance::Chance,
@@ -50,6 +54,8 @@ pub(super) struct World {
     pub(super) journal: Vec<Durable<Arc<Record>>>,
     /// The latest row of the session's run under way.
     pub(super) row: Option<RunRow>,
+    /// The ids of all messages to targets.
+    pub(super) sent: BTreeSet<String>,
     /// The append on its way to disk, and the inputs that it decides.
     pub(super) flight: Option<(Append, Vec<Input>)>,
     pub(super) waiting: VecDeque<Input>,
@@ -80,6 +86,7 @@ impl World {
             mood,
             journal: Vec::new(),
             row: None,
+            sent: BTreeSet::new(),
             flight: None,
             waiting: VecDeque::new(),
             stale: Vec::new(),

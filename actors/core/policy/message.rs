@@ -1,0 +1,101 @@
+//! The tool `message`, with which a model sends a text to a configured target: its definition, and the arguments of a
+//! call. Pure; `turn/outbox.rs` writes the message.
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::model::{BadArguments, ToolSpec};
+
+/// The name of the tool with which a model sends a message.
+pub const MESSAGE: &str = "message";
+
+/// Most bytes of a text.
+const MAX_TEXT_BYTES: usize = 32 * 1024;
+
+const DESCRIPTION: &str = "Sends a text to a target that the operator has set up, such as a webhook or a mailbox. It is \
+                           sent at once and cannot be taken back: send what the task asks to be sent, once. Your answer \
+                           needs no message. Returns {id, target, state}; the text is delivered in the background.";
+
+/// A parsed call.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MessageRequest {
+    /// The name of a target.
+    pub target: String,
+    /// The text, not empty.
+    pub text: String,
+}
+
+/// The definition of the tool for the model; `targets` are names with what the operator says about them.
+pub fn tool_spec(targets: &[(String, String)]) -> ToolSpec {
+    let names: Vec<&str> = targets.iter().map(|(name, _)| name.as_str()).collect();
+    let described = targets.iter().filter(|(_, text)| !text.is_empty());
+    let described: Vec<String> = described.map(|(name, text)| format!("`{name}`: {text}")).collect();
+    let about = if described.is_empty() { String::new() } else { format!(" {}.", described.join("; ")) };
+    let parameters = json!({
+        "type": "object", "additionalProperties": false, "required": ["target", "text"],
+        "properties": {
+            "target": {"enum": names, "description": format!("Where it goes.{about}")},
+            "text": {
+                "type": "string", "maxLength": MAX_TEXT_BYTES,
+                "description": "The whole text, which stands for itself: the reader sees nothing else."
+            }
+        }
+    });
+    ToolSpec { name: MESSAGE.into(), description: DESCRIPTION.into(), parameters }
+}
+
+/// Parses and checks the arguments, except for the name of the target.
+pub fn parse_message(arguments: &Value) -> Result<MessageRequest, BadArguments> {
+    let parsed = MessageRequest::deserialize(arguments)
+        .map_err(|error| BadArguments::new(None, error.to_string(), "send {target, text}"))?;
+    let bytes = parsed.text.len();
+    if parsed.text.trim().is_empty() {
+        return Err(BadArguments::new(Some("text"), "it is empty", "say what is to be sent"));
+    }
+    if bytes > MAX_TEXT_BYTES {
+        let error = format!("it has {bytes} bytes, over the limit of {MAX_TEXT_BYTES}");
+        return Err(BadArguments::new(Some("text"), error, "say it shorter, or name the file that has it"));
+    }
+    Ok(parsed)
+}
+
+/// Checks the arguments of a call, and that its target is one of these.
+pub fn check_message(arguments: &Value, targets: &[(String, String)]) -> Result<(), BadArguments> {
+    let MessageRequest { target, .. } = parse_message(arguments)?;
+    if targets.iter().any(|(name, _)| *name == target) {
+        return Ok(());
+    }
+    let names: Vec<&str> = targets.iter().map(|(name, _)| name.as_str()).collect();
+    let error = format!("there is no target `{target}`");
+    Err(BadArguments::new(Some("target"), error, format!("the targets are: {}", names.join(", "))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(arguments: Value, expected: Result<(), &str>) {
+        let targets = [("ops".to_owned(), "the people on call".to_owned())];
+        let checked = check_message(&arguments, &targets).map_err(|bad| bad.field.unwrap_or_default());
+        assert_eq!(checked, expected.map_err(Into::into), "{arguments}");
+    }
+
+    #[test]
+    fn a_message_has_a_known_target_and_a_short_text() {
+        check(json!({"target": "ops", "text": "x".repeat(MAX_TEXT_BYTES)}), Ok(()));
+        check(json!({"target": "ops", "text": "x".repeat(MAX_TEXT_BYTES + 1)}), Err("text"));
+        check(json!({"target": "ops", "text": " "}), Err("text"));
+        check(json!({"target": "dev", "text": "x"}), Err("target"));
+        check(json!({"target": "ops"}), Err(""));
+        check(json!({"target": "ops", "text": "x", "attachments": []}), Err(""));
+    }
+
+    #[test]
+    fn the_model_reads_what_the_targets_are() {
+        let spec = tool_spec(&[("a".into(), String::new()), ("b".into(), "the team".into())]);
+        assert_eq!(spec.parameters["properties"]["target"]["enum"], json!(["a", "b"]));
+        assert_eq!(spec.parameters["properties"]["target"]["description"], "Where it goes. `b`: the team.");
+    }
+}

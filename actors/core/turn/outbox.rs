@@ -1,0 +1,86 @@
+//! Writes messages to the outbox: those of the tool `message`, which are answered within the decision, and the results
+//! of runs that name targets. The tool is in `policy/message.rs` and `builtin_tools.rs`, the delivery outside of the actors.
+//!
+//! Invariant: a message is in the append with the end of its call, or of its run. So none is lost, and none is written
+//! twice.
+
+use std::sync::Arc;
+
+use crate::{
+    journal::IndexRow,
+    model::{
+        BadArguments, CallEnd, CallId, MAX_OUTBOX_TEXT_BYTES, OutboxContent, OutboxMessage, RunEnded, RunRow,
+        Timestamp,
+    },
+    policy::{
+        message::{MESSAGE, parse_message},
+        parse_arguments,
+    },
+    turn::{decision::DecisionBuilder, tool_calls::ActiveToolCall},
+};
+
+impl DecisionBuilder {
+    /// Answers the admitted calls of `message`, in their order in the model's answer: each puts its text into the outbox.
+    pub(super) fn answer_message_calls(&mut self) {
+        let is_ready = |call: &&ActiveToolCall| *call.tool == *MESSAGE && call.is_admitted();
+        while let Some(run) =
+            self.run().filter(|run| run.planned_end.is_none() && run.budget.exhausted.is_none())
+            && let Some(call) = run.tool_calls().iter().find(is_ready).map(|call| call.id)
+        {
+            let end = self.send_message(call).unwrap_or_else(CallEnd::from);
+            self.end_call(call.attempt(0), end);
+        }
+    }
+
+    /// Adds the message of a call to the append, and returns the call's result.
+    fn send_message(&mut self, call: CallId) -> Result<CallEnd, BadArguments> {
+        let text = self.run().map_or("", |run| run.arguments(call));
+        let arguments =
+            parse_arguments(text).map_err(|error| BadArguments::new(None, error.to_string(), "send JSON"))?;
+        let request = parse_message(&arguments)?;
+        let message = OutboxMessage {
+            id: OutboxMessage::id_of_call(call),
+            target: request.target.into(),
+            session: self.turn.session,
+            run: call.run,
+            created_at: self.now.at,
+            content: OutboxContent::Message { call, text: request.text.into() },
+        };
+        let (id, target) = (&message.id, &message.target);
+        let result = serde_json::json!({ "id": id, "target": target, "state": "queued for delivery" });
+        let end = CallEnd::ok(result.to_string());
+        self.append.index.push(IndexRow::Outbox(Box::new(message)));
+        Ok(end)
+    }
+
+    /// Adds the results of a run that ends to the append, for the targets that it names.
+    pub(super) fn send_results(&mut self, ended: &RunEnded) {
+        let Some(row) = self.row_before_end.as_ref().filter(|row| !row.deliver_to.is_empty()) else { return };
+        let text = self.run().filter(|run| run.id == ended.run).map(|run| run.last_text.text());
+        let rows = results(row, ended, &text.unwrap_or_default(), self.now.at);
+        self.append.index.extend(rows);
+    }
+}
+
+/// The rows for the targets of a run that ends.
+pub(super) fn results<'a>(
+    row: &'a RunRow,
+    ended: &'a RunEnded,
+    text: &str,
+    now: Timestamp,
+) -> impl Iterator<Item = IndexRow> + use<'a> {
+    let truncated = text.len() > MAX_OUTBOX_TEXT_BYTES;
+    let text: Arc<str> = text[..text.floor_char_boundary(MAX_OUTBOX_TEXT_BYTES)].into();
+    row.deliver_to.iter().map(move |target| {
+        let ended = Box::new(ended.ended.clone());
+        let text = Arc::clone(&text);
+        IndexRow::Outbox(Box::new(OutboxMessage {
+            id: OutboxMessage::id_of_result(row.id, row.leg, target),
+            target: target.as_str().into(),
+            session: row.session,
+            run: row.id,
+            created_at: now,
+            content: OutboxContent::Result { leg: row.leg, ended, text, truncated },
+        }))
+    })
+}

@@ -1,0 +1,18 @@
+//! Delivers the messages of the outbox to targets outside of the process: webhooks, folders, standard output. A message
+//! is delivered at least once, with the same id at each attempt; messages of one target are delivered in their order.
+//!
+//! No actor knows of it. `deliverer.rs` has a worker for each target, which reads the outbox through the journal port and
+//! writes states through the runtime. `verdict.rs` decides what becomes of a message, and is pure.
+
+mod deliverer;
+mod folder;
+mod outbox_journal;
+mod payload;
+mod signature;
+mod target;
+mod verdict;
+mod webhook;
+
+pub use deliverer::{Deliverer, LineOutput};
+pub use outbox_journal::{OutboxJournal, OutboxSignal};
+pub use target::{Targets, described_targets};

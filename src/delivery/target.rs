@@ -1,0 +1,123 @@
+//! The targets of a configuration, ready to be sent to.
+
+use std::{collections::BTreeMap, fmt, path::PathBuf, sync::Arc};
+
+use hermod_actors::model::OutboxMessage;
+
+use super::{
+    deliverer::LineOutput,
+    folder,
+    payload::payload,
+    signature::SigningKey,
+    verdict::{Attempt, DeliveryLimits},
+    webhook::Webhook,
+};
+use crate::{
+    config::{Config, TargetKind, TargetKindName, TargetSection},
+    redaction,
+};
+
+/// The targets of a configuration by name.
+#[derive(Debug, Default)]
+pub struct Targets {
+    pub(super) ready: BTreeMap<Arc<str>, Arc<Target>>,
+    /// Those that cannot be used now, each with the reason. Their messages wait.
+    pub unusable: Vec<(String, String)>,
+}
+
+/// A target.
+pub(super) struct Target {
+    pub(super) limits: DeliveryLimits,
+    channel: Channel,
+}
+
+enum Channel {
+    Webhook(Box<Webhook>),
+    Folder(PathBuf),
+    Output(Arc<dyn LineOutput>),
+}
+
+impl Targets {
+    /// Resolves the secrets of the targets, which become known to this process's redaction. Touches no network. Without
+    /// `output`, messages for standard output wait.
+    pub fn resolve(
+        config: &Config,
+        variables: &BTreeMap<String, String>,
+        output: Option<&Arc<dyn LineOutput>>,
+    ) -> Self {
+        let mut targets = Self::default();
+        for (name, section) in &config.targets {
+            match target(config, section, variables, output) {
+                Ok(Some(target)) => drop(targets.ready.insert(name.as_str().into(), Arc::new(target))),
+                Ok(None) => {}
+                Err(reason) => targets.unusable.push((name.clone(), reason)),
+            }
+        }
+        targets
+    }
+}
+
+/// The names of the configured targets, each with what models read of it.
+pub fn described_targets(config: &Config) -> Vec<(String, String)> {
+    let describe =
+        |section: &TargetSection| section.description.clone().map(|text| text.0).unwrap_or_default();
+    config.targets.iter().map(|(name, section)| (name.clone(), describe(section))).collect()
+}
+
+/// A target that is ready; `None` if this process does not serve targets of its kind.
+fn target(
+    config: &Config,
+    section: &TargetSection,
+    variables: &BTreeMap<String, String>,
+    output: Option<&Arc<dyn LineOutput>>,
+) -> Result<Option<Target>, String> {
+    let limits = section.limits(&config.delivery);
+    // The check of the configuration has found these keys.
+    let missing = || "its section is not complete".to_owned();
+    let channel = match section.kind.as_ref().map(|TargetKindName(kind)| kind).ok_or_else(missing)? {
+        TargetKind::Webhook => {
+            let (url, reference) = section.url.as_ref().zip(section.secret.as_ref()).ok_or_else(missing)?;
+            let secret = reference.0.resolve(variables).map_err(|missing| format!("secret: {missing}"))?;
+            redaction::of_process().learn_all([(&*reference.0.to_string(), &secret)]);
+            redaction::learn_url("url", &url.0);
+            let key =
+                SigningKey::of_secret(&secret).map_err(|why| format!("secret: {}: {why}", reference.0))?;
+            Channel::Webhook(Box::new(Webhook::new(&url.0, key, limits.timeout.0)?))
+        }
+        TargetKind::Folder => {
+            let path = section.path.as_ref().and_then(|path| path.0.clone());
+            Channel::Folder(path.ok_or_else(missing)?)
+        }
+        TargetKind::Stdout => match output {
+            Some(output) => Channel::Output(Arc::clone(output)),
+            None => return Ok(None),
+        },
+    };
+    let limits = DeliveryLimits {
+        attempts: limits.attempts.0,
+        max_age: limits.max_age.0,
+        first_pause: limits.first_pause.0,
+        longest_pause: limits.longest_pause.0,
+    };
+    Ok(Some(Target { limits, channel }))
+}
+
+impl Target {
+    /// Makes one attempt.
+    pub(super) async fn send(&self, message: &OutboxMessage) -> Attempt {
+        match &self.channel {
+            Channel::Webhook(webhook) => webhook.send(message).await,
+            Channel::Folder(folder) => folder::write(folder, message).await,
+            Channel::Output(output) => match output.write_line(&payload(message).to_string()) {
+                Ok(()) => Attempt::Delivered,
+                Err(why) => Attempt::Temporary { why, pause: None },
+            },
+        }
+    }
+}
+
+impl fmt::Debug for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Target").field("limits", &self.limits).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,106 @@
+//! Sends messages to a URL, signed as Standard Webhooks says. No redirect is followed.
+
+use std::time::{Duration, UNIX_EPOCH};
+
+use hermod_actors::model::{OutboxMessage, Timestamp};
+use http::{HeaderMap, HeaderName, HeaderValue};
+
+use super::{payload::payload, signature::SigningKey, verdict::Attempt};
+use crate::{
+    clock,
+    provider::{UploadClient, UploadResponse},
+};
+
+const MEDIA_TYPE: &str = "application/json";
+const ID: HeaderName = HeaderName::from_static("webhook-id");
+const TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp");
+const SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature");
+/// The statuses from 400 to 499 after which the same request may succeed.
+const TEMPORARY: [u16; 3] = [408, 425, 429];
+
+/// A webhook.
+pub(super) struct Webhook {
+    client: UploadClient,
+    key: SigningKey,
+}
+
+impl Webhook {
+    /// Touches no network. The error does not contain the secret.
+    pub(super) fn new(url: &str, key: SigningKey, timeout: Duration) -> Result<Self, String> {
+        let client = UploadClient::new(url, MEDIA_TYPE, HeaderMap::new())?.with_timeout(timeout);
+        Ok(Self { client, key })
+    }
+
+    pub(super) async fn send(&self, message: &OutboxMessage) -> Attempt {
+        let body = payload(message).to_string();
+        let seconds = clock::now().ms_since(Timestamp::default()) / 1_000;
+        let signature = self.key.sign(&message.id, seconds, body.as_bytes());
+        let headers =
+            [(ID, message.id.to_string()), (TIMESTAMP, seconds.to_string()), (SIGNATURE, signature)];
+        let mut map = HeaderMap::new();
+        for (name, text) in headers {
+            match HeaderValue::try_from(text) {
+                Ok(value) => drop(map.insert(name, value)),
+                // The id of a message that another version has written.
+                Err(_) => return Attempt::Permanent { why: format!("the header {name} cannot be sent") },
+            }
+        }
+        attempt(self.client.post_with(map, body.into()).await)
+    }
+}
+
+fn attempt(answer: Result<UploadResponse, String>) -> Attempt {
+    let UploadResponse { status, retry_after, body: _ } = match answer {
+        Ok(answer) => answer,
+        Err(why) => return Attempt::Temporary { why, pause: None },
+    };
+    let why = format!("status {status}");
+    match status {
+        200..300 => Attempt::Delivered,
+        300..400 => Attempt::Permanent { why: format!("{why}: redirects are not followed") },
+        400..500 if !TEMPORARY.contains(&status) => Attempt::Permanent { why },
+        _ => Attempt::Temporary { why, pause: retry_after.as_deref().and_then(asked_pause) },
+    }
+}
+
+/// The pause of a header `Retry-After`, in seconds or as a date.
+fn asked_pause(text: &str) -> Option<Duration> {
+    if let Ok(seconds) = text.trim().parse() {
+        return Some(Duration::from_secs(seconds));
+    }
+    let at = httpdate::parse_http_date(text).ok()?;
+    let now = UNIX_EPOCH + Duration::from_millis(clock::now().ms_since(Timestamp::default()));
+    Some(at.duration_since(now).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_status_decides() {
+        let check = |status: u16, retry_after: Option<&str>, expect: Attempt| {
+            let retry_after = retry_after.map(str::to_owned);
+            assert_eq!(attempt(Ok(UploadResponse { status, retry_after, body: Vec::new() })), expect);
+        };
+        let temporary = |status: u16, seconds: Option<u64>| Attempt::Temporary {
+            why: format!("status {status}"),
+            pause: seconds.map(Duration::from_secs),
+        };
+        for status in [200, 202, 204] {
+            check(status, None, Attempt::Delivered);
+        }
+        for status in [408, 425, 429, 500, 502, 503, 504] {
+            check(status, None, temporary(status, None));
+        }
+        check(503, Some("7"), temporary(503, Some(7)));
+        check(503, Some("Thu, 01 Jan 1970 00:00:00 GMT"), temporary(503, Some(0)));
+        check(503, Some("soon"), temporary(503, None));
+        for status in [400, 401, 404, 410, 413] {
+            check(status, Some("7"), Attempt::Permanent { why: format!("status {status}") });
+        }
+        check(307, None, Attempt::Permanent { why: "status 307: redirects are not followed".into() });
+        let failed = attempt(Err("refused".to_owned()));
+        assert_eq!(failed, Attempt::Temporary { why: "refused".to_owned(), pause: None });
+    }
+}
