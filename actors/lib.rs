@@ -39,7 +39,7 @@ pub use compressor::CompressorStatus;
 pub use handlers::StalledHandler;
 pub use policy::delegation::DELEGATE_TASK;
 pub use policy::{AnswerSource, Bill, FinalText, SanitizedText, SummarizerStatus, usage_anomaly};
-pub use policy::{clarify::CLARIFY, message::MESSAGE, todo::TODO};
+pub use policy::{clarify::CLARIFY, message::MESSAGE, shaping, todo::TODO};
 pub use provider::{ModelStatus, ProviderStatus};
 pub use runtime::{
     ConversationEnd, ConversationPage, Defaults, FirstTask, HealthProbe, KeyConflict, MAX_IMAGE_BYTES,

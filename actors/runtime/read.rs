@@ -9,7 +9,7 @@ use crate::{
         SessionId, SessionRow,
     },
     persistence::{replay, run_records},
-    policy::{Bill, final_text},
+    policy::{Bill, FinalText, final_text, is_silent_reply},
     port::{ArtifactError, ArtifactName, Excerpt, ReadError},
     runtime::{RunError, RunResult, Runtime},
     turn::render_run,
@@ -105,11 +105,15 @@ impl Runtime {
         });
         let mut bill = Bill::default();
         records.iter().for_each(|record| bill.take(record));
+        let answer = final_text(&records, ended.outcome);
+        let is_silent = |text: &FinalText| ended.outcome == Outcome::Completed && is_silent_reply(&text.text);
+        let silent = answer.as_ref().is_some_and(is_silent);
         Ok(RunResult {
             run: row.id,
             session: row.session,
             task,
-            answer: final_text(&records, ended.outcome),
+            answer: answer.filter(|_| !silent),
+            silent,
             messages: render_run(row.session, records.iter().map(|record| &**record)),
             ended,
             legs: row.leg,

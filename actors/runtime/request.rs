@@ -142,8 +142,11 @@ pub struct RunResult {
     pub task: Option<String>,
     /// The outcome and its cause.
     pub ended: OutcomeDetail,
-    /// The last text: the answer of a completed run; otherwise at most a part of one.
+    /// The last text: the answer of a completed run; otherwise at most a part of one. `None` if the run is silent.
     pub answer: Option<FinalText>,
+    /// Whether the run completed with the answer `NO_REPLY`: there is nothing to deliver.
+    #[serde(default)]
+    pub silent: bool,
     /// The run's messages as a model reads them, after the history of the request: its input, answers, results, and its
     /// end. Empty if its records cannot be read.
     pub messages: Vec<Message>,

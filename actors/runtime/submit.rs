@@ -327,6 +327,7 @@ mod tests {
             delegation: None,
             loop_guard: true,
             expects: Vec::new(),
+            must_answer: true,
             script: None,
             deliver_to: Vec::new(),
         }

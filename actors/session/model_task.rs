@@ -69,7 +69,7 @@ impl TaskSpawner {
             let head = if turn.offers_tools() { head } else { encoder.head(&turn.system_prompt(), &[]) };
             (head, messages)
         });
-        let tool_choice = if turn.is_exhausted() { ToolChoice::NoCalls } else { ToolChoice::Auto };
+        let tool_choice = if turn.forbids_calls() { ToolChoice::NoCalls } else { ToolChoice::Auto };
         if rendered.is_none() {
             *view = EncodedView::default();
         }

@@ -1,7 +1,11 @@
 //! The part of a run's answer that a terminal has shown so far: deltas in, text out. Also deltas of any text, made fit
 //! for a terminal. No I/O.
 
-use hermod_actors::{SanitizedText, model::CallId};
+use hermod_actors::{
+    SanitizedText,
+    model::CallId,
+    shaping::{is_silent_reply, may_become_silent},
+};
 
 /// Streamed text, sanitized for a terminal. A delta may end within `\r\n` or within an emoji.
 #[derive(Debug, Default)]
@@ -38,34 +42,47 @@ pub(crate) struct AnswerStream {
 struct StreamedPart {
     call: CallId,
     text: String,
+    /// Whether none of it is shown, because it may become `NO_REPLY`.
+    is_held: bool,
 }
 
 impl AnswerStream {
     /// Adds a delta of a call; returns the text to show for it.
     pub(crate) fn delta(&mut self, call: CallId, delta: &str) -> String {
-        if let Some(part) = self.parts.last_mut().filter(|part| part.call == call) {
-            part.text.push_str(delta);
-        } else {
+        if self.parts.last().is_none_or(|part| part.call != call) {
             self.text = DeltaText::default();
-            self.parts.push(StreamedPart { call, text: delta.to_owned() });
+            self.parts.push(StreamedPart { call, text: String::new(), is_held: true });
         }
-        self.text.push(delta)
+        let Some(part) = self.parts.last_mut() else { return String::new() };
+        part.text.push_str(delta);
+        if !part.is_held {
+            return self.text.push(delta);
+        }
+        part.is_held = may_become_silent(&part.text);
+        if part.is_held { String::new() } else { self.text.push(&part.text) }
     }
 
     /// Adds the complete text of a call; returns the part not shown yet.
     pub(crate) fn complete(&mut self, call: CallId, text: &str) -> String {
         let shown_text = self.parts.last().filter(|part| part.call == call).map_or("", |part| &part.text);
-        match text.strip_prefix(shown_text).map(str::to_owned) {
-            Some(rest) if !rest.is_empty() => self.delta(call, &rest),
-            Some(_) | None => String::new(),
-        }
+        let rest = text.strip_prefix(shown_text).map(str::to_owned);
+        let shown = rest.filter(|rest| !rest.is_empty()).map(|rest| self.delta(call, &rest));
+        shown.unwrap_or_default() + &self.release(text)
+    }
+
+    /// Ends the wait for more of a text that is no `NO_REPLY`; returns what was held.
+    fn release(&mut self, text: &str) -> String {
+        let held = self.parts.last_mut().filter(|part| part.is_held && !is_silent_reply(text));
+        let Some(part) = held else { return String::new() };
+        part.is_held = false;
+        self.text.push(&part.text)
     }
 
     /// Discards the text of a call; true if any had been shown.
     pub(crate) fn void(&mut self, call: CallId) -> bool {
-        let before = self.parts.len();
+        let is_shown = self.parts.iter().any(|part| part.call == call && !part.is_held);
         self.parts.retain(|part| part.call != call);
-        self.parts.len() < before
+        is_shown
     }
 
     /// Records tool calls: earlier texts are no part of a later answer.
@@ -140,6 +157,21 @@ mod tests {
         assert_eq!(stream.complete(call(1), "the answer"), "");
         assert_eq!(stream.complete(call(2), "whole\x07"), "whole␇");
         assert!(stream.has_shown("whole\x07"));
+    }
+
+    #[test]
+    fn a_silent_answer_is_not_shown() {
+        let mut stream = AnswerStream::default();
+        assert_eq!(stream.delta(call(1), "NO_"), "");
+        assert_eq!(stream.delta(call(1), "reply"), "");
+        assert_eq!(stream.complete(call(1), "NO_reply"), "");
+        assert!(!stream.void(call(1)), "nothing was shown");
+        assert_eq!(stream.delta(call(2), "N"), "");
+        assert_eq!(stream.delta(call(2), "ot "), "Not ");
+        assert_eq!(stream.delta(call(2), "yet"), "yet");
+        assert!(stream.void(call(2)));
+        assert_eq!(stream.delta(call(3), "N"), "");
+        assert_eq!(stream.complete(call(3), "NO"), "NO");
     }
 
     #[test]

@@ -299,6 +299,7 @@ fn format_flaw(answered: &ModelAnswered) -> String {
         Some(Flaw::ReasoningOnly) => ("only thought", "asked to go on from there"),
         Some(Flaw::Empty) => ("nothing said", "asked again"),
         Some(Flaw::Refused) => ("refused", "asked again"),
+        Some(Flaw::Silent) => ("no reply", "asked to answer"),
     };
     let next = if answered.fallback.is_some() { "the next of the chain is asked" } else { next };
     format!("; {problem}, {next}")

@@ -12,6 +12,7 @@ mod limits_section;
 mod load;
 mod model_section;
 mod queue_section;
+mod replies_section;
 mod sandbox_section;
 mod sections;
 mod service_section;
@@ -31,6 +32,7 @@ pub use limits_section::LimitsSection;
 pub use load::{ConfigFile, EMBEDDED};
 pub use model_section::{EMBEDDED_MODELS, ModelSection, PriceSection};
 pub use queue_section::QueueSection;
+pub use replies_section::{BlockBreakName, ReasoningModeName, RepliesSection, VerbosityName};
 pub use sandbox_section::{
     NetworkSetting, SandboxLimitsSection, SandboxModeName, SandboxSection, WorkspaceScope,
 };

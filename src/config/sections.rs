@@ -14,6 +14,7 @@ use super::{
     limits_section::LimitsSection,
     model_section::ModelSection,
     queue_section::QueueSection,
+    replies_section::RepliesSection,
     sandbox_section::SandboxSection,
     service_section::ServiceSection,
     targets_section::{DeliverySection, TargetSection},
@@ -43,6 +44,8 @@ pub struct Config {
     pub auxiliary: BTreeMap<String, AuxiliarySection>,
     /// Limits and thinking level of a run.
     pub agent: AgentSection,
+    /// Replies to chat surfaces.
+    pub replies: RepliesSection,
     /// Limits of all runs together.
     pub limits: LimitsSection,
     /// How messages to a session queue.

@@ -57,6 +57,8 @@ pub struct SpecRequest<'a> {
     pub system: Option<&'a str>,
     /// The targets that get the result; `None` takes those of the agent.
     pub deliver_to: Option<&'a [String]>,
+    /// Whether an answer is due; `None` is as the agent is configured.
+    pub must_answer: Option<bool>,
 }
 
 /// Lines about settings that a model of the chain ignores, with the reason.
@@ -144,6 +146,7 @@ pub fn new_spec(
             }
         }
     }
+    spec.must_answer = request.must_answer.unwrap_or(spec.must_answer);
     Ok(spec)
 }
 

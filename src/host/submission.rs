@@ -51,6 +51,8 @@ pub struct Submission {
     pub system: Option<String>,
     /// The targets that get the result; `None` takes those of the agent.
     pub deliver_to: Option<Vec<String>>,
+    /// Whether an answer is due; `None` is as the agent is configured.
+    pub must_answer: Option<bool>,
     /// A repeat with this key gets the first run.
     pub idempotency_key: Option<Arc<str>>,
     /// If it is a message to its session and no task of its own: how it queues.
@@ -247,6 +249,7 @@ impl RunSubmitter {
             system: submission.system.as_deref(),
             deliver_to: submission.deliver_to.as_deref(),
             is_unattended: !options.is_attended,
+            must_answer: submission.must_answer,
         };
         let spec = self.resolve((config, &settings.variables), &request, &target, &workspace).await?;
         self.add_endpoints(&spec).await?;

@@ -3,7 +3,10 @@
 
 use std::fmt::Write;
 
-use hermod_actors::model::{AssistantMessage, FinishReason, ModelAnswer, ToolCall, Usage};
+use hermod_actors::{
+    model::{AssistantMessage, FinishReason, ModelAnswer, ToolCall, Usage},
+    shaping::is_silent_reply,
+};
 
 use super::{
     AnswerPace, CLOSING, CacheUsage, Conversation, PREFIX, Script, ScriptTurn, ThinkingMode,
@@ -101,8 +104,8 @@ fn render_step(
                 write!(text, "{gap}(rehearsal) step {number} would call {tool}, but no tools are offered");
         }
     }
-    // A scripted empty answer stays empty, to test its handling.
-    if calls.is_empty() && !text.is_empty() {
+    // A scripted empty answer stays empty, to test its handling; and `NO_REPLY` is no text.
+    if calls.is_empty() && !text.is_empty() && !is_silent_reply(&text) {
         text.insert_str(0, PREFIX);
     }
     let scripted = content.think.as_ref().map(|think| think.render(turn));

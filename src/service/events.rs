@@ -24,7 +24,14 @@ use hermod_actors::{
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval_at};
 use utoipa::IntoParams;
 
-use super::{metrics::Counted, problem::Problem, reach::Reach, stream_event::StreamEvent};
+use super::{
+    chat_events::ChatEvents,
+    metrics::Counted,
+    problem::Problem,
+    reach::Reach,
+    reply::{ReplyEvents, ReplyQuery},
+    stream_event::StreamEvent,
+};
 use crate::view::schema;
 
 /// Interval of comments that tell a client that the stream lives.
@@ -48,6 +55,8 @@ pub(super) struct SeenRecord {
 pub(super) enum EventSource {
     Watched(Box<WatchedEvents>),
     Feed(Box<FeedEvents>),
+    Reply(Box<ReplyEvents>),
+    Chat(Box<ChatEvents>),
 }
 
 /// The events of a session, or of one of its runs until that ends.
@@ -64,20 +73,20 @@ fn has_seen_end(row: &RunRow, seen: Option<Seq>) -> bool {
 }
 
 /// The client that reads a stream.
-struct StreamReader {
+pub(super) struct StreamReader {
     reach: Reach,
     /// Counts the stream.
     _open: Counted,
 }
 
 impl StreamReader {
-    fn new(reach: Reach) -> Self {
+    pub(super) fn new(reach: Reach) -> Self {
         let open = reach.service().metrics.streams.enter();
         Self { reach, _open: open }
     }
 
     /// What an event becomes, if the client may still read when it comes; `None` also when the service stops.
-    async fn wait<T>(&self, event: impl Future<Output = T>) -> Option<T> {
+    pub(super) async fn wait<T>(&self, event: impl Future<Output = T>) -> Option<T> {
         let event = tokio::select! {
             biased;
             () = self.reach.service().closing.cancelled() => return None,
@@ -87,7 +96,11 @@ impl StreamReader {
         (!self.is_cut_off()).then_some(event)
     }
 
-    fn is_cut_off(&self) -> bool {
+    pub(super) const fn reach(&self) -> &Reach {
+        &self.reach
+    }
+
+    pub(super) fn is_cut_off(&self) -> bool {
         let service = self.reach.service();
         service.closing.is_cancelled() || !service.tokens.is_valid(self.reach.token())
     }
@@ -101,6 +114,20 @@ pub(super) fn of_run(reach: Reach, row: &RunRow, headers: &HeaderMap) -> Result<
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
     Ok(respond(EventSource::of_run(reach, row, seen)))
+}
+
+/// The reply of a run, until its final piece. A client that has seen that gets status 204.
+pub(super) fn reply_of_run(
+    reach: Reach,
+    row: &RunRow,
+    query: ReplyQuery,
+    headers: &HeaderMap,
+) -> Result<Response, Problem> {
+    let seen: Option<Seq> = last_event_id(headers)?;
+    if has_seen_end(row, seen) {
+        return Ok(StatusCode::NO_CONTENT.into_response());
+    }
+    Ok(respond(EventSource::reply_of_run(reach, row, query, seen)))
 }
 
 /// The events of a session, from the record after the last seen one on; all of them if none was seen.
@@ -121,6 +148,16 @@ impl EventSource {
     pub(super) fn of_run(reach: Reach, row: &RunRow, seen: Option<Seq>) -> Self {
         let from = seen.map_or(row.first, |seen| seen.saturating_add(1));
         Self::watch(reach, (row.session, Some(row.id)), from, has_seen_end(row, seen))
+    }
+
+    /// The reply of a run, behind the record that was seen last.
+    pub(super) fn reply_of_run(reach: Reach, row: &RunRow, query: ReplyQuery, seen: Option<Seq>) -> Self {
+        Self::Reply(Box::new(ReplyEvents::new(reach, row, query, seen)))
+    }
+
+    /// The reply of a run as OpenClaw's clients get it.
+    pub(super) fn chat_of_run(reach: Reach, row: &RunRow, session_key: &str) -> Self {
+        Self::Chat(Box::new(ChatEvents::new(reach, row, session_key)))
     }
 
     /// The events of a session, after the record that was seen last; all of them if none was.
@@ -146,11 +183,18 @@ impl EventSource {
         Self::Watched(Box::new(WatchedEvents { watch, run, reader, is_over }))
     }
 
+    /// True for the events of OpenClaw's clients.
+    pub(super) const fn is_chat(&self) -> bool {
+        matches!(self, Self::Chat(_))
+    }
+
     /// True if no more events come because the service stops or the token is revoked.
     pub(super) fn is_cut_off(&self) -> bool {
         match self {
             Self::Watched(events) => events.reader.is_cut_off(),
             Self::Feed(events) => events.reader.is_cut_off(),
+            Self::Reply(events) => events.is_cut_off(),
+            Self::Chat(events) => events.is_cut_off(),
         }
     }
 
@@ -159,6 +203,8 @@ impl EventSource {
         match self {
             Self::Watched(events) => events.next().await,
             Self::Feed(events) => events.next().await,
+            Self::Reply(events) => events.next().await,
+            Self::Chat(events) => events.next().await,
         }
     }
 }
@@ -187,9 +233,14 @@ impl WatchedEvents {
         if !matches!(&record.body, RecordBody::RunEnded(ended) if ended.run == run) {
             return false;
         }
-        let row = self.reader.reach.service().runtime.row(run).await;
-        row.is_ok_and(|row| row.state == RunState::Ended && row.last <= event.seq)
+        has_ended_for_good(&self.reader.reach, run, event.seq).await
     }
+}
+
+/// True if the run has ended with this record, and was not reopened since.
+pub(super) async fn has_ended_for_good(reach: &Reach, run: RunId, seq: Seq) -> bool {
+    let row = reach.service().runtime.row(run).await;
+    row.is_ok_and(|row| row.state == RunState::Ended && row.last <= seq)
 }
 
 /// The records of all sessions in one durable order, after the place that the client has seen last or names; without

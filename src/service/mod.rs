@@ -5,6 +5,7 @@
 //! `crate::view`. `openai/` has the operations that clients of OpenAI's API use, with the errors that those read.
 
 mod authorization;
+mod chat_events;
 mod connection;
 mod data_url;
 mod document;
@@ -19,6 +20,7 @@ mod operations;
 mod page;
 mod problem;
 mod reach;
+mod reply;
 mod routes;
 mod rpc;
 mod serve;

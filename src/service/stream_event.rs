@@ -19,6 +19,8 @@ const DATA: &str = "\ndata: ";
 #[derive(Debug)]
 pub(super) enum StreamEvent {
     Encoded(EncodedEvent),
+    /// An event `chat` of OpenClaw, for WebSockets alone.
+    Chat(Value),
     /// A failure, after which nothing follows.
     Failed(String),
 }
@@ -58,6 +60,12 @@ impl StreamEvent {
         Self::new(Some(id), text)
     }
 
+    /// A piece of a reply. Only the last one of a record has an id.
+    pub(super) fn of_reply(name: &str, id: Option<Seq>, piece: Value) -> Self {
+        let id = id.map(EventId::Seq);
+        Self::new(id, encode(name, id, Ok(piece)))
+    }
+
     /// The event of an entry of the feed.
     pub(super) fn of_entry(entry: &SharedEntry) -> Self {
         let id = EventId::Cursor(entry.entry().cursor);
@@ -73,6 +81,7 @@ impl StreamEvent {
     pub(super) fn into_text(self) -> Bytes {
         match self {
             Self::Encoded(event) => event.text,
+            Self::Chat(payload) => format!("event: chat{DATA}{payload}\n\n").into(),
             Self::Failed(reason) => {
                 let lines = reason.lines().map(|line| format!("data: {line}\n"));
                 format!("event: error\n{}\n", lines.collect::<String>()).into()
@@ -85,6 +94,7 @@ impl StreamEvent {
         let subscription = Value::from(subscription);
         match self {
             Self::Encoded(event) => event.subscribed(&subscription),
+            Self::Chat(payload) => json!({ "subscription": subscription, "event": payload }).to_string(),
             Self::Failed(reason) => json!({ "subscription": subscription, "event": reason }).to_string(),
         }
     }

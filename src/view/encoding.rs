@@ -121,6 +121,12 @@ pub(super) mod outcome {
     }
 }
 
+/// Leaves out a flag that is not set.
+#[allow(clippy::trivially_copy_pass_by_ref)] // the signature that serde calls
+pub(super) const fn is_false(flag: &bool) -> bool {
+    !*flag
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -20,6 +20,7 @@ mod operations;
 mod policy;
 mod prompt;
 mod provider;
+mod reply;
 mod result;
 mod run;
 pub(crate) mod schema;
@@ -42,6 +43,7 @@ pub use operations::{
 pub use policy::{PolicyRuleView, PolicyVerdictView};
 pub use prompt::{PromptLayerView, PromptView};
 pub use provider::{ConfiguredProviderView, CredentialView, ModelView, ProviderProbeView};
+pub use reply::{reply_event, reply_event_name};
 pub use result::{EndedRunView, ResultView};
 pub use run::{
     NodeView, RunDetailView, RunStateView, RunSummaryView, RunView, SessionDetailView, SessionSummaryView,

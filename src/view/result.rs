@@ -34,6 +34,10 @@ pub struct ResultView {
     /// The answer of a completed run.
     #[schema(required)]
     pub answer: Option<String>,
+    /// True if the answer was `NO_REPLY`: there is nothing to deliver. Absent if it was not.
+    #[serde(skip_serializing_if = "encoding::is_false")]
+    #[schema(required = false)]
+    pub silent: bool,
     /// How the last text came about.
     #[schema(value_type = Option<Source>, required)]
     pub answer_source: Option<AnswerSource>,
@@ -81,6 +85,7 @@ impl From<&RunResult> for ResultView {
             isolation_key: result.task.clone(),
             ended: Some(result.ended.clone()),
             answer,
+            silent: result.silent,
             answer_source: result.answer.as_ref().map(|answer| answer.source),
             partial,
             messages: Some(result.messages.iter().map(MessageView::from).collect()),
@@ -170,6 +175,7 @@ mod tests {
             ended,
             task: Some("t".into()),
             answer: Some(FinalText { text: "said".into(), source }),
+            silent: false,
             messages: messages(),
             legs: 1,
             iterations: 3,

@@ -57,6 +57,12 @@ schemas! {
     MessageStateName = names(["queued", "injected", "answered", "dropped"]);
     /// How far an approval goes: this call, such calls of its run, or such calls of every run.
     Scope = names([ApprovalScope::Once, ApprovalScope::Run, ApprovalScope::Always].map(scope_name));
+    /// When blocks of a reply are sent.
+    BlockBreakName = names(["text_end", "message_end"]);
+    /// Whether and how reasoning is part of a reply.
+    ReasoningName = names(["off", "stream", "block"]);
+    /// Which summaries of tool calls are part of a reply.
+    VerboseName = names(["off", "on", "full"]);
     /// What a person has decided about a call.
     Decision = names(["allow", "deny"]);
     /// How the last text of a run came about.

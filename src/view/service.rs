@@ -89,6 +89,10 @@ pub struct RunWaitView {
     /// The answer of a completed run, else `null`.
     #[schema(required)]
     pub answer: Option<String>,
+    /// True if the answer was `NO_REPLY`: there is nothing to deliver. Absent if it was not.
+    #[serde(default, skip_serializing_if = "super::encoding::is_false")]
+    #[schema(required = false)]
+    pub silent: bool,
     /// The last text of a run that did not complete; absent if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub partial: Option<String>,
@@ -101,7 +105,7 @@ impl RunWaitView {
     fn new((run, session): (RunId, SessionId), state: RunStateView, ended: Option<&OutcomeDetail>) -> Self {
         let reason = ended.filter(|ended| ended.outcome != Outcome::Completed).map(ToString::to_string);
         let outcome = ended.map(|ended| ended.outcome.name().to_owned());
-        Self { run, session, state, outcome, answer: None, partial: None, reason }
+        Self { run, session, state, outcome, answer: None, silent: false, partial: None, reason }
     }
 }
 
@@ -116,7 +120,12 @@ impl From<&RunResult> for RunWaitView {
     fn from(result: &RunResult) -> Self {
         let ids = (result.run, result.session);
         let (answer, partial) = super::result::answer_or_partial(Some(&result.ended), result.text());
-        Self { answer, partial, ..Self::new(ids, RunStateView::Ended, Some(&result.ended)) }
+        Self {
+            answer,
+            silent: result.silent,
+            partial,
+            ..Self::new(ids, RunStateView::Ended, Some(&result.ended))
+        }
     }
 }
 

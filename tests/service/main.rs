@@ -23,6 +23,8 @@ mod rpc_socket;
 mod running;
 mod served;
 mod sessions;
+mod shaping;
+mod shaping_rpc;
 mod socket;
 mod store_limits;
 mod tls;

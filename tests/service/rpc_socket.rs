@@ -273,7 +273,7 @@ fn a_client_that_answers_no_ping_is_closed() {
 
 /// Connects as OpenClaw's clients do.
 #[track_caller]
-fn connect(served: &Served, auth: &Value, max_protocol: u64) -> (Socket, Value) {
+pub(crate) fn connect(served: &Served, auth: &Value, max_protocol: u64) -> (Socket, Value) {
     let mut socket = Socket::open(served, "/gateway", &[]).expect("an upgrade");
     let challenge = socket.next();
     assert_eq!((&challenge["type"], &challenge["event"]), (&json!("event"), &json!("connect.challenge")));

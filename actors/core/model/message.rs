@@ -253,6 +253,8 @@ pub enum Flaw {
     Empty,
     /// A refusal: discarded, and another model is called.
     Refused,
+    /// `NO_REPLY` where an answer is due: discarded, and the model is called once more, without tools.
+    Silent,
 }
 
 impl Flaw {

@@ -141,6 +141,10 @@ pub struct RunSpec {
     /// What must hold before it completes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub expects: Vec<Expectation>,
+    /// Whether an answer is due: a model that answers `NO_REPLY` is called once more. Runs of earlier versions have no
+    /// such rule.
+    #[serde(default, skip_serializing_if = "super::is_default")]
+    pub must_answer: bool,
     /// Hash of the rehearsal script that replaces the model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub script: Option<Hash>,
@@ -150,7 +154,8 @@ pub struct RunSpec {
 }
 
 impl RunSpec {
-    /// A spec of this chain and working directory, with neither tools nor limits. Its loop guard is on.
+    /// A spec of this chain and working directory, with neither tools nor limits. Its loop guard is on, and an answer is
+    /// due.
     pub fn new(chain: Vec<ModelRef>, workspace: impl Into<String>) -> Self {
         Self {
             agent: AgentName::default(),
@@ -168,6 +173,7 @@ impl RunSpec {
             delegation: None,
             loop_guard: true,
             expects: Vec::new(),
+            must_answer: true,
             script: None,
             deliver_to: Vec::new(),
         }

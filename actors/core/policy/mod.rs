@@ -20,6 +20,7 @@ mod permit_queue;
 mod restart_intensity;
 mod retry;
 mod sanitize;
+pub mod shaping;
 mod summarizer_stats;
 pub mod todo;
 mod tool_call_repair;
@@ -38,6 +39,7 @@ pub use restart_intensity::{ConsecutiveCrashes, RestartHistory, RestartIntensity
 pub use retry::CredentialRecovery;
 pub(crate) use retry::{AttemptHistory, FallbackAvailability, RetryDecision, is_transient};
 pub use sanitize::SanitizedText;
+pub use shaping::is_silent_reply;
 pub use summarizer_stats::{
     SummarizerStats, SummarizerStatus, SummaryReport, SummaryResult, SummaryUrgency, ViewGrowth,
 };

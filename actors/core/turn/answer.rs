@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use crate::{
     model::{
-        Amounts, AttemptId, Body, CallAdmitted, CallEnd, CallId, EffectClass, Flaw, ModelAnswer,
-        ModelAnswered, ModelLate, ModelRef, ModelStarted, Outcome, Usage,
+        Amounts, AssistantMessage, AttemptId, Body, CallAdmitted, CallEnd, CallId, EffectClass, Flaw,
+        ModelAnswer, ModelAnswered, ModelLate, ModelRef, ModelStarted, Outcome, Usage,
     },
     mutants::{Mutant, mutant_enabled},
     policy::validate_usage,
@@ -64,12 +64,19 @@ impl DecisionBuilder {
         if self.is_in_grace() {
             return self.on_grace_answer(started, answer);
         }
+        // Where an answer is due the request forbids calls.
+        let is_due = self.run().is_some_and(|run| run.answer_recovery.is_answer_due());
+        let without_calls = is_due.then(|| without_calls(answer));
+        let (allowed, admissions) = without_calls.as_ref().map_or((answer, admissions), |text| (text, &[]));
         let Some(AnswerVerdict { flaw, fallback, ended }) =
-            self.run().map(|run| run.answer_recovery.classify(answer, admissions, started, &run.spec))
+            self.run().map(|run| run.answer_recovery.classify(allowed, admissions, started, &run.spec))
         else {
             return;
         };
-        let answered = ModelAnswered { flaw, fallback, ..accepted_answer(started, answer) };
+        let mut answered = ModelAnswered { flaw, fallback, ..accepted_answer(started, answer) };
+        if let Some(ModelAnswer { message, .. }) = without_calls {
+            answered.message = Arc::new(message);
+        }
         self.record(Body::ModelAnswered(Box::new(answered)));
         if flaw.is_some_and(Flaw::asks_again) {
             return;
@@ -169,6 +176,12 @@ pub(super) fn accepted_answer(started: &ModelStarted, answer: &ModelAnswer) -> M
         usage,
         anomaly,
     }
+}
+
+/// The answer without its calls, which were not allowed.
+fn without_calls(answer: &ModelAnswer) -> ModelAnswer {
+    let message = AssistantMessage { calls: Vec::new(), ..answer.message.clone() };
+    ModelAnswer { message, ..answer.clone() }
 }
 
 /// Whether two tool calls are equal and their effect must not happen twice.

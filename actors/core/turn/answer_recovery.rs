@@ -11,6 +11,7 @@ use crate::{
         AssistantMessage, FinishReason, Flaw, ModelAnswer, ModelAnswered, ModelRef, ModelStarted, Outcome,
         OutcomeCause, OutcomeDetail, RUNTIME_TEXT_PREFIX, RunSpec,
     },
+    policy::is_silent_reply,
     turn::input::{CallAdmission, CallRejection},
 };
 
@@ -28,6 +29,8 @@ const MAX_NUDGES: u32 = 1;
 const MAX_REASONING_ONLY: u32 = 2;
 /// Repeats for an empty answer, for each link of the chain.
 const MAX_EMPTY: u32 = 3;
+/// Prompts to answer after `NO_REPLY` where an answer is due.
+const MAX_SILENT: u32 = 1;
 
 /// Most characters of the reasoning that a prompt quotes, from its end.
 const MAX_REASONING_CHARS: usize = 8_000;
@@ -42,6 +45,8 @@ const CONTINUE: &str = "[From the runtime, not from the user: your answer was cu
                         exactly where it stops; repeat nothing, and do not mention this.]";
 const THOUGHT: &str =
     "[From the runtime, not from the user: you were thinking, and then said nothing. You thought:]";
+const ANSWER_DUE: &str = "[From the runtime, not from the user: an answer is due here, and you gave none. Answer now, in text and \
+                          without calls.]";
 const GO_ON: &str = "[Go on from there: make the next call, or give your answer.]";
 
 /// Verdict on an answer. Without a flaw and an end the answer is accepted, and its calls are made.
@@ -95,6 +100,8 @@ enum RecoveryPrompt {
     Nudge,
     ContinueReasoning(Arc<str>),
     Continue,
+    /// The request forbids calls.
+    AnswerDue,
 }
 
 impl AnswerVerdict {
@@ -144,6 +151,11 @@ impl AnswerRecovery {
             FinishReason::Stop | FinishReason::ToolCalls if is_blank(&answer.message.text) => {
                 self.classify_empty(&answer.message.reasoning, next())
             }
+            FinishReason::Stop | FinishReason::ToolCalls
+                if spec.must_answer && self.is_first_silence(&answer.message.text) =>
+            {
+                AnswerVerdict::flawed(Flaw::Silent)
+            }
             FinishReason::Stop | FinishReason::ToolCalls => AnswerVerdict::ends(Outcome::Completed),
         }
     }
@@ -167,6 +179,18 @@ impl AnswerRecovery {
             Some(link) => AnswerVerdict { fallback: Some(link), ..AnswerVerdict::flawed(Flaw::Empty) },
             None => AnswerVerdict::fails(OutcomeCause::EmptyAnswer),
         }
+    }
+}
+
+impl AnswerRecovery {
+    /// Whether the whole text is `NO_REPLY`, and the model has not been asked for an answer yet.
+    fn is_first_silence(&self, text: &str) -> bool {
+        self.parts.is_none() && is_silent_reply(text) && self.streaks.of(Flaw::Silent) < MAX_SILENT
+    }
+
+    /// Whether the next request, or the one under way, asks for an answer without calls.
+    pub(super) const fn is_answer_due(&self) -> bool {
+        matches!(self.prompt, Some(RecoveryPrompt::AnswerDue))
     }
 }
 
@@ -211,6 +235,9 @@ impl AnswerRecovery {
                 self.parts = Some(self.joined_answer(&answered.message));
                 self.prompt = Some(RecoveryPrompt::Continue);
             }
+            Some(Flaw::Silent) => self.prompt = Some(RecoveryPrompt::AnswerDue),
+            // The prompt for an answer stands until one is given.
+            Some(Flaw::EmptyAfterTool | Flaw::ReasoningOnly) if self.is_answer_due() => {}
             Some(Flaw::EmptyAfterTool) => self.prompt = Some(RecoveryPrompt::Nudge),
             Some(Flaw::ReasoningOnly) => {
                 self.prompt = Some(RecoveryPrompt::ContinueReasoning(
@@ -264,6 +291,7 @@ impl AnswerRecovery {
         let prompt: Arc<str> = match self.prompt.as_ref()? {
             RecoveryPrompt::Nudge => NUDGE.into(),
             RecoveryPrompt::Continue => CONTINUE.into(),
+            RecoveryPrompt::AnswerDue => ANSWER_DUE.into(),
             RecoveryPrompt::ContinueReasoning(thoughts) => {
                 let then = if self.parts.is_some() { CONTINUE } else { GO_ON };
                 format!("{THOUGHT}\n<thoughts>\n{thoughts}\n</thoughts>\n{then}").into()

@@ -91,6 +91,12 @@ impl DecisionBuilder {
         self.end_exhausted();
     }
 
+    /// Whether a failed request for an answer without calls is made again, without tools.
+    pub(super) fn may_repeat_without_tools(&self, failure: &Failure) -> bool {
+        let Some(run) = self.run().filter(|run| run.answer_recovery.is_answer_due()) else { return false };
+        run.offers_tools() && !run.spec.tools.is_empty() && refuses_tool_choice(&failure.class)
+    }
+
     /// Reacts to a failure of the grace call. The call is repeated, without tools, only if the provider may have
     /// refused the request for `tool_choice`.
     pub(super) fn on_grace_failure(&mut self, id: AttemptId, failure: &Failure) {
@@ -131,12 +137,17 @@ impl ActiveRun {
         }
     }
 
-    /// Whether the next request, or the one under way, has the run's tools. Only a grace call after a provider's
-    /// refusal of `tool_choice` has none.
+    /// Whether the next request, or the one under way, has the run's tools. Only a request that forbids calls has none,
+    /// after a provider's refusal of `tool_choice`.
     pub(super) fn offers_tools(&self) -> bool {
         let Some(call) = self.model_call_state() else { return true };
         let is_refused = call.last_failure().is_some_and(|failure| refuses_tool_choice(&failure.class));
-        self.budget.exhausted.is_none() || !is_refused
+        !self.forbids_calls() || !is_refused
+    }
+
+    /// Whether the next request, or the one under way, forbids calls.
+    pub(super) const fn forbids_calls(&self) -> bool {
+        self.budget.exhausted.is_some() || self.answer_recovery.is_answer_due()
     }
 
     /// Whether the call that is wanted, under way or answered is the grace call.

@@ -211,6 +211,11 @@ impl Turn {
         self.run().is_none_or(active_run::ActiveRun::offers_tools)
     }
 
+    /// Whether the next request, or the one under way, forbids calls.
+    pub fn forbids_calls(&self) -> bool {
+        self.run().is_some_and(active_run::ActiveRun::forbids_calls)
+    }
+
     /// Whether the run under way is exhausted. Steering messages that arrive then are for the next run.
     pub fn is_exhausted(&self) -> bool {
         self.run().is_some_and(|run| run.budget.exhausted.is_some())

@@ -39,6 +39,9 @@ impl DecisionBuilder {
         if self.is_too_long(failure) {
             return self.on_too_long(id, failure);
         }
+        if self.may_repeat_without_tools(failure) {
+            return self.record(Body::ModelFailed(ModelFailed::new(id, failure.clone(), Some(self.now.at))));
+        }
         let Some((state, spec)) = self.model_call_state() else { return };
         let model = started.model.clone();
         let others = self.other_links(&model);

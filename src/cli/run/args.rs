@@ -214,6 +214,7 @@ impl RunArgs {
             system: self.system.as_deref(),
             deliver_to,
             is_unattended: false,
+            must_answer: Some(true),
         }
     }
 

@@ -144,6 +144,8 @@ fn decode(submission: RunSubmission) -> Result<Submission, HostError> {
         thinking: submission.thinking,
         system: submission.system,
         deliver_to: submission.deliver_to,
+        // A person waits for the run.
+        must_answer: Some(true),
         idempotency_key: Some(Arc::clone(&submission.idempotency_key)),
         message: None,
     })

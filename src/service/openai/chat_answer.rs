@@ -126,6 +126,7 @@ pub(super) mod tests {
             task: None,
             ended: OutcomeDetail { outcome, cause: (outcome == Outcome::Stopped).then_some(cause) },
             answer: Some(FinalText { text: text.into(), source: AnswerSource::Final }),
+            silent: false,
             messages: Vec::new(),
             legs: 1,
             iterations: 1,

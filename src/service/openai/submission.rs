@@ -100,6 +100,7 @@ impl ClientRun {
             thinking: self.thinking,
             system: self.conversation.system(),
             deliver_to: None,
+            must_answer: Some(true),
             idempotency_key: self.key.clone(),
             message: None,
         }

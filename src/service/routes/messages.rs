@@ -105,6 +105,7 @@ async fn send(
         thinking: None,
         system: None,
         deliver_to: None,
+        must_answer: None,
         idempotency_key: idempotency_key(&headers, &granted.token)?,
         message: Some(message),
     };

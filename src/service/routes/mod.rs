@@ -8,6 +8,7 @@ mod feed;
 mod health;
 mod messages;
 mod metrics;
+mod replies;
 mod runs;
 mod sessions;
 mod state;
@@ -37,6 +38,7 @@ fn operations() -> Operations {
         .merge(metrics::routes())
         .merge(document::routes())
         .merge(runs::routes())
+        .merge(replies::routes())
         .merge(artifacts::routes())
         .merge(sessions::routes())
         .merge(messages::routes())

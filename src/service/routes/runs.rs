@@ -93,6 +93,18 @@ struct SubmitBody {
     expects: Vec<Expectation>,
     /// The names of the targets that get the result; absent takes those of the agent.
     deliver_to: Option<Vec<String>>,
+    /// Whether an answer is due; absent is as the agent is configured.
+    reply: Option<ReplyDue>,
+}
+
+/// Whether an answer is due.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+enum ReplyDue {
+    /// A model that answers `NO_REPLY` is called once more.
+    Required,
+    /// `NO_REPLY` is an answer: nothing is delivered.
+    Optional,
 }
 
 /// The query of a wait.
@@ -167,6 +179,7 @@ async fn submit(
         thinking: body.thinking,
         system: body.system,
         deliver_to: body.deliver_to,
+        must_answer: body.reply.map(|reply| reply == ReplyDue::Required),
         idempotency_key: key,
         message: None,
     };

@@ -54,6 +54,11 @@ impl Framing {
         }
     }
 
+    /// Whether a client gets the events `chat` of the runs that its messages begin.
+    pub(super) const fn has_chat_events(self) -> bool {
+        matches!(self, Self::Gateway)
+    }
+
     /// Whether a run that a call of `agent` began is answered again when it ends.
     pub(super) const fn has_final_answers(self) -> bool {
         matches!(self, Self::Gateway)

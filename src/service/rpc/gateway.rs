@@ -18,7 +18,8 @@ pub(super) const PROTOCOL: u64 = 4;
 /// The id of an answer to what is no frame.
 const NO_ID: &str = "invalid";
 /// The events of this service, as a client is told.
-pub(super) const EVENTS: [&str; 4] = ["connect.challenge", "tick", "hermod.event", "hermod.event.end"];
+pub(super) const EVENTS: [&str; 5] =
+    ["connect.challenge", "tick", "chat", "hermod.event", "hermod.event.end"];
 
 /// The frame of a request.
 #[derive(Deserialize)]
@@ -152,6 +153,9 @@ pub(super) fn write_tick() -> String {
 
 /// Writes an event of a subscription.
 pub(super) fn write_subscribed(subscription: &str, event: &StreamEvent) -> String {
+    if let StreamEvent::Chat(payload) = event {
+        return write("chat", payload);
+    }
     let payload = event.subscribed(subscription);
     format!(r#"{{"type":"event","event":"hermod.event","payload":{payload}}}"#)
 }

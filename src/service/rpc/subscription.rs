@@ -58,6 +58,14 @@ impl Subscriptions {
         Ok(number.to_string())
     }
 
+    /// Sends the events `chat` of a run that a message has begun, to a client that gets them without asking.
+    pub(super) fn open_chat(self: &Arc<Self>, source: EventSource, answered: CancellationToken) {
+        if self.framing.has_chat_events() {
+            // A connection with too many subscriptions does without.
+            let (Ok(_) | Err(_)) = self.open(source, answered);
+        }
+    }
+
     /// Ends a subscription; false if there is none of this name.
     pub(super) fn end(&self, name: &str) -> bool {
         let task = name.parse().ok().and_then(|number: u64| self.state().open.remove(&number));
@@ -83,6 +91,10 @@ impl Subscriptions {
         self.state().open.remove(&number);
         // Its connection is closed. An end would say that nothing follows.
         if source.is_cut_off() {
+            return;
+        }
+        // The last event of a chat is its end.
+        if source.is_chat() && self.framing.has_chat_events() {
             return;
         }
         let (Ok(()) | Err(_)) = self.outgoing.send(self.framing.write_end(&name).into()).await;

@@ -43,6 +43,8 @@ pub(crate) fn subagent_spec(task: &DelegatedTask, parent: &RunSpec, run: RunId) 
         delegation: Some(Delegation { depth, ..delegation }),
         expects: task.expects.clone(),
         deliver_to: Vec::new(),
+        // The parent waits for a result.
+        must_answer: true,
         ..parent.clone()
     })
 }

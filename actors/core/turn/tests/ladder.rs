@@ -96,6 +96,7 @@ fn asked_for(driver: &Driver) -> String {
     let what = match thoughts {
         Some((thoughts, _)) => format!("go on from `{thoughts}`"),
         None if prompt.contains("your calls have returned") => "go on".into(),
+        None if prompt.contains("an answer is due") => "answer".into(),
         None => String::new(),
     };
     assert_eq!(prompt.contains("cut off"), postscript.partial.is_some(), "{prompt}");
@@ -298,4 +299,48 @@ fn the_hash_and_the_size_of_a_request_cover_what_it_says_behind_the_view() {
     assert!(plain.0 != told.0 && told.0 != continued.0, "the view is the same, the request is not");
     assert!(plain.1 < told.1, "what is told is reserved for too");
     assert_eq!(continued, retried);
+}
+
+#[test]
+fn where_an_answer_is_due_it_is_asked_for_once() {
+    let silent = (says(" no_reply "), "answer");
+    check(&[silent, (says("done"), "completed: done")]);
+    check(&[silent, (says("NO_REPLY"), "completed: NO_REPLY")]);
+    check(&[(LOOKS, "nothing"), silent, (says("NO_REPLY"), "completed: NO_REPLY")]);
+    // A part of an answer is none that is silent.
+    check(&[(says("NO_REPLY, he said"), "completed: NO_REPLY, he said")]);
+    // Empty answers do not withdraw the request.
+    check(&[silent, (EMPTY, "answer"), (thinks("hm"), "answer"), (says("done"), "completed: done")]);
+    check(&[silent, (cut("a "), "continue `a `"), (says("b"), "completed: a b")]);
+}
+
+#[test]
+fn a_request_for_an_answer_forbids_calls() {
+    let mut driver = submitted(&["p/m"], limits());
+    assert!(!driver.turn.forbids_calls());
+    answer(&mut driver, 1, says("NO_REPLY"));
+    driver.crash();
+    assert!(driver.turn.forbids_calls() && driver.turn.offers_tools());
+    // Calls are dropped, and the text counts.
+    let mut calling = driver.clone();
+    answer(&mut calling, 2, calls("done", &["look"]));
+    assert_eq!(came_to(&calling), "completed: done");
+    answer(&mut driver, 2, LOOKS);
+    assert_eq!(came_to(&driver), "answer", "without its calls it is empty");
+    // Some servers refuse `tool_choice`.
+    driver.lease(model(1, 3), 1);
+    assert_eq!(driver.fail(FailureClass::InvalidRequest), ["model.failed"]);
+    assert!(!driver.turn.offers_tools());
+    driver.lease(model(1, 3), 2);
+    assert_eq!(driver.clone().fail(FailureClass::InvalidRequest), ["model.failed", "run.ended"]);
+    driver.answer_with("done", 0, FinishReason::Stop, EffectClass::Pure);
+    assert_eq!(came_to(&driver), "completed: done");
+}
+
+#[test]
+fn a_run_that_need_not_answer_may_be_silent() {
+    let mut driver = Driver::new();
+    driver.submit_with(1, "look", |spec| spec.must_answer = false);
+    answer(&mut driver, 1, says("NO_REPLY"));
+    assert_eq!(came_to(&driver), "completed: NO_REPLY");
 }

@@ -161,6 +161,7 @@ fn carriers(opaque: OpaqueState) -> [Body; 2] {
             in_doubt: InDoubtPolicy::default(),
             compaction: None,
             delegation: None,
+            must_answer: false,
             loop_guard: true,
             expects: Vec::new(),
             script: None,

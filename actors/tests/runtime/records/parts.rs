@@ -98,7 +98,7 @@ pub(crate) fn spec() -> Made<Arc<RunSpec>> {
         maybe(shared()),
         doubt(),
         maybe(compression()),
-        (maybe(delegation()), any::<bool>()),
+        (maybe(delegation()), any::<bool>(), any::<bool>()),
         maybe(hash()),
         list(expectation()),
     );
@@ -109,7 +109,7 @@ pub(crate) fn spec() -> Made<Arc<RunSpec>> {
                 (chain, traits, thinking),
                 (workspace, task, tools, schema_bytes),
                 limits,
-                (system, in_doubt, compression, (delegation, loop_guard), script, expects),
+                (system, in_doubt, compression, (delegation, loop_guard, must_answer), script, expects),
             )| {
                 Arc::new(RunSpec {
                     agent,
@@ -129,6 +129,7 @@ pub(crate) fn spec() -> Made<Arc<RunSpec>> {
                     expects,
                     script,
                     deliver_to: vec!["ops".into()],
+                    must_answer,
                 })
             },
         )
@@ -404,6 +405,7 @@ pub(crate) fn answered() -> Made<ModelAnswered> {
         Flaw::ReasoningOnly,
         Flaw::Empty,
         Flaw::Refused,
+        Flaw::Silent,
     ]);
     (
         call(),

@@ -90,6 +90,9 @@ pub(super) struct AgentWaited {
     state: Option<RunStateView>,
     #[serde(skip_serializing_if = "Option::is_none")]
     answer: Option<String>,
+    /// True if the answer was `NO_REPLY`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    silent: Option<bool>,
     /// The last text of a run that did not complete.
     #[serde(skip_serializing_if = "Option::is_none")]
     partial: Option<String>,
@@ -203,6 +206,7 @@ pub(super) async fn submit(call: &Call, new: NewRun) -> Result<AcceptedRun, RpcE
         thinking: params::thinking(new.thinking.as_deref())?,
         system: new.system,
         deliver_to: None,
+        must_answer: None,
         idempotency_key: new.key,
         message: new.options,
     };
@@ -248,6 +252,7 @@ async fn dropped(reach: &Reach, id: &str) -> Result<AgentWaited, RpcError> {
         outcome: None,
         state: None,
         answer: None,
+        silent: None,
         partial: None,
     })
 }
@@ -276,6 +281,7 @@ impl AgentWaited {
             outcome: None,
             state: None,
             answer: None,
+            silent: None,
             partial: None,
         };
         let Some(ended) = ended else { return Self { state: Some(row.state.into()), ..waited } };
@@ -287,6 +293,7 @@ impl AgentWaited {
             error: ended.reason,
             outcome: ended.outcome,
             answer: ended.answer,
+            silent: ended.silent.then_some(true),
             partial: ended.partial,
             ..waited
         }
@@ -311,12 +318,17 @@ pub(in crate::service::rpc) async fn final_answer(
             "runId": run_id,
             "status": "ok",
             "summary": "completed",
-            "result": { "payloads": [{ "text": waited.answer.unwrap_or_default() }] },
+            "result": { "payloads": payloads(waited.answer) },
         }))),
         WaitStatus::Error => Some(Err(waited.error.unwrap_or_else(|| "the run did not complete".into()))),
         // The service stops, and the run goes on at its next start.
         WaitStatus::Timeout => None,
     }
+}
+
+/// What is delivered of a run: nothing if it is silent.
+fn payloads(answer: Option<String>) -> Vec<Value> {
+    answer.into_iter().map(|text| json!({ "text": text })).collect()
 }
 
 /// Whether a run has not ended.

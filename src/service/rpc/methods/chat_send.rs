@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use hermod_actors::model::{MessageFate, MessageState, QueueMode, RunId};
 use serde::{Deserialize, Serialize};
+use tokio_util::sync::CancellationToken;
 
 use super::{
     Method,
@@ -15,7 +16,12 @@ use crate::{
     host::MessageOptions,
     service::{
         authorization::require,
-        rpc::{client::Call, error::RpcError, params},
+        events::EventSource,
+        rpc::{
+            client::{Call, Client},
+            error::RpcError,
+            params,
+        },
     },
 };
 
@@ -73,7 +79,23 @@ async fn send(call: Call, params: SendParams) -> Result<ChatSent, RpcError> {
     };
     let message = submit(&call, new).await?.run;
     let fate = reach.message(&message.to_string()).await?;
-    Ok(ChatSent::new(message, fate.as_ref()))
+    let sent = ChatSent::new(message, fate.as_ref());
+    if sent.status == "started" {
+        show_chat(&call.client, message, call.answered).await?;
+    }
+    Ok(sent)
+}
+
+/// Sends the events of a run that a message has begun to its client, if that gets them and may read.
+async fn show_chat(client: &Client, run: RunId, answered: CancellationToken) -> Result<(), RpcError> {
+    let reach = &client.reach;
+    let Some(subscriptions) = client.subscriptions.as_ref().filter(|_| reach.token().has(Scope::Read)) else {
+        return Ok(());
+    };
+    let Some(row) = reach.run(run).await? else { return Ok(()) };
+    let session = reach.service().runtime.session(row.session).await?;
+    subscriptions.open_chat(EventSource::chat_of_run(reach.clone(), &row, &session.key), answered);
+    Ok(())
 }
 
 impl ChatSent {

@@ -3,7 +3,11 @@
 
 use std::{fmt, str::FromStr, sync::Arc};
 
-use hermod_actors::{model::Seq, port::FeedCursor};
+use hermod_actors::{
+    model::Seq,
+    port::FeedCursor,
+    shaping::{BlockBreak, ReasoningMode, Verbosity},
+};
 use serde::{Deserialize, Serialize};
 
 use super::{Method, agent::run_row, run};
@@ -11,6 +15,8 @@ use crate::{
     access::Scope,
     service::{
         events::EventSource,
+        reach::Reach,
+        reply::{ReplyQuery, ShapeName},
         rpc::{
             client::{Call, Client},
             error::RpcError,
@@ -34,6 +40,21 @@ pub(super) struct SubscribeParams {
     all: bool,
     /// The id of the last event that the client has seen.
     after: Option<EventId>,
+    /// The reply of the run in this shape, in place of its events.
+    shape: Option<ReplyShapeName>,
+    block_break: Option<BlockBreak>,
+    reasoning: Option<ReasoningMode>,
+    verbose: Option<Verbosity>,
+}
+
+/// The shape of a reply.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum ReplyShapeName {
+    Deltas,
+    Blocks,
+    /// OpenClaw's.
+    Chat,
 }
 
 /// The id of an event: a text, or a number of a record.
@@ -64,6 +85,11 @@ pub(super) struct Unsubscribed {
 async fn subscribe(call: Call, params: SubscribeParams) -> Result<Subscribed, RpcError> {
     let subscriptions = Arc::clone(subscriptions(&call.client)?);
     let reach = call.client.reach.clone();
+    if let Some(shape) = params.shape {
+        let source = reply(&reach, shape, &params).await?;
+        return Ok(Subscribed { subscription: subscriptions.open(source, call.answered)? });
+    }
+    check_no_shape(&params)?;
     let after = params.after;
     let source = match (params.run_id, params.session_key, params.all) {
         (Some(run), None, false) => {
@@ -81,6 +107,44 @@ async fn subscribe(call: Call, params: SubscribeParams) -> Result<Subscribed, Rp
         }
     };
     Ok(Subscribed { subscription: subscriptions.open(source, call.answered)? })
+}
+
+/// The reply of a run.
+async fn reply(
+    reach: &Reach,
+    shape: ReplyShapeName,
+    params: &SubscribeParams,
+) -> Result<EventSource, RpcError> {
+    let (Some(run), None, false) = (&params.run_id, &params.session_key, params.all) else {
+        return Err(RpcError::param("shape", "is that of the reply of a run; name it in runId"));
+    };
+    let row = run_row(reach, run).await?;
+    let seen = parse_after(params.after.as_ref())?;
+    let shape = match shape {
+        ReplyShapeName::Chat if seen.is_some() => {
+            return Err(RpcError::param("after", "a chat has no ids; leave it out"));
+        }
+        ReplyShapeName::Chat => {
+            let session = reach.service().runtime.session(row.session).await?;
+            return Ok(EventSource::chat_of_run(reach.clone(), &row, &session.key));
+        }
+        ReplyShapeName::Deltas => ShapeName::Deltas,
+        ReplyShapeName::Blocks => ShapeName::Blocks,
+    };
+    let SubscribeParams { block_break, reasoning, verbose, .. } = *params;
+    let query = ReplyQuery { shape: Some(shape), block_break, reasoning, verbose };
+    Ok(EventSource::reply_of_run(reach.clone(), &row, query, seen))
+}
+
+/// Refuses what belongs to a shape without one.
+fn check_no_shape(params: &SubscribeParams) -> Result<(), RpcError> {
+    let given = [
+        ("blockBreak", params.block_break.is_some()),
+        ("reasoning", params.reasoning.is_some()),
+        ("verbose", params.verbose.is_some()),
+    ];
+    let refused = given.into_iter().find(|(_, is_given)| *is_given);
+    refused.map_or(Ok(()), |(field, _)| Err(RpcError::param(field, "belongs to a reply; name its shape")))
 }
 
 async fn unsubscribe(call: Call, params: UnsubscribeParams) -> Result<Unsubscribed, RpcError> {

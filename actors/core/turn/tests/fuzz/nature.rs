@@ -62,6 +62,7 @@ pub(super) fn spec(chance: &mut Chance) -> RunSpec {
         delegation: delegation(chance),
         loop_guard: !chance.one_in(4),
         expects: if chance.one_in(3) { vec![expectation()] } else { Vec::new() },
+        must_answer: chance.one_in(2),
         script: None,
         deliver_to: if chance.one_in(4) { vec!["ops".into()] } else { Vec::new() },
     }
@@ -151,7 +152,8 @@ pub(super) fn said(chance: &mut Chance, started: &Arc<ModelStarted>, links: usiz
 pub(super) fn answered(chance: &mut Chance, started: &Arc<ModelStarted>) -> Input {
     let thoughts = if chance.one_in(3) { "hm" } else { "" };
     let (text, calls, finish) = match chance.below(16) {
-        0..=2 => ("done", 0, FinishReason::Stop),
+        0 => ("done", 0, FinishReason::Stop),
+        1 | 2 => (chance.pick(&["done", "done", "No_Reply "]), 0, FinishReason::Stop),
         3 => ("", 0, chance.pick(&[FinishReason::Stop, FinishReason::ToolCalls])),
         4 => (chance.pick(&["part ", ""]), 0, FinishReason::Length),
         5 => ("cut", 1, FinishReason::Length),

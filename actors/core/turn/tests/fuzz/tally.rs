@@ -54,6 +54,7 @@ const EXPECTED: [(&str, &[&str]); 7] = [
             "Partial",
             "EmptyAfterTool",
             "OnlyThought",
+            "Silent",
             "Empty",
             "Refused",
         ],
@@ -182,6 +183,7 @@ impl Tally {
                 Flaw::ReasoningOnly => "OnlyThought",
                 Flaw::Empty => "Empty",
                 Flaw::Refused => "Refused",
+                Flaw::Silent => "Silent",
             },
         );
     }
