@@ -7,7 +7,8 @@ use serde_json::Value;
 
 use crate::{
     model::{
-        AssistantMessage, CallEnd, Expectation, Failure, Message, MessageContent, ModelAnswer, OpaqueState,
+        AssistantMessage, CallEnd, Expectation, Failure, HookAnswer, Message, MessageContent, ModelAnswer,
+        OpaqueState,
     },
     port::TextRedactor,
 };
@@ -21,8 +22,19 @@ pub(crate) fn redact_text(text: &mut Arc<str>, redactor: &dyn TextRedactor) {
 
 /// Redacts the result of a tool call.
 pub(crate) fn redact_end(end: &mut CallEnd, redactor: &dyn TextRedactor) {
-    let CallEnd { status: _, content, artifact: _, images: _ } = end;
+    let CallEnd { status: _, content, artifact: _, images: _, hooks: _ } = end;
     redact_text(content, redactor);
+}
+
+/// Redacts what hooks have answered, before it is recorded.
+pub(crate) fn redact_hook_answer(answer: &mut HookAnswer, redactor: &dyn TextRedactor) {
+    let HookAnswer { decisions, replacement } = answer;
+    for reason in decisions.iter_mut().filter_map(|decision| decision.reason.as_mut()) {
+        redact_text(reason, redactor);
+    }
+    if let Some(value) = replacement {
+        redact_json(value, redactor);
+    }
 }
 
 /// Redacts the message of a failed model call.

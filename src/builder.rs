@@ -9,7 +9,7 @@ use std::{
 use hermod_actors::{
     Defaults, Runtime,
     model::{ModelRef, PoolStrategy, RateLimits},
-    port::{CallPolicy, FixedPrompt, SystemPromptBuilder, Tool},
+    port::{CallPolicy, DecisionHooks, FixedPrompt, NoHooks, SystemPromptBuilder, Tool},
 };
 
 use crate::{
@@ -60,6 +60,7 @@ pub struct Builder {
     prompt: Option<Arc<str>>,
     models: Vec<(ModelRef, ProviderConfig)>,
     tools: Vec<Arc<dyn Tool>>,
+    hooks: Arc<dyn DecisionHooks>,
 }
 
 impl Builder {
@@ -71,6 +72,7 @@ impl Builder {
             prompt: None,
             models: Vec::new(),
             tools: Vec::new(),
+            hooks: Arc::new(NoHooks),
         }
     }
 
@@ -109,6 +111,13 @@ impl Builder {
     #[must_use]
     pub fn tool(mut self, tool: Arc<dyn Tool>) -> Self {
         self.tools.push(tool);
+        self
+    }
+
+    /// The hooks that decide about calls. Default: none.
+    #[must_use]
+    pub fn hooks(mut self, hooks: Arc<dyn DecisionHooks>) -> Self {
+        self.hooks = hooks;
         self
     }
 
@@ -151,6 +160,7 @@ impl Builder {
         let settings = Settings { state: Some(state.clone()), ..Settings::default() };
         let dependencies = HostDependencies {
             policy: Arc::clone(&policy) as Arc<dyn CallPolicy>,
+            hooks: self.hooks,
             journal: host::open(&state, Durability::Strict)?,
             state,
             providers,

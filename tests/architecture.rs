@@ -192,7 +192,17 @@ fn adapters_know_the_actors_and_never_each_other() {
     check_rooms("src/store", &["clock", "files", "disk_space"]);
     check_rooms(
         "src/traces",
-        &["clock", "config", "discovery", "excerpt", "files", "host", "provider", "redaction", "secret"],
+        &[
+            "clock",
+            "config",
+            "discovery",
+            "excerpt",
+            "feed_cursor",
+            "host",
+            "provider",
+            "redaction",
+            "secret",
+        ],
     );
     check_rooms("src/delivery", &["clock", "config", "files", "provider", "redaction", "secret"]);
     check_rooms("src/view", &["access", "clock", "config", "store"]);
@@ -214,6 +224,7 @@ fn adapters_know_the_actors_and_never_each_other() {
             "discovery",
             "disk_space",
             "files",
+            "hooks",
             "maintenance",
             "memory",
             "model_catalogue",
@@ -232,7 +243,29 @@ fn adapters_know_the_actors_and_never_each_other() {
         ],
     );
     check_rooms("src/rehearsal", &[]);
-    check_rooms("src/config", &["excerpt", "files", "policy", "process", "provider", "secret", "tool"]);
+    check_rooms(
+        "src/config",
+        &["excerpt", "files", "hooks", "policy", "process", "provider", "secret", "tool"],
+    );
+}
+
+#[test]
+fn hooks_know_what_they_call_and_what_they_show() {
+    check_rooms(
+        "src/hooks",
+        &[
+            "config",
+            "discovery",
+            "excerpt",
+            "feed_cursor",
+            "clock",
+            "process",
+            "provider",
+            "redaction",
+            "secret",
+            "view",
+        ],
+    );
 }
 
 /// Where the code of the service may look into the store: where the reach of a token is decided, and for rows that came from

@@ -5,6 +5,7 @@ mod artifacts;
 mod clock;
 mod disk_space;
 mod feed;
+mod hooks;
 mod journal;
 mod message_buffer;
 mod policy;
@@ -26,6 +27,7 @@ pub use hermod_core::journal::{
     validate_append,
 };
 pub use hermod_core::model::{ArtifactHashes, ArtifactName, BadArguments, Boot, Intent, estimate_tokens};
+pub use hooks::{DecisionHooks, HookQuestion, HookSubject, NoHooks};
 pub use journal::{Journal, JournalError, ReadError, ReadFuture, RowReader};
 pub use message_buffer::MessageBuffer;
 pub use policy::{AllowAllCalls, CallPolicy, CallVerdict, ProposedCall};

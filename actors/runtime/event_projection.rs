@@ -84,6 +84,8 @@ impl EventProjection {
             Body::CallAdmitted(admitted) => {
                 if let Some(open_call) = self.open_calls.get_mut(&admitted.call) {
                     open_call.tool = Arc::clone(&admitted.tool);
+                    let replaced = admitted.hooks.as_ref().and_then(|hooks| hooks.arguments.as_ref());
+                    replaced.into_iter().for_each(|arguments| open_call.arguments = Arc::clone(arguments));
                 }
                 Vec::new()
             }

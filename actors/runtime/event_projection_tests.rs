@@ -160,6 +160,7 @@ fn admitted(n: u32) -> Body {
         polls: false,
         arguments,
         same_as: None,
+        hooks: None,
     })
 }
 

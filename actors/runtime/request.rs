@@ -12,8 +12,8 @@ use crate::{
     },
     policy::FinalText,
     port::{
-        Artifacts, CallPolicy, Clock, DiskSpaceGauge, FixedPrompt, Journal, ModelProvider, ReadError,
-        SystemPromptBuilder, TextRedactor, Tool,
+        Artifacts, CallPolicy, Clock, DecisionHooks, DiskSpaceGauge, FixedPrompt, Journal, ModelProvider,
+        ReadError, SystemPromptBuilder, TextRedactor, Tool,
     },
     runtime::repeat::KeyConflict,
     session::SubmitError,
@@ -38,6 +38,8 @@ pub struct RuntimeDependencies {
     pub tools: Vec<Arc<dyn Tool>>,
     /// Judges each tool call before its admission.
     pub policy: Arc<dyn CallPolicy>,
+    /// Hooks that decide about calls.
+    pub hooks: Arc<dyn DecisionHooks>,
     /// Most concurrent tool calls of each class ([`ToolClass`](crate::model::ToolClass)), at least 1.
     pub tool_calls: usize,
     /// Most concurrent summary calls, at least 1.

@@ -12,6 +12,7 @@ mod lease_wait;
 mod model_attempt;
 mod model_task;
 mod output;
+mod result_hooks;
 mod shell;
 mod stream_publisher;
 mod summary_admission;

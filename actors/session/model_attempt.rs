@@ -8,11 +8,14 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     active_deadline::ActiveDeadline,
-    model::{Failure, FailureClass, ModelAnswer, ModelRef, ModelStarted, RunSpec},
+    model::{Failure, FailureClass, HookPoint, ModelAnswer, ModelRef, ModelStarted, RequestFate, RunSpec},
     policy::{CredentialRecovery, validate_usage},
-    port::{ArtifactError, ArtifactName, Artifacts, ModelProvider, ModelRequest, TextRedactor},
+    port::{
+        ArtifactError, ArtifactName, Artifacts, HookQuestion, HookSubject, ModelProvider, ModelRequest,
+        TextRedactor,
+    },
     provider::{AnswerReport, AttemptReport, Gate, GateAdmission, Lease, ProviderMsg},
-    redaction::{redact_answer, redact_failure},
+    redaction::{redact_answer, redact_failure, redact_hook_answer},
     session::{
         stream_publisher::{FirstDeltaObserver, StreamPublisher},
         watchdog,
@@ -29,7 +32,7 @@ pub(super) const RENEW_TIMEOUT: Duration = Duration::from_secs(30);
 /// Makes the attempt. The gate knows its end before the session does.
 pub(super) async fn run(
     parts: &RuntimeParts,
-    (lease, spec, started): (Lease, &RunSpec, &ModelStarted),
+    (lease, spec, started): (Lease, &Arc<RunSpec>, &ModelStarted),
     mut request: Box<ModelRequest>,
     (publisher, cancel): (&StreamPublisher, &CancellationToken),
 ) -> Result<ModelAnswer, (Failure, FailoverOptions)> {
@@ -48,6 +51,12 @@ pub(super) async fn run(
             let links = link_availabilities(parts, &spec.chain);
             return Err((failure, FailoverOptions { links, recovery: CredentialRecovery::No }));
         }
+    }
+    if let Some(refusal) = Box::pin(hook_refusal(parts, &request, (spec, started), cancel)).await {
+        tracing::warn!(%refusal, "not asked");
+        drop((admission, permit));
+        let links = link_availabilities(parts, &spec.chain);
+        return Err((refusal, FailoverOptions { links, recovery: CredentialRecovery::No }));
     }
     let begun_ms = parts.clock.monotonic_ms();
     let observer = FirstDeltaObserver::new(publisher, &admission, &*parts.clock);
@@ -85,6 +94,33 @@ pub(super) async fn run(
             Err((failure, FailoverOptions { links: link_availabilities(parts, &spec.chain), recovery }))
         }
     }
+}
+
+/// Why hooks keep the attempt from being sent.
+async fn hook_refusal(
+    parts: &RuntimeParts,
+    request: &ModelRequest,
+    (spec, started): (&Arc<RunSpec>, &ModelStarted),
+    cancel: &CancellationToken,
+) -> Option<Failure> {
+    let point = HookPoint::BeforeModelCall;
+    if !parts.hooks.is_asked(point, None) {
+        return None;
+    }
+    let ModelStarted { model, bytes, max_tokens, .. } = started;
+    let subject = HookSubject::ModelCall { model: model.clone(), bytes: *bytes, max_tokens: *max_tokens };
+    let (session, id, spec) = (request.session, started.id(), Arc::clone(spec));
+    let mut answer = tokio::select! {
+        biased;
+        () = cancel.cancelled() => {
+            let cancelled = Failure::new(FailureClass::Cancelled, "the run was stopped while hooks were asked");
+            return Some(cancelled.with_request(RequestFate::NotSent));
+        }
+        answer = parts.hooks.ask(HookQuestion { point, session, id, spec, subject }) => answer,
+    };
+    redact_hook_answer(&mut answer, &*parts.redactor);
+    let refusal = Failure::new(FailureClass::ContentRefused, answer.refusal_text()?);
+    Some(refusal.with_request(RequestFate::NotSent))
 }
 
 /// Redacts the end of an attempt before it is reported or recorded, and before the calls of an answer are prepared: the

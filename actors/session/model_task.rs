@@ -14,7 +14,9 @@ use tracing::Instrument;
 
 use crate::{
     compressor::SummaryPermit,
-    model::{AttemptId, CallId, Failure, Message, ModelAnswer, ModelStarted, RunSpec, ThinkingRequest},
+    model::{
+        AttemptId, CallId, Failure, Message, ModelAnswer, ModelStarted, RunSpec, SessionId, ThinkingRequest,
+    },
     policy::{SummaryReport, SummaryResult},
     port::{EncodedHead, Encoder, MessageBuffer, ModelRequest, ToolChoice},
     provider::Lease,
@@ -26,7 +28,8 @@ use crate::{
         tasks::{InFlightTask, LostGuard, TaskSpawner},
         view::EncodedView,
     },
-    tool_executor::{Admission, ToolGeneration},
+    supervisor::RuntimeParts,
+    tool_executor::{Admission, HookedAdmission, ToolGeneration},
     turn::{Input, SUMMARY_PROMPT, SummaryRequest, Turn, summary_defect},
 };
 
@@ -102,7 +105,7 @@ impl TaskSpawner {
         (rendered, thinking, tool_choice): (Option<RenderedRequest>, Option<ThinkingRequest>, ToolChoice),
         purpose: CallPurpose,
     ) -> InFlightTask {
-        let id = started.id();
+        let (id, session) = (started.id(), self.id);
         let Some((head, messages)) = rendered else {
             return self.fail_unsent(id, "the provider's adapter panicked while it wrote the request");
         };
@@ -147,8 +150,8 @@ impl TaskSpawner {
                     let answer = Arc::new(answer);
                     let admissions = match tools {
                         Some(tools) => {
-                            Box::pin(tools.admit_calls(&answer, &spec, &parts.executor.policy, &cancelled))
-                                .await
+                            let admission = hooked_admission(&parts, &spec, (session, started.call));
+                            Box::pin(admission.admit_calls(&tools, &answer, &cancelled)).await
                         }
                         None => Vec::new(),
                     };
@@ -163,6 +166,16 @@ impl TaskSpawner {
         self.tasks.spawn(task.instrument(span));
         InFlightTask::Call(cancel)
     }
+}
+
+/// The admission of the calls of the answer to a model call.
+fn hooked_admission<'a>(
+    parts: &'a RuntimeParts,
+    spec: &'a Arc<RunSpec>,
+    (session, model_call): (SessionId, CallId),
+) -> HookedAdmission<'a> {
+    let RuntimeParts { hooks, redactor, executor, .. } = parts;
+    HookedAdmission { hooks, redactor, policy: &executor.policy, session, spec, model_call }
 }
 
 /// Tells the session that the model has answered, with the admissions of the answer's tool calls.

@@ -9,15 +9,16 @@ use tokio_util::sync::CancellationToken;
 use tracing::Instrument;
 
 use crate::{
-    model::{AttemptId, CallEnd, CallId, CallStatus, RunId, RunSpec, ToolClass},
+    model::{AttemptId, CallEnd, CallId, CallStatus, RunId, RunSpec, SessionId, ToolClass},
     port::{
-        ArtifactName, AttachOutcome, AttemptArtifacts, Boot, Invocation, PreparedCall, ProgressReporter,
-        TextRedactor,
+        ArtifactName, AttachOutcome, AttemptArtifacts, Boot, DecisionHooks, Invocation, PreparedCall,
+        ProgressReporter, TextRedactor,
     },
     redaction::redact_end,
     session::{
         SessionInternalMsg,
         output::fit_for_view,
+        result_hooks::EndedCall,
         stream_publisher::StreamPublisher,
         tasks::{InFlightTask, LostGuard, TaskSpawner, send},
         watchdog,
@@ -72,6 +73,8 @@ struct ToolCallTask {
     invocation: Invocation,
     executor: Arc<ToolExecutorHandle>,
     redactor: Arc<dyn TextRedactor>,
+    hooks: Arc<dyn DecisionHooks>,
+    session: SessionId,
     span: tracing::Span,
 }
 
@@ -190,6 +193,8 @@ impl TaskSpawner {
             invocation,
             executor,
             redactor: Arc::clone(&self.parts.redactor),
+            hooks: Arc::clone(&self.parts.hooks),
+            session: self.id,
             span,
         })
     }
@@ -245,7 +250,10 @@ impl ToolCallTask {
             AttachOutcome::Ended(mut end) => {
                 // First, so that no cut leaves a part of a secret.
                 redact_end(&mut end, &*self.redactor);
-                let end = fit_for_view(end, &self.invocation.artifacts, &self.invocation.cancel).await;
+                let Self { name, text, spec, invocation, redactor, hooks, session, .. } = self;
+                let end = fit_for_view(end, &invocation.artifacts, &invocation.cancel).await;
+                let ended = EndedCall { session, id, tool: name, arguments: text, spec };
+                let end = Box::pin(ended.with_hooks(end, &*hooks, &*redactor, &invocation.cancel)).await;
                 tracing::debug!(status = ?end.status, "ended");
                 Input::ToolEnded { id, end }
             }

@@ -35,7 +35,7 @@ use crate::{
     hub::Hub,
     model::{BootId, SessionId},
     persistence::{CommitMonitor, PersistenceMsg},
-    port::{Clock, Journal, TextRedactor},
+    port::{Clock, DecisionHooks, Journal, TextRedactor},
     provider::Leases,
     runtime::{ConversationMarks, FeedTail, PresentStoreLimits, PresentVerifier, RuntimeDependencies},
     tool_executor::ToolExecutorHandle,
@@ -99,6 +99,7 @@ pub(crate) struct RuntimeParts {
     pub(crate) commit_monitor: Arc<CommitMonitor>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) redactor: Arc<dyn TextRedactor>,
+    pub(crate) hooks: Arc<dyn DecisionHooks>,
     pub(crate) handlers: Arc<HandlerWatch>,
     /// One permit for each submission that waits to become durable: it bounds the mailboxes behind the public API.
     pub(crate) admission: Arc<Semaphore>,

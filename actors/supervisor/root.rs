@@ -117,6 +117,7 @@ impl Actor for Root {
             submissions,
             idle,
             redactor,
+            hooks,
             ..
         } = arguments.dependencies;
         let commit_monitor = Arc::new(CommitMonitor::new(Arc::clone(&clock), Arc::clone(&journal)));
@@ -138,6 +139,7 @@ impl Actor for Root {
             commit_monitor,
             clock,
             redactor,
+            hooks,
             handlers,
             admission: Arc::new(Semaphore::new(submissions)),
             boot,

@@ -70,6 +70,7 @@ impl CoreLoop {
             intent: EffectClass::Pure.into(),
             arguments: Hash::of(b"{}"),
             approval: None,
+            hooks: None,
         };
         let call = CallId { n: 1, ..started.call };
         self.step(&Input::Answered {

@@ -6,7 +6,7 @@ use crate::{MemoryArtifacts, ScriptedProvider, VirtualClock};
 use hermod_actors::{
     Defaults, RuntimeDependencies,
     model::{BreakerPolicy, Limits, ModelRef, RunSpec},
-    port::{AllowAllCalls, Journal, NoRedaction, Tool},
+    port::{AllowAllCalls, Journal, NoHooks, NoRedaction, Tool},
 };
 
 /// Runtime dependencies made of test doubles: one provider `test` with one model `model`, these tools, this journal.
@@ -25,6 +25,7 @@ pub fn world(
         breakers: BreakerPolicy::default(),
         tools,
         policy: Arc::new(AllowAllCalls),
+        hooks: Arc::new(NoHooks),
         tool_calls: 1_000,
         summaries: 1_000,
         submissions: 100_000,

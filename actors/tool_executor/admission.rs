@@ -130,6 +130,7 @@ impl ToolGeneration {
             intent: prepared.intent.clone(),
             arguments: hash(arguments),
             approval,
+            hooks: None,
         };
         Ok((admission, Some(AdmittedCall { tool: Arc::downgrade(tool), call: prepared })))
     }
@@ -279,6 +280,7 @@ mod tests {
             intent: EffectClass::Once.into(),
             arguments: hash(json!({"a": 1, "b": [2]})),
             approval: None,
+            hooks: None,
         };
         for (name, arguments) in [
             ("read", r#"{"a":1,"b":[2]}"#),

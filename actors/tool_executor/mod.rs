@@ -7,6 +7,7 @@
 mod admission;
 mod generation;
 mod handle;
+mod hooked_admission;
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -23,6 +24,7 @@ pub(crate) use admission::{Admission, AdmittedCall};
 pub(crate) use generation::{RegisteredTool, ToolGeneration};
 use handle::CallCounts;
 pub(crate) use handle::{ToolExecutorHandle, ToolPermit};
+pub(crate) use hooked_admission::HookedAdmission;
 
 /// Status of the ToolExecutor.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]

@@ -34,6 +34,12 @@ pub(crate) const AGENTS: &str = "Examples:
   hermod agents show reviewer              what holds for its runs, and where each value is set
   hermod run --agent reviewer \"Review the last commit\"";
 
+/// Examples of `hermod hooks`.
+pub(crate) const HOOKS: &str = "Examples:
+  hermod hooks list                        the hooks, and how they are doing in a running service
+  hermod hooks test guard                  call it with examples
+  hermod hooks test guard --event e.json   call it with an event of your own";
+
 /// Examples of `hermod service`.
 pub(crate) const SERVICE: &str = "Examples:
   hermod service install                   a unit of this user: it starts at login, and after a crash

@@ -18,6 +18,7 @@ mod examples;
 mod exit;
 mod format;
 mod gc;
+mod hooks;
 mod journal;
 mod live;
 mod models;

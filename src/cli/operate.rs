@@ -9,7 +9,9 @@ use crate::{
     clock,
     control::{AskError, ControlClient, ControlRequest, ControlResponse, OwnerKind},
     host::{HostError, StoreClient, millis, parse_duration, unexpected_response},
-    view::{BreakerView, DrainView, ReloadView, ServiceStatusView, UnfinishedRunsView},
+    view::{
+        BreakerView, DrainView, HookStateView, HookView, ReloadView, ServiceStatusView, UnfinishedRunsView,
+    },
 };
 
 /// Show how the service is: its process and address, unfinished runs, open breakers
@@ -89,8 +91,16 @@ fn format_status(status: &ServiceStatusView) -> String {
         format!("clients      {} connections, {} event streams", status.connections, status.streams),
     ];
     lines.extend(status.breakers.iter().map(format_breaker));
+    lines.extend(status.hooks.iter().filter_map(format_hook));
     lines.extend(status.reasons.iter().map(|reason| format!("unhealthy    {reason}")));
     lines.join("\n")
+}
+
+/// A line for a hook that fails; `None` for one that works.
+fn format_hook(hook: &HookView) -> Option<String> {
+    let state = hook.state.filter(|state| *state != HookStateView::Ready)?;
+    let error = hook.last_error.as_deref().unwrap_or("no error is known");
+    Some(format!("hook         {} is {}: {error}", hook.name, <&'static str>::from(state)))
 }
 
 fn format_breaker(view: &BreakerView) -> String {

@@ -4,8 +4,9 @@ use clap::{ArgAction, Parser, Subcommand};
 
 use super::{
     CliError, Exit, agents, approvals, backup, budgets, chaos, completions, config, deliveries, doctor,
-    examples, gc, journal, models, operate, policy, prompt, providers, rehearse, run, runs, serve, service,
-    sessions, steer, stop, store, telemetry, terminal, threads, tokens, tree, usage, variables, watch, wire,
+    examples, gc, hooks, journal, models, operate, policy, prompt, providers, rehearse, run, runs, serve,
+    service, sessions, steer, stop, store, telemetry, terminal, threads, tokens, tree, usage, variables,
+    watch, wire,
 };
 use crate::{discovery::Variables, host::StoreClient, secret};
 
@@ -41,6 +42,7 @@ enum CliCommand {
     Approvals(approvals::ApprovalsArgs),
     Deliveries(deliveries::DeliveriesArgs),
     Policy(policy::PolicyArgs),
+    Hooks(hooks::HooksArgs),
     Tokens(tokens::TokensArgs),
     Budget(budgets::BudgetArgs),
     Usage(usage::UsageArgs),
@@ -94,6 +96,7 @@ async fn dispatch(command: CliCommand, variables: &Variables) -> Result<Exit, Cl
         CliCommand::Approvals(args) => approvals::execute(args, &StoreClient::new(variables)?).await?,
         CliCommand::Deliveries(args) => deliveries::execute(args, &StoreClient::new(variables)?).await?,
         CliCommand::Policy(args) => policy::execute(&args, variables)?,
+        CliCommand::Hooks(args) => return hooks::execute(&args, variables).await,
         CliCommand::Tokens(args) => tokens::execute(args, variables)?,
         CliCommand::Budget(args) => return budgets::execute(args, variables).await,
         CliCommand::Usage(args) => usage::execute(&args, variables).await?,
@@ -166,6 +169,7 @@ mod tests {
                 &["budget", "show", blank],
                 &["budget", "add", blank, "iterations=1"],
                 &["providers", "test", blank],
+                &["hooks", "test", blank],
                 &["providers", "reset", blank],
                 &["store", "repair", blank],
                 &["tokens", "create", "--name", blank, "--scopes", "read"],

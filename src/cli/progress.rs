@@ -170,10 +170,13 @@ impl ProgressLines {
         } else if let Body::RunEnded(ended) = &record.body {
             self.open_runs.remove(&ended.run);
         } else if let Body::CallAdmitted(admitted) = &record.body
-            && let Some((tool, _)) = self.requested_calls.get_mut(&admitted.call)
+            && let Some((tool, arguments)) = self.requested_calls.get_mut(&admitted.call)
         {
             // The tool's own name; the model's may have been repaired.
             admitted.tool.as_ref().clone_into(tool);
+            if let Some(replaced) = admitted.hooks.as_ref().and_then(|hooks| hooks.arguments.as_deref()) {
+                replaced.clone_into(arguments);
+            }
         }
     }
 

@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 
 use super::{
     agents::{self, AGENTS},
+    hooks_section::{self, HOOK_FIELDS, HOOKS},
     layer::{SettingLayer, first_name},
 };
 
@@ -81,7 +82,7 @@ pub(super) enum KeyKind<'a> {
     Setting(&'a Value),
     /// A section that always exists.
     Section,
-    /// The section of a provider, a model or an agent.
+    /// The section of a provider, a model, an agent or a hook.
     Named,
     /// An unknown key.
     Unknown,
@@ -121,6 +122,13 @@ pub(super) fn kind<'a>(defaults: &'a SettingLayer, key: &str) -> KeyKind<'a> {
         }
         None => {}
     }
+    match hooks_section::hook(key) {
+        Some((_, None)) => return KeyKind::Named,
+        Some((_, Some(field))) => {
+            return hooks_section::sample(field).map_or(KeyKind::Unknown, KeyKind::Setting);
+        }
+        None => {}
+    }
     match provider(key) {
         Some((_, None)) => KeyKind::Named,
         Some((_, Some(OAUTH))) => KeyKind::Section,
@@ -129,7 +137,7 @@ pub(super) fn kind<'a>(defaults: &'a SettingLayer, key: &str) -> KeyKind<'a> {
             Some(default) => KeyKind::Setting(&default.value),
             None => KeyKind::Unknown,
         },
-        None if [PROVIDERS, MODELS, TARGETS].contains(&key) => KeyKind::Section,
+        None if [PROVIDERS, MODELS, TARGETS, HOOKS].contains(&key) => KeyKind::Section,
         None if defaults.keys().any(|known| below(key, known).is_some()) => KeyKind::Section,
         None => KeyKind::Unknown,
     }
@@ -184,6 +192,9 @@ pub(super) fn nearest(defaults: &SettingLayer, key: &str) -> Option<String> {
     }
     if let Some((agent, Some(_))) = agents::agent(key) {
         candidates.extend(agents::fields().map(|field| format!("{AGENTS}.{agent}.{field}")));
+    }
+    if let Some((hook, Some(_))) = hooks_section::hook(key) {
+        candidates.extend(HOOK_FIELDS.into_iter().map(|field| format!("{HOOKS}.{hook}.{field}")));
     }
     if let Some((model, Some(_))) = model(key) {
         candidates.extend(MODEL_FIELDS.into_iter().map(|field| format!("{MODELS}.{model}.{field}")));

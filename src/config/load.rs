@@ -12,6 +12,7 @@ use serde_path_to_error::{Path, Segment};
 use super::{
     agents, auxiliary,
     error::{ConfigErrors, SettingError},
+    hooks_section,
     keys::{self, KeyKind, MODELS, PROVIDERS},
     layer::{self, Setting, SettingLayer, SettingOrigin, quoted, to_object},
     model_section::{self, PriceSection},
@@ -71,6 +72,7 @@ impl Config {
             check_accounts(config, &mut errors);
             auxiliary::check(config, &mut errors);
             targets_section::check(config, &mut errors);
+            hooks_section::check(config, &mut errors);
             let mut problems = Vec::new();
             agents::check(config, &mut problems);
             for (key, reason) in problems {
@@ -125,17 +127,19 @@ fn check_keys(layer: SettingLayer, defaults: &SettingLayer, errors: &mut Vec<Set
     valid
 }
 
-/// True unless the key names a provider, a model, an agent or a target by an invalid name. Each invalid name is reported once.
+/// True unless the key names a provider, a model, an agent, a target or a hook by an invalid name. Each invalid name is reported once.
 fn has_name(key: &str, origin: &SettingOrigin, errors: &mut Vec<SettingError>) -> bool {
     let provider = keys::provider(key).map(|(name, _)| name).filter(|name| !keys::is_provider_name(name));
     let model = keys::model(key).map(|(name, _)| name);
     let model = model.filter(|name| !keys::is_model_name(name.trim_matches('"')));
     let agent = agents::agent(key).map(|(name, _)| name).filter(|name| !agents::is_agent_name(name));
     let target = keys::target(key).map(|(name, _)| name).filter(|name| !keys::is_provider_name(name));
-    let Some(name) = provider.or(model).or(agent).or(target) else { return true };
+    let hook = hooks_section::hook(key).map(|(name, _)| name).filter(|name| !keys::is_provider_name(name));
+    let Some(name) = provider.or(model).or(agent).or(target).or(hook) else { return true };
     let problem = match provider {
-        None if target.is_some() => {
-            format!("`{name}` is no name for a target; use lower-case letters, digits, `-` and single `_`")
+        None if target.is_some() || hook.is_some() => {
+            let what = if target.is_some() { "target" } else { "hook" };
+            format!("`{name}` is no name for a {what}; use lower-case letters, digits, `-` and single `_`")
         }
         None if agent.is_some() => {
             format!(

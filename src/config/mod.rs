@@ -6,6 +6,7 @@ mod agents;
 mod auxiliary;
 mod error;
 mod file;
+mod hooks_section;
 mod keys;
 mod layer;
 mod limits_section;
@@ -27,6 +28,7 @@ pub use agent_sections::{AgentDefaultsSection, AgentSection, AgentsSection, Budg
 pub use auxiliary::{AuxiliarySection, COMPRESSION, auxiliary_chain};
 pub use error::{ConfigErrors, SettingError, redacted, redacted_toml};
 pub use file::UserFile;
+pub use hooks_section::{HookNames, HookSection};
 pub use layer::{Setting, SettingLayer, SettingOrigin};
 pub use limits_section::LimitsSection;
 pub use load::{ConfigFile, EMBEDDED};

@@ -9,6 +9,7 @@ use serde::Deserialize;
 use super::{
     agent_sections::{AgentSection, AgentsSection},
     auxiliary::AuxiliarySection,
+    hooks_section::HookSection,
     keys,
     layer::{SettingLayer, SettingOrigin},
     limits_section::LimitsSection,
@@ -97,6 +98,9 @@ pub struct Config {
     pub targets: BTreeMap<String, TargetSection>,
     /// Defaults for all targets.
     pub delivery: DeliverySection,
+    /// The hooks, by name.
+    #[serde(default)]
+    pub hooks: BTreeMap<String, HookSection>,
     /// The local Ollama.
     pub ollama: OllamaSection,
     /// Every setting with its origin.
@@ -131,7 +135,7 @@ impl Config {
         section.unwrap_or(self.provider_defaults.cache).0
     }
 
-    /// The references to all secrets: those of the sections `providers` and `targets`, and the headers of the export of traces.
+    /// The references to all secrets: those of the sections `providers`, `targets` and `hooks`, and the headers of the export of traces.
     pub fn secret_references(&self) -> impl Iterator<Item = &Reference> {
         let of_providers = self.providers.values().flat_map(|section| {
             let oauth = section.oauth.iter().flat_map(|oauth| [&oauth.client_secret, &oauth.refresh_token]);
@@ -140,7 +144,8 @@ impl Config {
             section.credential.iter().map(|secret| &secret.0).chain(several).chain(oauth)
         });
         let of_targets = self.targets.values().filter_map(|section| Some(&section.secret.as_ref()?.0));
-        of_providers.chain(&self.telemetry.otlp_headers.0).chain(of_targets)
+        let of_hooks = self.hooks.values().filter_map(|hook| hook.bearer.as_ref().map(|bearer| &bearer.0));
+        of_providers.chain(&self.telemetry.otlp_headers.0).chain(of_targets).chain(of_hooks)
     }
 
     /// The configured providers in the order of the file. Those that only variables set come last.

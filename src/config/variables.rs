@@ -9,6 +9,7 @@ use toml::de::DeValue;
 use super::{
     agents::{self, AGENTS},
     error::SettingError,
+    hooks_section::{HOOKS, hook},
     keys::{self, KeyKind, LEVEL_SEPARATOR, NOT_SETTINGS, PREFIX, PROVIDERS, TARGETS},
     layer::{Setting, SettingLayer, SettingOrigin, to_json},
 };
@@ -54,11 +55,15 @@ pub(super) fn read_variables(
 type NamedKey = for<'a> fn(&'a str) -> Option<(&'a str, Option<&'a str>)>;
 
 /// `PROVIDERS__MY_HOST__MODEL` is `providers.my-host.model` if that provider exists, else `providers.my_host.model`. The
-/// same holds for agents and targets.
+/// same holds for agents, targets and hooks.
 fn key_of(rest: &str, file_settings: &SettingLayer) -> String {
     let key = rest.to_lowercase().replace(LEVEL_SEPARATOR, ".");
-    let sections =
-        [(PROVIDERS, keys::provider as NamedKey), (AGENTS, agents::agent), (TARGETS, keys::target)];
+    let sections = [
+        (PROVIDERS, keys::provider as NamedKey),
+        (AGENTS, agents::agent),
+        (TARGETS, keys::target),
+        (HOOKS, hook),
+    ];
     for (section, named) in sections {
         if let Some((name, Some(field))) = named(&key) {
             let mut known = file_settings.keys().filter_map(|known| named(known)).map(|(known, _)| known);

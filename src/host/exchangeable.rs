@@ -1,13 +1,18 @@
-//! Parts of a running runtime that a reload of the configuration exchanges: the policy of tool calls, and the builder of
-//! system prompts.
+//! Parts of a running runtime that a reload of the configuration exchanges: the policy of tool calls, the hooks, and
+//! the builder of system prompts.
 
 use std::sync::{Arc, PoisonError, RwLock};
 
 use futures::future::BoxFuture;
-use hermod_actors::port::{
-    CallPolicy, CallVerdict, PromptRequest, ProposedCall, SystemPrompt, SystemPromptBuilder,
-    SystemPromptError,
+use hermod_actors::{
+    model::{HookAnswer, HookPoint},
+    port::{
+        CallPolicy, CallVerdict, DecisionHooks, HookQuestion, PromptRequest, ProposedCall, SystemPrompt,
+        SystemPromptBuilder, SystemPromptError,
+    },
 };
+
+use crate::hooks::{ConfiguredHooks, HookSource};
 
 /// A part that can be exchanged while it is used: who has begun with one ends with it.
 #[derive(Debug)]
@@ -39,6 +44,22 @@ impl<T: CallPolicy> CallPolicy for Exchangeable<T> {
 impl<T: SystemPromptBuilder> SystemPromptBuilder for Exchangeable<T> {
     fn build(&self, request: PromptRequest) -> BoxFuture<'static, Result<SystemPrompt, SystemPromptError>> {
         self.get().build(request)
+    }
+}
+
+impl HookSource for Arc<Exchangeable<ConfiguredHooks>> {
+    fn present(&self) -> Arc<ConfiguredHooks> {
+        self.get()
+    }
+}
+
+impl<T: DecisionHooks> DecisionHooks for Exchangeable<T> {
+    fn is_asked(&self, point: HookPoint, tool: Option<&str>) -> bool {
+        self.get().is_asked(point, tool)
+    }
+
+    fn ask(&self, question: HookQuestion) -> BoxFuture<'static, HookAnswer> {
+        self.get().ask(question)
     }
 }
 

@@ -10,7 +10,9 @@ use super::{
     start::{RuntimeHost, checked_policy, configured_tools, verifier},
     submission::{RunSettings, RunSubmitter},
 };
-use crate::{config::Config, discovery::Variables, prompt::LayeredPrompt, view::ReloadView};
+use crate::{
+    config::Config, discovery::Variables, hooks::ConfiguredHooks, prompt::LayeredPrompt, view::ReloadView,
+};
 
 /// Keys that are read once, when the process starts: each a key or a section.
 const RESTART_KEYS: &[&str] = &["breaker", "service", "sessions", "store", "telemetry", "tools.calls"];
@@ -49,6 +51,7 @@ impl RuntimeHost {
         }
         let policy = checked_policy(config, &self.state, self.notes.clone()).await;
         let targets = self.checked_targets(config, variables)?;
+        let hooks = ConfiguredHooks::new(config, variables, &self.state);
         let tools = configured_tools(config, &self.state, &self.runner).await;
         let mut endpoints = self.endpoints.lock().await;
         let reconnected = endpoints.reconnect(discovered, variables)?;
@@ -56,6 +59,7 @@ impl RuntimeHost {
         self.policy.exchange(policy);
         self.runtime.set_verifier(verifier(config, &self.state, &self.runner, &self.policy));
         self.exchange_targets(&targets);
+        self.exchange_hooks(hooks).await?;
         self.runtime.set_store_limits(config.limits.by_period());
         endpoints.exchange(reconnected);
         note_missing_protections(config, &self.state, self.notes.as_ref());

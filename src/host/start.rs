@@ -10,9 +10,9 @@ use std::{
 };
 
 use hermod_actors::{
-    Defaults, Runtime, RuntimeDependencies, message_tool,
+    Defaults, RunError, Runtime, RuntimeDependencies, RuntimeEnd, message_tool,
     model::{RunId, RunSpec},
-    port::{CallPolicy, Journal, ModelProvider, Tool, Verifier},
+    port::{CallPolicy, DecisionHooks, Journal, ModelProvider, Tool, Verifier},
 };
 use tokio::{sync::Mutex, time::timeout};
 
@@ -34,6 +34,7 @@ use crate::{
     discovery::Variables,
     disk_space::DiskSpaceMonitor,
     files::{IoResult as _, off_thread},
+    hooks::{ConfiguredHooks, HookObservers, HookedPrompt},
     process::{
         runner::{OWN_PROGRAM, Runner},
         sandbox::remove_temp_folders,
@@ -52,6 +53,8 @@ const MAX_PENDING_SUBMISSIONS: usize = 1_024;
 const MAX_CONCURRENT_SUMMARIES: usize = 16;
 /// Time limit of the cleanup at a normal shutdown, in which commands of abandoned runs are stopped and end.
 const CLEANUP_TIMEOUT: Duration = Duration::from_millis(2_600);
+/// Time limit of telling hooks what has happened, at a normal shutdown. The next process tells them the rest.
+const OBSERVERS_TIMEOUT: Duration = Duration::from_secs(2);
 /// Time limit of signalling commands to end, with slack; their runners then end them.
 const URGENT_CLEANUP_TIMEOUT: Duration = Duration::from_millis(200);
 
@@ -69,6 +72,8 @@ pub struct RuntimeHost {
     pub(super) deliverer: OnceLock<(Deliverer, Option<Arc<dyn LineOutput>>)>,
     pub(super) state: PathBuf,
     pub(super) policy: Arc<Exchangeable<AgentPolicies>>,
+    pub(super) hooks: Arc<Exchangeable<ConfiguredHooks>>,
+    observers: Mutex<HookObservers>,
     pub(super) notes: Option<Arc<dyn NoteSink>>,
 }
 
@@ -85,6 +90,22 @@ impl RuntimeHost {
     /// The state directory.
     pub fn state_dir(&self) -> &Path {
         &self.state
+    }
+
+    /// The hooks.
+    pub fn hooks(&self) -> Arc<ConfiguredHooks> {
+        self.hooks.get()
+    }
+
+    /// Exchanges the hooks, and starts the observers anew. Those that were disabled are told again.
+    pub(super) async fn exchange_hooks(&self, hooks: ConfiguredHooks) -> Result<(), HostError> {
+        self.hooks.exchange(hooks);
+        let mut observers = self.observers.lock().await;
+        observers.stop(URGENT_CLEANUP_TIMEOUT).await;
+        let (hooks, journal) = (self.hooks.get(), &self.journal);
+        let started = HookObservers::start(&hooks, &self.runtime, journal, &self.state).await;
+        *observers = started.map_err(RunError::Read)?;
+        Ok(())
     }
 
     /// Adds the endpoints that a run with this spec needs; other runs continue.
@@ -105,6 +126,14 @@ impl RuntimeHost {
             deliverer.stop();
         }
         self.runtime.shut_down().await;
+        self.observers
+            .lock()
+            .await
+            .stop(match urgency {
+                ShutdownUrgency::Normal => OBSERVERS_TIMEOUT,
+                ShutdownUrgency::Urgent => URGENT_CLEANUP_TIMEOUT,
+            })
+            .await;
         let limit = match urgency {
             ShutdownUrgency::Normal => CLEANUP_TIMEOUT,
             ShutdownUrgency::Urgent => URGENT_CLEANUP_TIMEOUT,
@@ -126,7 +155,7 @@ impl RuntimeHost {
 pub async fn start(
     journal: Arc<dyn Journal>,
     endpoints: Endpoints,
-    config: &Config,
+    (config, variables): (&Config, &Variables),
     defaults: Defaults,
     notes: Option<Arc<dyn NoteSink>>,
 ) -> Result<RuntimeHost, StartError> {
@@ -138,6 +167,9 @@ pub async fn start(
     let tools = configured_tools(config, &state, &runner).await;
     note_missing_protections(config, &state, notes.as_ref());
     let policy = Exchangeable::new(checked_policy(config, &state, notes.clone()).await);
+    let hooks = Exchangeable::new(ConfiguredHooks::new(config, variables, &state));
+    let prompt = HookedPrompt { builder: defaults.prompt, hooks: Arc::clone(&hooks) };
+    let defaults = Defaults { prompt: Arc::new(prompt), ..defaults };
     let dependencies = HostDependencies {
         journal: Arc::clone(&journal),
         state: state.clone(),
@@ -145,11 +177,27 @@ pub async fn start(
         tools,
         defaults,
         policy: Arc::<Exchangeable<AgentPolicies>>::clone(&policy),
+        hooks: Arc::<Exchangeable<ConfiguredHooks>>::clone(&hooks),
     };
     let runtime = Arc::new(runtime(config, dependencies).await?);
     runtime.set_verifier(verifier(config, &state, &runner, &policy));
-    let (endpoints, deliverer) = (Mutex::new(endpoints), OnceLock::new());
-    Ok(RuntimeHost { runtime, endpoints, runner, journal, outbox, deliverer, state, policy, notes })
+    // Before runs go on, so that none ends unseen.
+    let observers = HookObservers::start(&hooks.get(), &runtime, &journal, &state).await;
+    let observers =
+        Mutex::new(observers.map_err(|error| StartError::Actors(RuntimeEnd::Store(error.to_string())))?);
+    Ok(RuntimeHost {
+        runtime,
+        endpoints: Mutex::new(endpoints),
+        runner,
+        journal,
+        outbox,
+        deliverer: OnceLock::new(),
+        state,
+        policy,
+        hooks,
+        observers,
+        notes,
+    })
 }
 
 /// The tools of this configuration. What commands get by skills is redacted from now on.
@@ -194,7 +242,7 @@ pub async fn start_write_only(journal: Arc<dyn Journal>, state: &Path) -> Result
     let config = Config::load(&[], &BTreeMap::new())?;
     let defaults = Defaults::fixed(run_defaults::spec(&config, Vec::new(), None, state), "");
     let endpoints = Endpoints::new(Vec::new(), state.to_owned(), config.provider_defaults);
-    start(journal, endpoints, &config, defaults, None).await
+    start(journal, endpoints, (&config, &Variables::new()), defaults, None).await
 }
 
 /// Redacts the values that commands get by skills, before a command of an earlier process is attached to.
@@ -246,11 +294,13 @@ pub(crate) struct HostDependencies {
     pub(crate) defaults: Defaults,
     /// Judges tool calls.
     pub(crate) policy: Arc<dyn CallPolicy>,
+    /// Decide about calls.
+    pub(crate) hooks: Arc<dyn DecisionHooks>,
 }
 
 /// Starts the actors with these parts and the configured limits.
 pub(crate) async fn runtime(config: &Config, dependencies: HostDependencies) -> Result<Runtime, StartError> {
-    let HostDependencies { journal, state, providers, tools, defaults, policy } = dependencies;
+    let HostDependencies { journal, state, providers, tools, defaults, policy, hooks } = dependencies;
     let space = DiskSpaceMonitor::new(&state, config.store.reserve.0);
     let artifacts = FileArtifacts::open(&state).at(&state)?;
     let dependencies = RuntimeDependencies {
@@ -261,6 +311,7 @@ pub(crate) async fn runtime(config: &Config, dependencies: HostDependencies) -> 
         breakers: run_defaults::breakers(&config.breaker),
         tools,
         policy,
+        hooks,
         tool_calls: usize::try_from(config.tools.calls.0).unwrap_or(usize::MAX),
         submissions: MAX_PENDING_SUBMISSIONS,
         summaries: MAX_CONCURRENT_SUMMARIES,

@@ -9,6 +9,7 @@
 mod capture;
 mod command;
 mod descendants;
+mod filter;
 mod group;
 mod helper;
 mod pidfd;
@@ -21,5 +22,6 @@ mod tee;
 pub use capture::{Capture, HEAD_BYTES, TAIL_BYTES, TruncatedOutput, without_cut_end, without_cut_start};
 pub use command::{Command, CommandResult, Environment, ExitCause, TERM_GRACE, inherited, run};
 use command::{CommandError, run_in};
+pub use filter::{FilterCommand, FilterEnd, FilterResult, filter};
 pub use helper::helper_main;
 pub use tee::{OutputChunk, Tee};

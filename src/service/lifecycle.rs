@@ -120,6 +120,7 @@ impl ServiceLifecycle {
             submissions: runtime.pending_submissions(),
             sessions: runtime.supervision_counts().await?.1.live,
             breakers: runtime.providers().await.iter().flat_map(open_breakers).collect(),
+            hooks: self.host.hooks().hooks().iter().map(|hook| hook.view()).collect(),
             connections: self.connections.get(),
             streams: self.streams.get(),
         })

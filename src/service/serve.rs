@@ -6,11 +6,12 @@ use std::{
     net::{SocketAddr, TcpListener},
     ops::ControlFlow,
     sync::Arc,
+    time::Duration,
 };
 
 use hermod_actors::{Defaults, RunError, port::Journal};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use tokio::{runtime::Handle, signal::unix::Signal};
+use tokio::{runtime::Handle, signal::unix::Signal, time::timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -24,6 +25,7 @@ use crate::{
     control::{RequestError, ServiceControl},
     delivery::LineOutput,
     discovery::Variables,
+    hooks::ObservedEvent,
     host::{
         DrainOutcome, Exchangeable, HostError, NoteSink, OwnedStore, RehearsalScript, Revival, RunSubmitter,
         RuntimeHost, ServiceManager, ShutdownSignal, ShutdownUrgency, Signals, run_defaults, serve_commands,
@@ -32,6 +34,9 @@ use crate::{
     prompt::LayeredPrompt,
     traces::{ExportCounts, TraceExport, TraceSource},
 };
+
+/// How long hooks may take for `service_stop`.
+const SERVICE_STOP_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// How a store is served.
 #[derive(Debug, Clone)]
@@ -82,8 +87,9 @@ pub async fn serve(
         // No commit of this process has changed a run yet.
         run_states.read(journal.rows()).await.map_err(RunError::Read)?;
         let measured = MeasuredJournal::new(Arc::clone(journal), commits.clone(), run_states.clone());
-        let host = start(Arc::new(measured), endpoints, config, defaults, Some(Arc::clone(notes))).await?;
-        host.start_deliveries((config, variables), request.output);
+        let settings = (config, variables);
+        let host = start(Arc::new(measured), endpoints, settings, defaults, Some(Arc::clone(notes))).await?;
+        host.start_deliveries(settings, request.output);
         let counted = (commits.clone(), run_states.clone(), spans.clone());
         let metrics = Metrics::start(&host.runtime, counted, revival.count()).await?;
         // Before runs go on, so that none ends unseen.
@@ -154,6 +160,10 @@ async fn serve_host(
     slot.attach_service(&(Arc::<ServiceLifecycle>::clone(&lifecycle) as Arc<dyn ServiceControl>));
     (door.on_ready)(&url);
     lifecycle.on_ready();
+    let (hooks, started) = (host.hooks(), (url.clone(), lifecycle.started_at));
+    tokio::spawn(
+        async move { hooks.tell_of_service(ObservedEvent::ServiceStart, &started.0, started.1).await },
+    );
     let revived = async {
         if let Some(revival) = on_probation {
             revival.execute(runtime, &reader, crash_history, notes).await?;
@@ -166,6 +176,11 @@ async fn serve_host(
     let ended = serve_commands((slot, runtime), submissions, notes, work).await;
     lifecycle.manager.stopping();
     server.stop().await;
+    let hooks = host.hooks();
+    let told = hooks.tell_of_service(ObservedEvent::ServiceStop, &url, lifecycle.started_at);
+    if timeout(SERVICE_STOP_TIMEOUT, told).await.is_err() {
+        tracing::warn!("not all hooks have taken service_stop");
+    }
     ended
 }
 

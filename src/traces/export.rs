@@ -8,7 +8,8 @@ use hermod_actors::{
 };
 #[cfg(feature = "otlp")]
 use {
-    super::{cursor_file::CursorFile, exporter::Exporter, sender::SpanSender},
+    super::{exporter::Exporter, sender::SpanSender},
+    crate::feed_cursor::CursorFile,
     std::{io, thread},
     tokio::runtime,
     tokio_util::sync::CancellationToken,
@@ -16,6 +17,10 @@ use {
 
 use super::{counts::ExportCounts, settings::OtlpSettings};
 use crate::{config::Config, discovery::Variables, host::NoteSink};
+
+/// Where the place in the feed is kept, in the state directory.
+#[cfg(feature = "otlp")]
+const CURSOR_FILE: &str = "traces.json";
 
 /// What is exported.
 #[derive(Debug, Clone, Copy)]
@@ -85,7 +90,7 @@ impl TraceExport {
         counts: ExportCounts,
         notes: &Arc<dyn NoteSink>,
     ) -> Result<Self, ReadError> {
-        let cursor = CursorFile::new(state, journal.restore_generation());
+        let cursor = CursorFile::new(state.join(CURSOR_FILE), journal.restore_generation());
         let end = runtime.feed_end().await?;
         let kept = cursor.read().filter(|kept| *kept <= end);
         if kept.is_none() {

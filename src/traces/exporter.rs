@@ -11,11 +11,11 @@ use hermod_actors::{
 use tokio::time::sleep;
 
 use super::{
-    cursor_file::CursorFile,
     fold::{LegSpans, TracedLeg},
     sender::SpanSender,
     span::{Span, TraceId},
 };
+use crate::feed_cursor::CursorFile;
 
 /// Pause after a commit before the ends since then are looked for, so that several are exported together.
 const PAUSE: Duration = Duration::from_secs(1);

@@ -90,6 +90,7 @@ fn admitted(n: u32, tool: &str) -> Body {
         polls: false,
         arguments: Hash::of(b""),
         same_as: None,
+        hooks: None,
     })
 }
 

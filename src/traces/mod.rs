@@ -2,11 +2,9 @@
 //!
 //! `fold.rs` makes the spans of a leg of a run from its records, and `span.rs` has their form. `settings.rs` finds out where
 //! they go. With the feature `otlp`, `exporter.rs` waits for ends of runs in the feed, `encode.rs` makes messages of OTLP,
-//! `sender.rs` sends them, and `cursor_file.rs` keeps the place in the feed.
+//! `sender.rs` sends them. `feed_cursor.rs` keeps the place in the feed.
 
 mod counts;
-#[cfg(feature = "otlp")]
-mod cursor_file;
 #[cfg(feature = "otlp")]
 mod encode;
 mod export;

@@ -15,6 +15,7 @@ mod approval;
 mod delivery;
 mod encoding;
 mod event;
+mod hook;
 mod message;
 mod operations;
 mod policy;
@@ -36,6 +37,7 @@ pub use agent::{AgentDetailView, AgentSettingView, AgentView};
 pub use approval::{ApprovalView, DecisionView};
 pub use delivery::DeliveryView;
 pub use event::EventView;
+pub use hook::{HookStateView, HookTrialView, HookView};
 pub use message::{FunctionView, MessageView, ToolCallView};
 pub use operations::{
     BreakerView, DrainView, ReloadView, ServicePhase, ServiceStatusView, UnfinishedRunsView,

@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use hermod_actors::model::{BreakerState, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use super::encoding;
+use super::{encoding, hook::HookView};
 
 /// A running service: `{pid, version, address, state_dir, started_at, phase, reasons, runs, submissions, sessions,
-/// breakers, connections, streams}`.
+/// breakers, hooks, connections, streams}`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServiceStatusView {
     /// Its process.
@@ -34,6 +34,9 @@ pub struct ServiceStatusView {
     pub sessions: usize,
     /// The circuit breakers that are not closed.
     pub breakers: Vec<BreakerView>,
+    /// The hooks, by priority.
+    #[serde(default)]
+    pub hooks: Vec<HookView>,
     /// Open HTTP connections.
     pub connections: u64,
     /// Open streams of events.

@@ -10,6 +10,7 @@ mod config;
 mod config_command;
 mod control;
 mod doctor;
+mod hooks;
 mod json_fields;
 mod library;
 mod manners;

@@ -5,6 +5,7 @@ mod approvals;
 mod crash;
 mod expectations;
 mod handover;
+mod hooks;
 mod killed_command;
 mod last;
 mod loops;

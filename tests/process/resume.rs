@@ -1,6 +1,6 @@
 //! `hermod runs resume`, the deaths of a process, and tasks that have a key: the real binary, killed and started again.
 
-use std::{fs, process::Output};
+use std::{collections::BTreeMap, fs, process::Output};
 
 use hermod::{
     config::Config,
@@ -361,7 +361,8 @@ fn crowd(world: &World, steps: &Value, count: usize) {
         endpoints.add_for_run(&spec, &Variables::new()).await.unwrap();
         let journal = host::open(&state, Durability::Strict).unwrap();
         let defaults = Defaults::fixed(spec, "");
-        let daemon = host::start(journal, endpoints, &config, defaults, None).await.unwrap();
+        let daemon =
+            host::start(journal, endpoints, (&config, &BTreeMap::new()), defaults, None).await.unwrap();
         let submitted = (0..count).map(|_| daemon.runtime.submit(RunRequest::new("do it")));
         for accepted in futures::future::join_all(submitted).await {
             accepted.unwrap();

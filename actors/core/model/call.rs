@@ -7,11 +7,11 @@ use serde::{Deserialize, Serialize};
 #[cfg(doc)]
 use super::Body;
 use super::{
-    Access, Attempt, AttemptId, CallEnd, CallId, EffectClass, Hash, Incarnation, Repetition, RetryReason,
-    SubagentRef,
+    Access, Attempt, AttemptId, CallEnd, CallId, EffectClass, Hash, HookedCall, Incarnation, Repetition,
+    RetryReason, SubagentRef,
 };
 
-/// Fields of [`Body::CallAdmitted`]. The arguments themselves are in the answer's record.
+/// Fields of [`Body::CallAdmitted`]. The arguments themselves are in the answer's record, unless a hook has replaced them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CallAdmitted {
     /// The call.
@@ -34,6 +34,9 @@ pub struct CallAdmitted {
     /// Number of an identical earlier call of the answer that must not run twice; this call gets its result.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub same_as: Option<u32>,
+    /// What hooks have decided about the call, and the arguments that they have put in place of the model's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hooks: Option<Arc<HookedCall>>,
 }
 
 /// Fields of [`Body::CallStarted`].

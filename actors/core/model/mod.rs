@@ -18,6 +18,7 @@ mod event;
 mod expectation;
 mod failure;
 mod hash;
+mod hook;
 mod ids;
 mod imported_history;
 mod inbox;
@@ -67,6 +68,7 @@ pub use event::{CompactionStage, EventBody, EventStream, Lifecycle, RunStatus, S
 pub use expectation::{Expectation, ExpectationMiss, MAX_EXPECTATIONS, RunVerified, check_expectations};
 pub use failure::{Deadline, Failure, FailureClass, RequestFate};
 pub use hash::{ContentHash, ContentHasher, Digest, Hash, Hasher};
+pub use hook::{HookAnswer, HookDecision, HookPoint, HookRuling, HookVerdict, HookedCall};
 pub use ids::{AccountId, Attempt, AttemptId, BootId, CallId, IdError, Incarnation, RunId, Seq, SessionId};
 pub use imported_history::{ImportedCall, ImportedHistory, ImportedRound, ImportedStep};
 pub use inbox::InboxMessage;

@@ -106,6 +106,10 @@ impl Body {
                 let calls: usize = message.calls.iter().map(|call| call.arguments.len()).sum();
                 message.text.len() + message.reasoning.len() + calls
             }
+            Self::CallAdmitted(admitted) => {
+                let hooked = admitted.hooks.as_ref().and_then(|hooks| hooks.arguments.as_ref());
+                hooked.map_or(0, |arguments| arguments.len())
+            }
             Self::CallEnded(ended) => ended.end.content.len(),
             Self::ChildEnded(ended) => ended.result.len(),
             Self::ContextCompacted(compacted) => compacted.summary.as_deref().map_or(0, str::len),
@@ -128,7 +132,6 @@ impl Body {
             | Self::ModelFailed(_)
             | Self::ModelWaiting(_)
             | Self::ModelLate(_)
-            | Self::CallAdmitted(_)
             | Self::CallStarted(_)
             | Self::CallLost(_)
             | Self::RunExhausted(_)

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use strum::IntoStaticStr;
 
-use super::{Access, ContentHash, Image};
+use super::{Access, ContentHash, HookDecision, Image};
 
 /// The effect of a tool call, which decides whether it may be repeated after a crash.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -83,12 +83,21 @@ pub struct CallEnd {
     /// Images that belong to the content.
     #[serde(default, skip_serializing_if = "super::is_default")]
     pub images: Arc<[Image]>,
+    /// The decisions of the hooks that were asked about the result, or that kept the call from its start.
+    #[serde(default, skip_serializing_if = "super::is_default")]
+    pub hooks: Arc<[HookDecision]>,
 }
 
 impl CallEnd {
-    /// A result with `status` and `content`, without artifact and images.
+    /// A result with `status` and `content`, without artifact, images and hooks.
     pub fn new(status: CallStatus, content: impl Into<Arc<str>>) -> Self {
-        Self { status, content: content.into(), artifact: None, images: Arc::default() }
+        Self {
+            status,
+            content: content.into(),
+            artifact: None,
+            images: Arc::default(),
+            hooks: Arc::default(),
+        }
     }
 
     /// A successful result with `content`.

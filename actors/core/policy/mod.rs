@@ -14,6 +14,7 @@ mod failure_scope;
 mod fair_queue;
 mod final_text;
 mod hidden_chars;
+mod hook_tally;
 mod limiter;
 pub mod message;
 mod permit_queue;
@@ -34,6 +35,7 @@ pub use failover::{Candidate, LinkAvailability, LinkChoice, LinkVisit, available
 pub use failure_scope::{FailureScope, failure_scope};
 pub use fair_queue::FairQueue;
 pub use final_text::{AnswerSource, FinalText, final_text};
+pub use hook_tally::HookTally;
 pub use permit_queue::PermitQueue;
 pub use restart_intensity::{ConsecutiveCrashes, RestartHistory, RestartIntensity};
 pub use retry::CredentialRecovery;

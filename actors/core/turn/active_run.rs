@@ -286,7 +286,7 @@ impl ActiveRun {
         self.tool_calls().iter().filter(|call| call.may_start()).map(|call| call.id)
     }
 
-    /// The arguments of a tool call of the present answer, as the model wrote them; empty without such a call.
+    /// The arguments of a tool call of the present answer, as its tool gets them; empty without such a call.
     pub(super) fn arguments(&self, id: CallId) -> &str {
         self.step().and_then(|step| step.arguments(id)).unwrap_or("")
     }

@@ -132,7 +132,7 @@ impl DecisionBuilder {
             let same_as =
                 earlier.filter(|(earlier, _)| is_duplicate_once(earlier, admission)).map(|(_, n)| n).next();
             match admission {
-                CallAdmission::Admit { tool, intent, arguments, approval } => {
+                CallAdmission::Admit { tool, intent, arguments, approval, hooks } => {
                     self.record(Body::CallAdmitted(CallAdmitted {
                         call,
                         tool: Arc::clone(tool),
@@ -142,6 +142,7 @@ impl DecisionBuilder {
                         polls: intent.polls,
                         arguments: *arguments,
                         same_as,
+                        hooks: hooks.clone(),
                     }));
                     match (same_as, approval) {
                         (Some(n), _) => self.end_like(call, CallId { n, ..model_call }),
@@ -184,7 +185,15 @@ fn without_calls(answer: &ModelAnswer) -> ModelAnswer {
     ModelAnswer { message, ..answer.clone() }
 }
 
-/// Whether two tool calls are equal and their effect must not happen twice.
+/// Whether two tool calls are equal and their effect must not happen twice. What hooks say of them does not count, only
+/// the arguments that they leave.
 fn is_duplicate_once(one: &CallAdmission, other: &CallAdmission) -> bool {
-    matches!(one, CallAdmission::Admit { intent, .. } if intent.effect == EffectClass::Once) && one == other
+    let call = |admission: &CallAdmission| match admission {
+        CallAdmission::Admit { tool, intent, arguments, approval, hooks: _ } => {
+            Some((Arc::clone(tool), intent.clone(), *arguments, approval.clone()))
+        }
+        CallAdmission::Reject { .. } => None,
+    };
+    matches!(one, CallAdmission::Admit { intent, .. } if intent.effect == EffectClass::Once)
+        && call(one) == call(other)
 }

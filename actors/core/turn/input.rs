@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::{
     model::{
         ApprovalNeed, AttemptId, BudgetRefusal, CallEnd, CallId, ChildEnded, ExpectationMiss, Failure, Hash,
-        Intent, LimitIncrease, MessageSteered, ModelAnswer, ModelRef, ModelStarted, PersonAnswer,
+        HookedCall, Intent, LimitIncrease, MessageSteered, ModelAnswer, ModelRef, ModelStarted, PersonAnswer,
         RunAccepted, RunId, SessionOpened, SessionRevived, StopReason, Timestamp, ToolClass, UnansweredModel,
     },
     policy::{CredentialRecovery, LinkAvailability},
@@ -143,6 +143,8 @@ pub enum CallAdmission {
         arguments: Hash,
         /// Why a person has to approve the call before its start, if so.
         approval: Option<Arc<ApprovalNeed>>,
+        /// What hooks have decided about the call, if any was asked.
+        hooks: Option<Arc<HookedCall>>,
     },
     /// The call may not run.
     Reject {

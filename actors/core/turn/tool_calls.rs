@@ -34,6 +34,8 @@ pub(super) struct ActiveToolCall {
     pub(super) polls: bool,
     /// The hash of the arguments; `None` without admission.
     pub(super) arguments: Option<Hash>,
+    /// The arguments that a hook has put in place of the model's.
+    pub(super) replaced_arguments: Option<Arc<str>>,
     /// What a person has said about the first start of the call.
     pub(super) approval: StartApproval,
     /// Whether a lost attempt may have had an effect.
@@ -145,6 +147,7 @@ impl ActiveStep {
             detached: false,
             polls: false,
             arguments: None,
+            replaced_arguments: None,
             approval: StartApproval::NotRequested,
             may_have_run: false,
             lost_attempts: 0,
@@ -165,6 +168,7 @@ impl ActiveStep {
                 call.access = admitted.access.clone();
                 call.detached = admitted.detached;
                 (call.polls, call.arguments) = (admitted.polls, Some(admitted.arguments));
+                call.replaced_arguments = admitted.hooks.as_ref().and_then(|hooks| hooks.arguments.clone());
                 call.state = admitted.same_as.map_or(ToolCallState::Admitted(1), ToolCallState::SameAs);
             }
             Body::CallStarted(started) => {
@@ -242,10 +246,11 @@ impl ActiveStep {
         self.answer.calls.iter().zip(&self.calls).map(result).collect()
     }
 
-    /// The arguments of a call as the model wrote them.
+    /// The arguments of a call as the model wrote them, or as a hook has replaced them.
     pub(super) fn arguments(&self, id: CallId) -> Option<&str> {
         let mut calls = self.calls.iter().zip(&self.answer.calls);
-        calls.find(|(call, _)| call.id == id).map(|(_, requested)| requested.arguments.as_str())
+        let (call, requested) = calls.find(|(call, _)| call.id == id)?;
+        Some(call.replaced_arguments.as_deref().unwrap_or(&requested.arguments))
     }
 
     fn open_call(&mut self, id: CallId) -> Option<&mut ActiveToolCall> {

@@ -22,7 +22,7 @@ use crate::{MemoryArtifacts, MemoryJournal, world};
 use hermod_actors::{
     Defaults, Runtime, RuntimeDependencies, RuntimeEnd, TODO,
     model::{BreakerPolicy, ModelRef, RunSpec},
-    port::{ModelProvider, NoRedaction, Tool},
+    port::{ModelProvider, NoHooks, NoRedaction, Tool},
 };
 
 /// Upper bound of a life in virtual time: nothing that a run waits for takes longer, retries included.
@@ -186,6 +186,7 @@ impl ProcessLife<'_> {
             breakers: BreakerPolicy::default(),
             tools: ToolKind::ALL.iter().map(tool).collect(),
             policy: Arc::new(SimulatedPolicy::new(self.plan)),
+            hooks: Arc::new(NoHooks),
             tool_calls: self.plan.process.tool_calls,
             summaries: self.plan.process.tool_calls,
             submissions: 1_000,

@@ -9,6 +9,7 @@ mod conversation;
 mod delegation;
 mod doubt;
 mod gathering;
+mod hooks;
 mod judging;
 mod ladder;
 mod learned;

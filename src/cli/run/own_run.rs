@@ -144,8 +144,8 @@ async fn prepare(
     }
     let prompt = LayeredPrompt::new(config, state);
     let defaults = Defaults { spec: spec.clone(), prompt: Arc::new(prompt) };
-    let host =
-        host::start(Arc::clone(journal), endpoints, config, defaults, Some(Arc::new(StderrNotes))).await?;
+    let (journal, notes) = (Arc::clone(journal), Some(Arc::new(StderrNotes) as _));
+    let host = host::start(journal, endpoints, (config, variables), defaults, notes).await?;
     host.start_deliveries((config, variables), None);
     Ok((host, PreparedRun { action, spec, target }))
 }

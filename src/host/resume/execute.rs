@@ -85,7 +85,8 @@ pub async fn resume_runs(
         let spec = run_defaults::spec(config, Vec::new(), None, state);
         let defaults = Defaults { spec, prompt: Arc::new(LayeredPrompt::new(config, state)) };
         Ok::<_, HostError>(
-            start(Arc::clone(journal), endpoints, config, defaults, Some(Arc::clone(notes))).await?,
+            start(Arc::clone(journal), endpoints, (config, variables), defaults, Some(Arc::clone(notes)))
+                .await?,
         )
     };
     let host = match signals.run_until_signal(Box::pin(started)).await? {

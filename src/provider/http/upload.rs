@@ -70,11 +70,35 @@ impl UploadClient {
 
     /// Uploads bytes with further headers, as [`UploadClient::post`] does.
     pub async fn post_with(&self, headers: HeaderMap, bytes: Bytes) -> Result<UploadResponse, String> {
-        let result = ActiveDeadline::after(self.timeout).bound(self.send(headers, bytes)).await;
-        result.unwrap_or_else(|| Err(format!("no answer within {:.1} s", self.timeout.as_secs_f64())))
+        self.upload(headers, bytes, (self.timeout, MAX_BODY_BYTES)).await
     }
 
-    async fn send(&self, headers: HeaderMap, bytes: Bytes) -> Result<UploadResponse, String> {
+    /// Uploads bytes as [`UploadClient::post`] does, with this time limit, and reads at most so many bytes of the answer.
+    pub async fn post_within(
+        &self,
+        bytes: Bytes,
+        limit: Duration,
+        max_bytes: usize,
+    ) -> Result<UploadResponse, String> {
+        self.upload(HeaderMap::new(), bytes, (limit, max_bytes)).await
+    }
+
+    async fn upload(
+        &self,
+        headers: HeaderMap,
+        bytes: Bytes,
+        (limit, max_bytes): (Duration, usize),
+    ) -> Result<UploadResponse, String> {
+        let result = ActiveDeadline::after(limit).bound(self.send(headers, bytes, max_bytes)).await;
+        result.unwrap_or_else(|| Err(format!("no answer within {limit:?}")))
+    }
+
+    async fn send(
+        &self,
+        headers: HeaderMap,
+        bytes: Bytes,
+        max_bytes: usize,
+    ) -> Result<UploadResponse, String> {
         let request =
             self.client.post(self.url.clone()).headers(self.headers.clone()).headers(headers).body(bytes);
         let mut response = request.send().await.map_err(|error| root_cause(&error))?;
@@ -82,7 +106,7 @@ impl UploadClient {
         let retry_after = retry_after.and_then(|value| value.to_str().ok()).map(str::to_owned);
         let status = response.status().as_u16();
         let mut body = Vec::new();
-        if read_prefix(&mut response, MAX_BODY_BYTES, &mut body).await == BodyEnd::Broken {
+        if read_prefix(&mut response, max_bytes, &mut body).await == BodyEnd::Broken {
             return Err("the answer broke off".to_owned());
         }
         Ok(UploadResponse { status, retry_after, body })

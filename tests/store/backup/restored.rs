@@ -40,7 +40,10 @@ fn crowd(world: &World, mut steps: Value, texts: &[String]) {
         let journal = host::open(&state, Durability::Strict).unwrap();
         let mut endpoints = Endpoints::new(Vec::new(), state, config.provider_defaults);
         endpoints.add_for_run(&spec, &Variables::new()).await.unwrap();
-        let daemon = host::start(journal, endpoints, &config, Defaults::fixed(spec, ""), None).await.unwrap();
+        let daemon =
+            host::start(journal, endpoints, (&config, &BTreeMap::new()), Defaults::fixed(spec, ""), None)
+                .await
+                .unwrap();
         for text in texts {
             daemon.runtime.submit(RunRequest::new(text.as_str())).await.unwrap();
         }

@@ -189,6 +189,7 @@ impl Shaped {
                 polls: false,
                 arguments: Hash::of(b""),
                 same_as: None,
+                hooks: None,
             }));
         }
     }

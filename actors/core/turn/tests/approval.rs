@@ -24,6 +24,7 @@ fn asking(number: u8, allow_rule: &str) -> CallAdmission {
         intent,
         arguments: Hash::of(&[number]),
         approval: Some(Arc::new(need)),
+        hooks: None,
     }
 }
 
@@ -174,6 +175,7 @@ fn a_question_of_the_model_is_answered_with_text() {
         intent: Intent { access: Access::Exclusive, ..EffectClass::Pure.into() },
         arguments: Hash::of(&[arguments]),
         approval: None,
+        hooks: None,
     };
     let mut driver = asked_with(vec![clarify(1)], r#"{"question":"Which branch?","choices":["main"]}"#);
     let open = driver.turn.open_approvals();

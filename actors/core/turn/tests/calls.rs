@@ -21,7 +21,13 @@ fn asked() -> Driver {
 fn touching(access: &Access) -> CallAdmission {
     let intent =
         Intent { effect: EffectClass::Idempotent, access: access.clone(), detached: false, polls: false };
-    CallAdmission::Admit { tool: "tool".into(), intent, arguments: Hash::of(b"{}"), approval: None }
+    CallAdmission::Admit {
+        tool: "tool".into(),
+        intent,
+        arguments: Hash::of(b"{}"),
+        approval: None,
+        hooks: None,
+    }
 }
 
 /// Checks that the calls of one answer run in these waves. The calls of a wave run together and end before the next
@@ -180,7 +186,7 @@ fn each_answer_that_is_asked_for_again_costs_an_iteration() {
 
 fn once(arguments: &str) -> CallAdmission {
     let (intent, arguments) = (EffectClass::Once.into(), Hash::of(arguments.as_bytes()));
-    CallAdmission::Admit { tool: "tool".into(), intent, arguments, approval: None }
+    CallAdmission::Admit { tool: "tool".into(), intent, arguments, approval: None, hooks: None }
 }
 
 #[test]

@@ -57,6 +57,7 @@ fn answer(driver: &Driver, arguments: &[&str]) -> Input {
         intent: EffectClass::Once.into(),
         arguments: Hash::of(arguments.as_bytes()),
         approval: None,
+        hooks: None,
     });
     let message = AssistantMessage { calls: calls.collect(), ..AssistantMessage::default() };
     let answer =

@@ -193,8 +193,13 @@ fn check_noted(boot: &str, since: u64, noted: bool) {
     driver.lease(model(1, 1), 1);
     let intent =
         Intent { effect: EffectClass::Once, access: Access::Anything, detached: false, polls: false };
-    let plan =
-        CallAdmission::Admit { tool: "tool".into(), intent, arguments: Hash::of(b"{}"), approval: None };
+    let plan = CallAdmission::Admit {
+        tool: "tool".into(),
+        intent,
+        arguments: Hash::of(b"{}"),
+        approval: None,
+        hooks: None,
+    };
     driver.answer_planned("", FinishReason::ToolCalls, vec![plan]);
     driver.feed(&Input::Permitted(AttemptId { call: CALL, attempt: 1 }));
     driver.feed(&Input::ToolEnded { id: AttemptId { call: CALL, attempt: 1 }, end: CallEnd::ok("done") });
@@ -276,8 +281,13 @@ fn a_command_whose_end_nobody_recorded_may_have_written_too() {
     driver.submit(1, Limits { max_tokens: 100, ..Limits::default() });
     driver.lease(model(1, 1), 1);
     let intent = Intent { effect: EffectClass::Once, access: Access::Anything, detached: true, polls: false };
-    let plan =
-        CallAdmission::Admit { tool: "tool".into(), intent, arguments: Hash::of(b"{}"), approval: None };
+    let plan = CallAdmission::Admit {
+        tool: "tool".into(),
+        intent,
+        arguments: Hash::of(b"{}"),
+        approval: None,
+        hooks: None,
+    };
     driver.answer_planned("", FinishReason::ToolCalls, vec![plan]);
     driver.feed(&Input::Permitted(AttemptId { call: CALL, attempt: 1 }));
     driver.crash_into("another");

@@ -61,6 +61,7 @@ fn answer(driver: &mut Driver, iteration: u32, Said(text, reasoning, tools, fini
         intent: Clone::clone(&intent),
         arguments,
         approval: None,
+        hooks: None,
     };
     driver.answer_message(message, finish, tools.iter().map(plan).collect());
     for n in driver.permit_all() {

@@ -29,6 +29,7 @@ fn answer(driver: &Driver, calls: usize, usage: Option<Usage>) -> Input {
         intent: EffectClass::Idempotent.into(),
         arguments: Hash::of(format!("{seq} {n}").as_bytes()),
         approval: None,
+        hooks: None,
     };
     let call = |n| ToolCall { id: format!("v{n}"), name: "tool".into(), arguments: "{}".into() };
     let text = if calls == 0 { "done" } else { "" }.into();

@@ -41,7 +41,7 @@ impl<'a> ScriptedCall<'a> {
         let question = String::from("May it start?");
         let need = ApprovalNeed { rules: Vec::new(), allow_rules: Vec::new(), question };
         let approval = self.asks().then(|| Arc::new(need));
-        CallAdmission::Admit { tool: self.tool.into(), intent, arguments, approval }
+        CallAdmission::Admit { tool: self.tool.into(), intent, arguments, approval, hooks: None }
     }
 
     fn asks(&self) -> bool {
@@ -83,6 +83,7 @@ fn same_call(effect: EffectClass) -> CallAdmission {
         intent: effect.into(),
         arguments: Hash::of(b"same"),
         approval: None,
+        hooks: None,
     }
 }
 
@@ -386,7 +387,7 @@ fn a_list_that_does_not_change_is_a_loop() {
         let message = AssistantMessage { calls: vec![call], ..AssistantMessage::default() };
         let arguments = Hash::of(b"{}");
         let intent = EffectClass::Idempotent.into();
-        let plan = CallAdmission::Admit { tool: TODO.into(), intent, arguments, approval: None };
+        let plan = CallAdmission::Admit { tool: TODO.into(), intent, arguments, approval: None, hooks: None };
         driver.answer_message(message, FinishReason::ToolCalls, vec![plan]);
     }
     let end = "3 todo same_result 3; 4 todo same_result 4; 5 todo same_result 5; loop_detected";

@@ -199,6 +199,7 @@ impl Driver {
             intent: effect.into(),
             arguments: Hash::of(format!("{seq} {n}").as_bytes()),
             approval: None,
+            hooks: None,
         };
         self.answer_planned(text, finish, (0..calls).map(plan).collect())
     }

@@ -39,6 +39,7 @@ fn answered(driver: &Driver, text: &str, arguments: &[&str], approval: Option<Ar
         intent: EffectClass::Once.into(),
         arguments: Hash::of(arguments.as_bytes()),
         approval: approval.clone(),
+        hooks: None,
     });
     let message =
         AssistantMessage { text: text.into(), calls: calls.collect(), ..AssistantMessage::default() };

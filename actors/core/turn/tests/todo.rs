@@ -28,6 +28,7 @@ fn asked(arguments: &[&str]) -> (AssistantMessage, Vec<CallAdmission>) {
         intent: EffectClass::Idempotent.into(),
         arguments: Hash::of(arguments.as_bytes()),
         approval: None,
+        hooks: None,
     });
     (AssistantMessage { calls: calls.collect(), ..AssistantMessage::default() }, plans.collect())
 }

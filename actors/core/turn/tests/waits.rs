@@ -94,7 +94,13 @@ fn asked(limits: Limits) -> Driver {
 fn touching(access: &Access) -> CallAdmission {
     let intent =
         Intent { effect: EffectClass::Idempotent, access: access.clone(), detached: false, polls: false };
-    CallAdmission::Admit { tool: "tool".into(), intent, arguments: Hash::of(b"{}"), approval: None }
+    CallAdmission::Admit {
+        tool: "tool".into(),
+        intent,
+        arguments: Hash::of(b"{}"),
+        approval: None,
+        hooks: None,
+    }
 }
 
 #[test]

@@ -6,10 +6,11 @@ use hermod_actors::model::{
     Access, BudgetRefusal, CallAdmitted, CallEnd, CallStatus, CompactionMethod, CompactionPolicy,
     ContextBreakdown, ContextCompacted, Deadline, Delegation, Dimension, DropPolicy, EffectClass,
     Expectation, ExpectationMiss, Failure, FailureClass, FinishReason, Flaw, HistoryPosition, Hold,
-    InDoubtAction, InDoubtPolicy, LimitIncrease, Limits, ModelAnswered, ModelFailed, ModelStarted, Outcome,
-    OutcomeCause, OutcomeDetail, ParentRef, PrefixChange, QueueMode, Queueing, Repetition, RepetitionPattern,
-    RequestFate, RetryAttempts, RetryPolicy, RunAccepted, RunSpec, StopReason, SubagentRef, SummaryAnswered,
-    SummaryDefect, TodoChanged, TodoItem, TodoList, TodoStatus, UnansweredModel, UnansweredReason,
+    HookDecision, HookPoint, HookRuling, HookedCall, InDoubtAction, InDoubtPolicy, LimitIncrease, Limits,
+    ModelAnswered, ModelFailed, ModelStarted, Outcome, OutcomeCause, OutcomeDetail, ParentRef, PrefixChange,
+    QueueMode, Queueing, Repetition, RepetitionPattern, RequestFate, RetryAttempts, RetryPolicy, RunAccepted,
+    RunSpec, StopReason, SubagentRef, SummaryAnswered, SummaryDefect, TodoChanged, TodoItem, TodoList,
+    TodoStatus, UnansweredModel, UnansweredReason,
 };
 use proptest::{prelude::*, sample::select};
 use serde_json::json;
@@ -360,8 +361,34 @@ pub(crate) fn call_end() -> Made<CallEnd> {
         CallStatus::NotStarted,
         CallStatus::InDoubt,
     ]);
-    (status, shared(), maybe(artifact()), images())
-        .prop_map(|(status, content, artifact, images)| CallEnd { status, content, artifact, images })
+    (status, shared(), maybe(artifact()), images(), hook_decisions())
+        .prop_map(|(status, content, artifact, images, hooks)| CallEnd {
+            status,
+            content,
+            artifact,
+            images,
+            hooks,
+        })
+        .boxed()
+}
+
+fn hook_decisions() -> Made<Arc<[HookDecision]>> {
+    let point = select(vec![
+        HookPoint::PreToolCall,
+        HookPoint::PostToolCall,
+        HookPoint::ToolResultPersist,
+        HookPoint::BeforeModelCall,
+        HookPoint::MessageSending,
+    ]);
+    let ruling = select(vec![HookRuling::Allowed, HookRuling::Replaced, HookRuling::Refused]);
+    let decision = (shared(), point, ruling, maybe(shared()))
+        .prop_map(|(hook, point, ruling, reason)| HookDecision { hook, point, ruling, reason });
+    list(decision.boxed()).prop_map(Into::into).boxed()
+}
+
+fn hooked_call() -> Made<Arc<HookedCall>> {
+    (hook_decisions(), maybe(shared()))
+        .prop_map(|(decisions, arguments)| Arc::new(HookedCall { decisions, arguments }))
         .boxed()
 }
 
@@ -474,8 +501,8 @@ pub(crate) fn compacted() -> Made<ContextCompacted> {
 
 pub(crate) fn admitted() -> Made<CallAdmitted> {
     let effect = select(vec![EffectClass::Pure, EffectClass::Idempotent, EffectClass::Once]);
-    (call(), shared(), effect, access(), any::<(bool, bool)>(), hash(), maybe(small()))
-        .prop_map(|(call, tool, effect, access, (detached, polls), arguments, same_as)| CallAdmitted {
+    (call(), shared(), effect, access(), any::<(bool, bool)>(), hash(), maybe(small()), maybe(hooked_call()))
+        .prop_map(|(call, tool, effect, access, (detached, polls), arguments, same_as, hooks)| CallAdmitted {
             call,
             tool,
             effect,
@@ -484,6 +511,7 @@ pub(crate) fn admitted() -> Made<CallAdmitted> {
             polls,
             arguments,
             same_as,
+            hooks,
         })
         .boxed()
 }

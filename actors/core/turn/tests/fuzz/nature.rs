@@ -242,24 +242,28 @@ fn plans(chance: &mut Chance, calls: &[ToolCall]) -> Vec<CallAdmission> {
             intent: EffectClass::Once.into(),
             arguments: Hash::of(call.arguments.as_bytes()),
             approval: None,
+            hooks: None,
         },
         _ if call.name == TODO => CallAdmission::Admit {
             tool: TODO.into(),
             intent: EffectClass::Idempotent.into(),
             arguments: Hash::of(call.arguments.as_bytes()),
             approval: None,
+            hooks: None,
         },
         n if call.name == MESSAGE => CallAdmission::Admit {
             tool: MESSAGE.into(),
             intent: EffectClass::Once.into(),
             arguments: Hash::of(call.arguments.as_bytes()),
             approval: (n % 4 == 1).then(|| need(MESSAGE)),
+            hooks: None,
         },
         _ if call.name == CLARIFY => CallAdmission::Admit {
             tool: CLARIFY.into(),
             intent: Intent { access: Access::Exclusive, ..EffectClass::Pure.into() },
             arguments: Hash::of(call.arguments.as_bytes()),
             approval: None,
+            hooks: None,
         },
         1 => refuse(CallRejection::Malformed),
         2 => refuse(CallRejection::Unacceptable),
@@ -283,6 +287,7 @@ fn plans(chance: &mut Chance, calls: &[ToolCall]) -> Vec<CallAdmission> {
                 intent: Intent { effect, access, detached, polls: chance.one_in(8) },
                 arguments,
                 approval: chance.one_in(6).then(|| need(&call.name)),
+                hooks: None,
             }
         }
     };

@@ -111,10 +111,7 @@ impl Watch {
             Body::RunStopping(stopping) => self.stopping(stopping)?,
             Body::RunEnded(ended) => self.ended(ended, turn)?,
             Body::ModelStarted(started) => self.started(started, turn)?,
-            Body::ModelAnswered(answered) => {
-                self.holds = None;
-                self.answered(answered)?;
-            }
+            Body::ModelAnswered(answered) => self.answered(answered)?,
             Body::ModelFailed(failed) => self.failed(failed)?,
             Body::ModelWaiting(waiting) => {
                 hold!(self.asked.is_none(), "{waiting:?} while {:?}", self.asked);
