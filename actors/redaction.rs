@@ -7,7 +7,8 @@ use serde_json::Value;
 
 use crate::{
     model::{
-        AssistantMessage, CallEnd, Failure, HookAnswer, Message, MessageContent, ModelAnswer, OpaqueState,
+        AssistantMessage, CallEnd, Expectation, Failure, HookAnswer, Message, MessageContent, ModelAnswer,
+        OpaqueState,
     },
     port::TextRedactor,
 };
@@ -85,7 +86,24 @@ fn redact_assistant(message: &mut AssistantMessage, redactor: &dyn TextRedactor)
     }
 }
 
-fn redact_string(text: &mut String, redactor: &dyn TextRedactor) {
+/// Redacts the expectations of a request.
+pub(crate) fn redact_expectations(expects: &mut [Expectation], redactor: &dyn TextRedactor) {
+    for expectation in expects {
+        match expectation {
+            Expectation::File { path: text, .. }
+            | Expectation::Command { command: text, .. }
+            | Expectation::Text { contains: text } => redact_string(text, redactor),
+            Expectation::Schema { path, schema } => {
+                redact_string(path, redactor);
+                if has_secret(schema, redactor) {
+                    redact_json(Arc::make_mut(schema), redactor);
+                }
+            }
+        }
+    }
+}
+
+pub(crate) fn redact_string(text: &mut String, redactor: &dyn TextRedactor) {
     if let Some(redacted) = redactor.redacted(text) {
         *text = redacted;
     }

@@ -9,7 +9,7 @@ use std::{
 use hermod_actors::{
     Defaults, Runtime,
     model::{ModelRef, PoolStrategy, RateLimits},
-    port::{DecisionHooks, FixedPrompt, NoHooks, SystemPromptBuilder, Tool},
+    port::{CallPolicy, DecisionHooks, FixedPrompt, NoHooks, SystemPromptBuilder, Tool},
 };
 
 use crate::{
@@ -22,6 +22,7 @@ use crate::{
     },
     secret::Secret,
     store::redb::Durability,
+    tool::{ExpectationVerifier, Settings},
 };
 
 /// The wire format of an endpoint's requests.
@@ -155,8 +156,10 @@ impl Builder {
             providers.push((Arc::clone(model.provider()), Arc::new(adapter) as _, calls));
         }
         let policy = Arc::new(host::checked_policy(&config, &state, None).await);
+        // Without a runner it runs no commands.
+        let settings = Settings { state: Some(state.clone()), ..Settings::default() };
         let dependencies = HostDependencies {
-            policy,
+            policy: Arc::clone(&policy) as Arc<dyn CallPolicy>,
             hooks: self.hooks,
             journal: host::open(&state, Durability::Strict)?,
             state,
@@ -164,7 +167,9 @@ impl Builder {
             tools: self.tools,
             defaults: Defaults { spec, prompt },
         };
-        host::runtime(&config, dependencies).await
+        let runtime = host::runtime(&config, dependencies).await?;
+        runtime.set_verifier(Arc::new(ExpectationVerifier::new(settings, policy)));
+        Ok(runtime)
     }
 }
 

@@ -30,6 +30,8 @@ pub enum Mutant {
     StartUnapproved,
     /// Repeated tool calls are not noticed.
     IgnoreLoops,
+    /// A run completes although its expectations were not checked.
+    SkipVerification,
 }
 
 #[cfg(feature = "mutants")]
@@ -55,7 +57,7 @@ const _: () = assert!(!mutant_enabled(Mutant::NoFence), "a mutant is enabled in 
 #[cfg(feature = "mutants")]
 impl Mutant {
     /// All mutants.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::AcknowledgeEarly,
         Self::RepeatInDoubt,
         Self::NoFence,
@@ -69,6 +71,7 @@ impl Mutant {
         Self::DueEarly,
         Self::StartUnapproved,
         Self::IgnoreLoops,
+        Self::SkipVerification,
     ];
 
     /// Runs `what` with this mutant enabled in the current thread; all of `what` must run on that thread.

@@ -13,6 +13,7 @@ mod provider;
 mod redaction;
 mod system_prompt;
 mod tool;
+mod verifier;
 
 pub use artifacts::{
     ArtifactError, ArtifactSink, ArtifactWriter, Artifacts, AttemptArtifacts, Excerpt, Presence,
@@ -36,3 +37,5 @@ pub use system_prompt::{
     FixedPrompt, PromptLayer, PromptRequest, SystemPrompt, SystemPromptBuilder, SystemPromptError,
 };
 pub use tool::{AttachOutcome, CallWork, Invocation, PreparedCall, ProgressReporter, Tool};
+pub(crate) use verifier::command_timeouts_ms;
+pub use verifier::{NoVerifier, Verification, Verifier};

@@ -19,6 +19,7 @@ mod shared_events;
 mod store_limits;
 mod submit;
 mod tree;
+mod verifier;
 mod watch;
 
 use std::{sync::Arc, time::Duration};
@@ -51,6 +52,7 @@ pub use request::{Defaults, RunError, RunRequest, RunResult, RuntimeDependencies
 pub use shared_events::{SharedEntry, SharedEvent};
 pub(crate) use store_limits::PresentStoreLimits;
 pub use submit::MAX_MESSAGE_BYTES;
+pub(crate) use verifier::PresentVerifier;
 pub use watch::Watch;
 
 /// What a session does after a command.

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     model::{
-        Amounts, BootId, BreakerPolicy, CallId, Hash, IdError, Message, ModelRef, OutcomeDetail, Queueing,
-        RunId, RunSpec, SessionId, ThinkingLevel, Timestamp, Usage,
+        Amounts, BootId, BreakerPolicy, CallId, Expectation, Hash, IdError, Message, ModelRef, OutcomeDetail,
+        Queueing, RunId, RunSpec, SessionId, ThinkingLevel, Timestamp, Usage,
     },
     policy::FinalText,
     port::{
@@ -98,6 +98,8 @@ pub struct RunRequest {
     pub timeout: Option<Duration>,
     /// The thinking level, if it differs from the spec's. Ignored for models without that control.
     pub thinking: Option<ThinkingLevel>,
+    /// What must hold before the run completes, if it differs from the spec's.
+    pub expects: Vec<Expectation>,
     /// The spec; the default if absent.
     pub spec: Option<RunSpec>,
     /// The system prompt of a new session; built by the default builder if absent.

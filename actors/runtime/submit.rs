@@ -8,7 +8,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use crate::{
     model::{Dimension, ModelRow, RunAccepted, RunId, RunSpec, SessionId, SessionRow},
     port::TextRedactor,
-    redaction::{redact_messages, redact_text},
+    redaction::{redact_expectations, redact_messages, redact_text},
     runtime::{RunError, RunRequest, Runtime, SessionChoice, images, repeat::FirstTask},
     session::{AcceptedRun, InputReply, SessionMsg, SubmitError, SubmitReply},
     supervisor::{SessionSeed, SessionsMsg},
@@ -47,6 +47,7 @@ impl Runtime {
         spec.schema_bytes = self.parts.executor.tools().schema_bytes(&spec.tools);
         self.apply_observations(&mut spec).await;
         let spec = Arc::new(spec);
+        self.check_expectations(&spec).await?;
         for (model, level) in spec.models_without_thinking_control() {
             let level = level.name();
             tracing::info!(%run, %model, level, "the model cannot be told how much to think, so it is not told");
@@ -212,6 +213,10 @@ impl RunRequest {
             redact_text(text, redactor);
         }
         redact_messages(&mut self.history, redactor);
+        let of_spec = self.spec.as_mut().map(|spec| &mut spec.expects);
+        for expects in [Some(&mut self.expects), of_spec].into_iter().flatten() {
+            redact_expectations(expects, redactor);
+        }
         self
     }
 
@@ -273,6 +278,9 @@ impl RunRequest {
             }
         }
         spec.thinking = self.thinking.or(spec.thinking);
+        if !self.expects.is_empty() {
+            spec.expects.clone_from(&self.expects);
+        }
         let millis = |limit: Duration| u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
         spec.limits.wall_ms = self.wall.map(millis).or(spec.limits.wall_ms);
         spec.limits.timeout_ms = self.timeout.map(millis).or(spec.limits.timeout_ms);
@@ -318,6 +326,7 @@ mod tests {
             compaction: None,
             delegation: None,
             loop_guard: true,
+            expects: Vec::new(),
             must_answer: true,
             script: None,
             deliver_to: Vec::new(),

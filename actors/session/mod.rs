@@ -19,6 +19,7 @@ mod summary_admission;
 mod task_deadlines;
 mod tasks;
 mod tools;
+mod verification;
 mod view;
 mod watchdog;
 

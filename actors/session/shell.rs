@@ -350,6 +350,7 @@ impl SessionActorState {
                     cancel.cancel();
                     self.tasks.attach_tool(turn, &mut self.tools, id, cancel)
                 }
+                DueAction::Verify(call) => self.tasks.verify(turn, call),
                 DueAction::Acquire(id) => self.tasks.acquire(turn, id, now),
                 DueAction::WakeAt(time) => self.tasks.wake_in(lease_wait::next_poll_ms(time, now.at)),
                 DueAction::WakeAtActive(ms) => self.tasks.wake_in(ms.saturating_sub(now.active_ms)),

@@ -7,6 +7,7 @@ use crate::{
     model::{AttemptId, ModelRef, RunSpec},
     session::{
         model_attempt::RENEW_TIMEOUT,
+        verification::verification_limit,
         watchdog::{ARTIFACT_LIMIT, STOP_LIMIT, TOOL_LIMIT, call_limit},
     },
     supervisor::RuntimeParts,
@@ -25,6 +26,10 @@ impl TaskDeadlines for RuntimeParts {
     /// The tool's own limit, and writing a long result.
     fn tool(&self, attempt: AttemptId) -> u64 {
         ms(self.executor.limit_of(attempt).unwrap_or(TOOL_LIMIT) + ARTIFACT_LIMIT)
+    }
+
+    fn verify(&self, spec: &RunSpec) -> u64 {
+        ms(verification_limit(spec))
     }
 
     /// The stop limit of a tool, and the same time for writing its output.

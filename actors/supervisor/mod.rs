@@ -37,7 +37,7 @@ use crate::{
     persistence::{CommitMonitor, PersistenceMsg},
     port::{Clock, DecisionHooks, Journal, TextRedactor},
     provider::Leases,
-    runtime::{ConversationMarks, FeedTail, PresentStoreLimits, RuntimeDependencies},
+    runtime::{ConversationMarks, FeedTail, PresentStoreLimits, PresentVerifier, RuntimeDependencies},
     tool_executor::ToolExecutorHandle,
 };
 pub(crate) use directory::Directory;
@@ -105,6 +105,7 @@ pub(crate) struct RuntimeParts {
     pub(crate) admission: Arc<Semaphore>,
     pub(crate) boot: BootId,
     pub(crate) store_limits: PresentStoreLimits,
+    pub(crate) verifier: PresentVerifier,
     /// How long an idle session keeps its actor.
     pub(crate) idle: Duration,
 }

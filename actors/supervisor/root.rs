@@ -14,7 +14,7 @@ use crate::{
     policy::{RestartHistory, RestartIntensity},
     port::{JournalError, ReadError},
     provider::Leases,
-    runtime::{ConversationMarks, FeedTail, PresentStoreLimits, RuntimeDependencies},
+    runtime::{ConversationMarks, FeedTail, PresentStoreLimits, PresentVerifier, RuntimeDependencies},
     supervisor::{
         ChildStatus, DirectoryCheckpoint, ProviderSupervisor, RootArguments, RuntimeEnd, RuntimeParts,
         SessionSupervisor, StableActorRef, actor_end,
@@ -144,6 +144,7 @@ impl Actor for Root {
             admission: Arc::new(Semaphore::new(submissions)),
             boot,
             store_limits: PresentStoreLimits::default(),
+            verifier: PresentVerifier::default(),
             idle,
         });
         let mut children = Vec::new();

@@ -6,7 +6,7 @@ use std::collections::{BTreeSet, HashMap};
 use hermod_actors::model::{
     ApprovalAnswered, Body, CallEnded, CallId, CallStarted, CallStatus, ChildEnded, ContextCompacted,
     DecisionSource, Flaw, ModelAnswered, ModelFailed, ModelWaiting, Outcome, Record, RetryReason, RunId,
-    TodoItem, TodoList, TodoStatus,
+    RunVerified, TodoItem, TodoList, TodoStatus,
 };
 
 use super::{
@@ -154,6 +154,7 @@ impl ProgressLines {
             Body::MessageSteered(steered) => {
                 Some(format!("steered   {}", truncated_line(&steered.text, MAX_ERROR_CHARS)))
             }
+            Body::RunVerified(verified) => Some(format_check(verified)),
             Body::TodoChanged(changed) => Some(format_todo(&changed.items)),
             Body::ChildEnded(ended) => Some(format_child_end(ended)),
             _ => None,
@@ -345,6 +346,15 @@ fn format_todo(list: &TodoList) -> String {
     format!("todo      {done} of {all} done{current}")
 }
 
+/// What the check of the run's expectations has found.
+fn format_check(verified: &RunVerified) -> String {
+    let misses = verified.misses.iter();
+    let lines: Vec<String> = misses
+        .map(|miss| format!("missing   {}", truncated_line(&miss.to_string(), MAX_ERROR_CHARS)))
+        .collect();
+    if lines.is_empty() { "checked   all that was expected holds".into() } else { lines.join("\n") }
+}
+
 fn retry_reason(reason: RetryReason) -> &'static str {
     match reason {
         RetryReason::Lost => "lost, is started again",
@@ -394,9 +404,9 @@ mod tests {
     use std::sync::Arc;
 
     use hermod_actors::model::{
-        AccountId, AssistantMessage, BudgetRefusal, CallEnd, Dimension, Failure, FailureClass, FinishReason,
-        Incarnation, Outcome, OutcomeDetail, Repetition, RepetitionPattern, RunEnded, RunExhausted,
-        SessionRevived, Timestamp, ToolCall, Usage, UsageAnomaly, UsageAnomalyKind,
+        AccountId, AssistantMessage, BudgetRefusal, CallEnd, Dimension, ExpectationMiss, Failure,
+        FailureClass, FinishReason, Incarnation, Outcome, OutcomeDetail, Repetition, RepetitionPattern,
+        RunEnded, RunExhausted, SessionRevived, Timestamp, ToolCall, Usage, UsageAnomaly, UsageAnomalyKind,
     };
 
     use super::*;
@@ -589,6 +599,24 @@ mod tests {
             "budget    iterations limit of 10 reached: 10 spent, 0 reserved, account {account}: a last answer is asked for, if that fits"
         );
         check(vec![Body::RunExhausted(RunExhausted { run: RUN, refusal })], &[Some(&line)]);
+    }
+
+    #[test]
+    fn a_check_tells_what_misses() {
+        let call = CallId { run: RUN, iteration: 1, n: 0 };
+        let verified = |misses| Body::RunVerified(RunVerified { call, misses });
+        let miss = |n, expected: &str| ExpectationMiss {
+            n,
+            expected: expected.into(),
+            reason: "it is empty".into(),
+        };
+        check(
+            vec![verified(Vec::new()), verified(vec![miss(0, "file a"), miss(2, "file c")])],
+            &[
+                Some("checked   all that was expected holds"),
+                Some("missing   file a: it is empty\nmissing   file c: it is empty"),
+            ],
+        );
     }
 
     #[test]

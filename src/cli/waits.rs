@@ -53,6 +53,7 @@ pub(crate) fn format_short(waits: &[RunWait], now: Timestamp) -> Option<String> 
         WaitKind::Tool { tool, .. } => format!("runs {tool}"),
         WaitKind::Children { .. } => format!("waits for {}", subagents(subagent_count)),
         WaitKind::Person { .. } => "asks a person".to_owned(),
+        WaitKind::Verify => "checks what it is expected to leave".to_owned(),
         WaitKind::Stop => "stops".to_owned(),
         WaitKind::Disk { full: Some(_) } => "waits for room on the disk".to_owned(),
         WaitKind::Disk { full: None } | WaitKind::Limit { .. } => "waits for the disk".to_owned(),
@@ -96,6 +97,7 @@ fn format_subject(kind: &WaitKind) -> String {
         WaitKind::Tool { call, tool, .. } => format!("{tool}, call {},", call_number(*call)),
         WaitKind::Person { call } => format!("a person (`hermod approvals allow {call}` or `deny {call}`)"),
         WaitKind::Children { call, left } => format!("{}, call {},", subagents(*left), call_number(*call)),
+        WaitKind::Verify => "the check of what it is expected to leave".to_owned(),
         WaitKind::Stop => "its calls to end".to_owned(),
         WaitKind::Disk { full: None } => "the disk".to_owned(),
         WaitKind::Disk { full: Some(full) } => {

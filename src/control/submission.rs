@@ -4,7 +4,9 @@
 use std::{fmt::Debug, path::PathBuf, sync::Arc};
 
 use futures::future::BoxFuture;
-use hermod_actors::model::{Amounts, Hash, Message, RunId, Seq, SessionId, ThinkingLevel, Timestamp};
+use hermod_actors::model::{
+    Amounts, Expectation, Hash, Message, RunId, Seq, SessionId, ThinkingLevel, Timestamp,
+};
 use serde::{Deserialize, Serialize};
 
 use super::error::RequestError;
@@ -61,6 +63,9 @@ pub struct RunSubmission {
     /// A system message for this run only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub system: Option<String>,
+    /// What must hold before the run completes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub expects: Vec<Expectation>,
     /// The targets that get the result; absent takes those of the agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deliver_to: Option<Vec<String>>,

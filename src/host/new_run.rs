@@ -7,7 +7,7 @@ use std::{path::Path, sync::Arc, time::Duration};
 use bytes::Bytes;
 use hermod_actors::{
     FirstTask, RunError, RunRequest, SessionChoice,
-    model::{Hash, Message, RunRow, RunSpec, ThinkingLevel, ThinkingLevels, ThinkingStyle},
+    model::{Expectation, Hash, Message, RunRow, RunSpec, ThinkingLevel, ThinkingLevels, ThinkingStyle},
 };
 
 use super::{
@@ -34,6 +34,8 @@ pub struct RunInput {
     pub history: Vec<Message>,
     /// The isolation key of the run's tools; `None` generates one.
     pub isolation_key: Option<Arc<str>>,
+    /// What must hold before the run completes.
+    pub expects: Vec<Expectation>,
     /// The hash of the client's whole request, which a repeat by its idempotency key must have too.
     pub request_hash: Option<Hash>,
 }

@@ -7,7 +7,7 @@ use super::{
     exchangeable::Exchangeable,
     model_choice::{OllamaProbe, discover},
     sandbox_rules::note_missing_protections,
-    start::{RuntimeHost, checked_policy, configured_tools},
+    start::{RuntimeHost, checked_policy, configured_tools, verifier},
     submission::{RunSettings, RunSubmitter},
 };
 use crate::{
@@ -57,6 +57,7 @@ impl RuntimeHost {
         let reconnected = endpoints.reconnect(discovered, variables)?;
         self.runtime.exchange_tools(tools)?;
         self.policy.exchange(policy);
+        self.runtime.set_verifier(verifier(config, &self.state, &self.runner, &self.policy));
         self.exchange_targets(&targets);
         self.exchange_hooks(hooks).await?;
         self.runtime.set_store_limits(config.limits.by_period());

@@ -61,6 +61,7 @@ pub fn spec(config: &Config, chain: Vec<ModelRef>, script: Option<Hash>, workspa
         compaction: config.compression.enabled.0.then(|| compaction_policy(config, &main).into()),
         delegation,
         loop_guard: config.agent.loop_guard.0,
+        expects: Vec::new(),
         must_answer: config.replies.required.0,
         script,
         deliver_to: config.agent.deliver_to.0.clone(),

@@ -12,7 +12,7 @@ use std::{
 use hermod_actors::{
     Defaults, RunError, Runtime, RuntimeDependencies, RuntimeEnd, message_tool,
     model::{RunId, RunSpec},
-    port::{CallPolicy, DecisionHooks, Journal, ModelProvider, Tool},
+    port::{CallPolicy, DecisionHooks, Journal, ModelProvider, Tool, Verifier},
 };
 use tokio::{sync::Mutex, time::timeout};
 
@@ -42,7 +42,7 @@ use crate::{
     prompt::skill_folders,
     redaction,
     tool::{
-        self,
+        self, ExpectationVerifier,
         skills::{SkillFolders, own_variable},
     },
 };
@@ -180,6 +180,7 @@ pub async fn start(
         hooks: Arc::<Exchangeable<ConfiguredHooks>>::clone(&hooks),
     };
     let runtime = Arc::new(runtime(config, dependencies).await?);
+    runtime.set_verifier(verifier(config, &state, &runner, &policy));
     // Before runs go on, so that none ends unseen.
     let observers = HookObservers::start(&hooks.get(), &runtime, &journal, &state).await;
     let observers =
@@ -209,6 +210,17 @@ pub(super) async fn configured_tools(config: &Config, state: &Path, runner: &Run
         tools.push(message_tool(described_targets(config)));
     }
     tools
+}
+
+/// Checks the expectations of runs by this configuration.
+pub(super) fn verifier(
+    config: &Config,
+    state: &Path,
+    runner: &Runner,
+    policy: &Arc<Exchangeable<AgentPolicies>>,
+) -> Arc<dyn Verifier> {
+    let policy = Arc::<Exchangeable<AgentPolicies>>::clone(policy);
+    Arc::new(ExpectationVerifier::new(tool_settings(config, state, runner), policy))
 }
 
 /// The policies of this configuration. The list of approved rules is read at each call; a damage is reported before the first

@@ -257,12 +257,13 @@ impl RunSubmitter {
         for (model, error) in self.host.endpoints.lock().await.missing_auxiliary_models() {
             notes.push(format!("beside    {model} is not asked for summaries: {error}"));
         }
-        let RunInput { text, images, history, isolation_key, request_hash } = submission.input;
+        let RunInput { text, images, history, isolation_key, expects, request_hash } = submission.input;
         let request = RunRequest {
             session: target.choice,
             images,
             history,
             task: isolation_key,
+            expects,
             spec: Some(spec.clone()),
             idempotency_key: submission.idempotency_key,
             request_hash,

@@ -10,6 +10,7 @@ mod connection;
 mod data_url;
 mod document;
 mod events;
+mod expectation_field;
 mod extract;
 mod fields;
 mod lifecycle;

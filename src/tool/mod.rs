@@ -6,6 +6,7 @@ mod command_reply;
 mod current_time;
 mod detached;
 mod edit_file;
+mod expectation;
 mod intents;
 mod list_files;
 mod memory;
@@ -35,6 +36,7 @@ use crate::{
 use skills::SkillFolders;
 
 pub use arguments::ArgumentSchema;
+pub use expectation::ExpectationVerifier;
 pub(crate) use paths::one_line;
 pub use paths::{WorkspacePath, resolve};
 pub use shell::SHELL;

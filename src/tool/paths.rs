@@ -89,13 +89,23 @@ pub fn resolve(workspace: &str, field: &'static str, path: &str) -> Result<Works
 impl ToolContext {
     /// Resolves a path like [`resolve`], but refuses the state directory, which may be inside the workspace.
     pub(super) fn resolve(&self, field: &'static str, path: &str) -> Result<WorkspacePath, BadArguments> {
-        let resolved = resolve(&self.workspace, field, path)?;
-        if self.settings.state.as_ref().is_some_and(|state| resolved.absolute().starts_with(state)) {
-            let hint = "leave that folder alone; the operator sees what is in it with `hermod` itself";
-            return Err(resolved.refuse("lies in Hermod's state directory", hint));
-        }
-        Ok(resolved)
+        resolve_outside_state(self.settings.state.as_deref(), &self.workspace, field, path)
     }
+}
+
+/// Resolves a path like [`resolve`], but refuses the state directory, which may be inside the workspace.
+pub(super) fn resolve_outside_state(
+    state: Option<&Path>,
+    workspace: &str,
+    field: &'static str,
+    path: &str,
+) -> Result<WorkspacePath, BadArguments> {
+    let resolved = resolve(workspace, field, path)?;
+    if state.is_some_and(|state| resolved.absolute().starts_with(state)) {
+        let hint = "leave that folder alone; the operator sees what is in it with `hermod` itself";
+        return Err(resolved.refuse("lies in Hermod's state directory", hint));
+    }
+    Ok(resolved)
 }
 
 /// The path that a call declares to touch. It is the real path, so that two names of one file are equal; if it cannot

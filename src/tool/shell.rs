@@ -31,6 +31,8 @@ use crate::{
 
 /// POSIX provides this shell on every machine, so a command means the same everywhere.
 pub const SHELL: &str = "/bin/sh";
+/// The name of the tool that runs commands.
+pub(super) const SHELL_TOOL: &str = "shell";
 /// Limit of a command, in bytes: Linux's `MAX_ARG_STRLEN` without the NUL at its end.
 const MAX_COMMAND_BYTES: usize = 128 * 1024 - 1;
 const WRITE_A_SCRIPT: &str =
@@ -56,7 +58,7 @@ pub(super) struct Arguments {
 }
 
 impl TypedTool for Shell {
-    const NAME: &'static str = "shell";
+    const NAME: &'static str = SHELL_TOOL;
     const DESCRIPTION: &'static str = "Runs a shell command in the workspace, without a terminal and without input. \
         Answers {exit_code, signal, timed_out, stdout, stderr, artifact?, hint?}; if the output is too long to be shown, \
         artifact has all of it, both streams as they came, for `read_artifact`. If the sandbox of commands has refused something, \
@@ -66,28 +68,7 @@ impl TypedTool for Shell {
     type Arguments = Arguments;
 
     fn check(arguments: &Arguments) -> Result<(), BadArguments> {
-        let bad = |error: String, hint: &str| {
-            Err(BadArguments { field: Some("command".into()), error, hint: hint.into() })
-        };
-        let command = &arguments.command;
-        if command.trim().is_empty() {
-            return bad("`command` is empty".into(), "give a command");
-        }
-        if command.contains('\0') {
-            return bad("`command` contains a NUL byte".into(), "leave it out");
-        }
-        if command.len() > MAX_COMMAND_BYTES {
-            let error =
-                format!("has {} bytes, and the system takes at most {MAX_COMMAND_BYTES}", command.len());
-            return bad(format!("`command` {error}"), WRITE_A_SCRIPT);
-        }
-        let Some(reason) = denial_reason(command) else { return Ok(()) };
-        let hint = match reason {
-            reason if reason == command::TOO_COMPLEX.why => WRITE_A_SCRIPT,
-            _ => "name exactly what is to change, inside the workspace, or ask the operator to do it",
-        };
-        let excerpt = quoted_first_chars(command, MAX_ARGUMENT_CHARS);
-        bad(format!("`command` {excerpt} is never run: it {reason}"), hint)
+        check_command(&arguments.command)
     }
 
     fn access(_: &Arguments, _: &str, _: &Settings) -> Access {
@@ -105,7 +86,7 @@ impl TypedTool for Shell {
         let timeout = timeout_of(timeout, &context.settings);
         let arguments = vec!["-c".into(), command];
         let environment = Environment::Clean;
-        let sandbox = sandbox(&context);
+        let sandbox = command_sandbox(&context.settings, context.call.run, &context.workspace);
         let command =
             Command { program: SHELL.into(), arguments, folder, environment, variables, sandbox, timeout };
         if context.cancel.is_cancelled() {
@@ -145,6 +126,30 @@ impl TypedTool for Shell {
     }
 }
 
+/// Refuses a command that cannot be run, and one that is never run.
+pub(super) fn check_command(command: &str) -> Result<(), BadArguments> {
+    let bad = |error: String, hint: &str| {
+        Err(BadArguments { field: Some("command".into()), error, hint: hint.into() })
+    };
+    if command.trim().is_empty() {
+        return bad("`command` is empty".into(), "give a command");
+    }
+    if command.contains('\0') {
+        return bad("`command` contains a NUL byte".into(), "leave it out");
+    }
+    if command.len() > MAX_COMMAND_BYTES {
+        let error = format!("has {} bytes, and the system takes at most {MAX_COMMAND_BYTES}", command.len());
+        return bad(format!("`command` {error}"), WRITE_A_SCRIPT);
+    }
+    let Some(reason) = denial_reason(command) else { return Ok(()) };
+    let hint = match reason {
+        reason if reason == command::TOO_COMPLEX.why => WRITE_A_SCRIPT,
+        _ => "name exactly what is to change, inside the workspace, or ask the operator to do it",
+    };
+    let excerpt = quoted_first_chars(command, MAX_ARGUMENT_CHARS);
+    bad(format!("`command` {excerpt} is never run: it {reason}"), hint)
+}
+
 fn timeout_of(seconds: Option<u64>, settings: &Settings) -> Duration {
     seconds.map_or(settings.shell_timeout, Duration::from_secs)
 }
@@ -165,12 +170,11 @@ fn skill_variables(context: &ToolContext) -> Vec<(OsString, OsString)> {
     variables.into_iter().map(|(name, value)| (name.into(), value.into())).collect()
 }
 
-/// The sandbox of a call. The commands of a run share a folder for temporary files.
-fn sandbox(context: &ToolContext) -> Option<SandboxSpec> {
-    let rules = context.settings.sandbox.clone()?;
-    let state = context.settings.state.as_ref();
-    let temp = state.map(|state| temp_folder(state).join(context.call.run.to_string()));
-    Some(SandboxSpec { rules, workspace: PathBuf::from(&*context.workspace), temp })
+/// The sandbox of a command. The commands of a run share a folder for temporary files.
+pub(super) fn command_sandbox(settings: &Settings, run: RunId, workspace: &str) -> Option<SandboxSpec> {
+    let rules = settings.sandbox.clone()?;
+    let temp = settings.state.as_ref().map(|state| temp_folder(state).join(run.to_string()));
+    Some(SandboxSpec { rules, workspace: PathBuf::from(workspace), temp })
 }
 
 /// Runs a command as a child of this process.

@@ -174,6 +174,10 @@ impl LegSpans {
                 let attributes = vec![text("hermod.budget.dimension", exhausted.refusal.dimension.name())];
                 self.note_root("hermod.budget.exhausted", at, attributes);
             }
+            Body::RunVerified(verified) => {
+                let misses = u64::try_from(verified.misses.len()).unwrap_or(u64::MAX);
+                self.note_root("hermod.run.verified", at, vec![number("hermod.run.misses", misses)]);
+            }
             Body::ContextCompacted(compacted) => {
                 let attributes = vec![
                     text("hermod.compaction.method", compacted.method.name()),

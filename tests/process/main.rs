@@ -3,6 +3,7 @@
 
 mod approvals;
 mod crash;
+mod expectations;
 mod handover;
 mod hooks;
 mod killed_command;

@@ -3,6 +3,7 @@
 
 mod agents;
 mod deliveries;
+mod expectations;
 mod hooks;
 #[path = "../common/http.rs"]
 mod http;

@@ -15,6 +15,7 @@ mod delegation;
 mod disk_space;
 mod durable;
 mod event;
+mod expectation;
 mod failure;
 mod hash;
 mod hook;
@@ -64,6 +65,7 @@ pub use delegation::{ChildEnded, Delegation, LimitIncrease, ParentRef, SubagentR
 pub use disk_space::{ByteSize, LowDiskSpace};
 pub use durable::Durable;
 pub use event::{CompactionStage, EventBody, EventStream, Lifecycle, RunStatus, SessionEvent};
+pub use expectation::{Expectation, ExpectationMiss, MAX_EXPECTATIONS, RunVerified, check_expectations};
 pub use failure::{Deadline, Failure, FailureClass, RequestFate};
 pub use hash::{ContentHash, ContentHasher, Digest, Hash, Hasher};
 pub use hook::{HookAnswer, HookDecision, HookPoint, HookRuling, HookVerdict, HookedCall};

@@ -5,7 +5,9 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use strum::IntoStaticStr;
 
-use super::{BudgetRefusal, ContextBreakdown, Failure, ModelRef, Repetition, UnansweredModel};
+use super::{
+    BudgetRefusal, ContextBreakdown, ExpectationMiss, Failure, ModelRef, Repetition, UnansweredModel,
+};
 
 /// The outcome of a run. Every accepted run, or leg of one, ends with exactly one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, IntoStaticStr, strum::Display)]
@@ -75,6 +77,11 @@ pub enum OutcomeCause {
     },
     /// The model kept calling tools that do not exist.
     UnknownTool,
+    /// Expectations of the run do not hold, although the model was told so before.
+    Expectation {
+        /// The expectations that do not hold.
+        misses: Vec<ExpectationMiss>,
+    },
     /// The request exceeds the context window even after compaction.
     #[serde(rename = "irreducible")]
     ContextOverflow {
@@ -149,6 +156,13 @@ impl fmt::Display for OutcomeCause {
                  max_tokens, or let the model think less"
             ),
             Self::UnknownTool => f.write_str("unknown_tool: the model kept calling tools that do not exist"),
+            Self::Expectation { misses } => {
+                f.write_str("expectation: ")?;
+                misses.iter().enumerate().try_for_each(|(n, miss)| {
+                    f.write_str(if n == 0 { "" } else { "; " })?;
+                    fmt::Display::fmt(miss, f)
+                })
+            }
             Self::ContextOverflow { parts } => fmt::Display::fmt(parts, f),
             Self::Limit { refusal } => fmt::Display::fmt(refusal, f),
             Self::Unpriced { model, above } => write!(

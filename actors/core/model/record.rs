@@ -9,8 +9,8 @@ use super::{
     AgentName, ApprovalAnswered, ApprovalRequested, Artifact, BootId, BudgetRefusal, CallAdmitted, CallEnded,
     CallLost, CallStarted, ChildEnded, ContextCompacted, Hash, Hold, Image, ImportedHistory, Incarnation,
     LimitIncrease, MessageCollected, MessageContent, MessageDropped, ModelAnswered, ModelFailed, ModelLate,
-    ModelStarted, ModelWaiting, OutcomeDetail, ParentRef, Queueing, RunBegun, RunId, RunSpec, StopReason,
-    SummaryAnswered, SummaryStarted, Timestamp, TodoChanged, Usage,
+    ModelStarted, ModelWaiting, OutcomeDetail, ParentRef, Queueing, RunBegun, RunId, RunSpec, RunVerified,
+    StopReason, SummaryAnswered, SummaryStarted, Timestamp, TodoChanged, Usage,
 };
 
 /// A journal record: append-only, versioned, numbered per session.
@@ -96,6 +96,8 @@ bodies! {
     BudgetRaised(BudgetRaised) = 15 "budget.raised",
     /// A run that was accepted with a hold begins.
     RunBegun(RunBegun) = 16 "run.begun",
+    /// The expectations of the run were checked after an answer.
+    RunVerified(RunVerified) = 17 "run.verified",
     /// An attempt of a model call may start.
     ModelStarted(Arc<ModelStarted>) = 20 "model.started",
     /// The model answered.
@@ -328,6 +330,7 @@ impl Body {
             Self::RunExhausted(body) => body.run,
             Self::RunReopened(body) => body.run,
             Self::BudgetRaised(body) => body.run,
+            Self::RunVerified(body) => body.call.run,
             Self::ChildEnded(body) => body.call.run,
             Self::ContextCompacted(body) => body.run,
             Self::SummaryStarted(body) => body.started.call.run,

@@ -62,6 +62,7 @@ impl Body {
             | Self::ModelWaiting(_)
             | Self::RunStopping(_)
             | Self::RunEnded(_)
+            | Self::RunVerified(_)
             | Self::ApprovalRequested(_) => true,
             Self::ModelFailed(failed) | Self::SummaryFailed(failed) => {
                 failed.failure.class != FailureClass::Interrupted
@@ -114,6 +115,9 @@ impl Body {
             Self::ContextCompacted(compacted) => compacted.summary.as_deref().map_or(0, str::len),
             Self::SummaryAnswered(answered) => answered.text.len(),
             Self::MessageSteered(steered) => steered.text.len(),
+            Self::RunVerified(verified) => {
+                verified.misses.iter().map(|miss| miss.expected.len() + miss.reason.len()).sum()
+            }
             Self::MessageCollected(collected) => collected.text.len(),
             Self::MessageDropped(dropped) => dropped.excerpt.as_deref().map_or(0, str::len),
             Self::ApprovalRequested(request) => request.question.len(),

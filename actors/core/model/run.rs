@@ -6,9 +6,9 @@ use std::{fmt, str::FromStr, sync::Arc};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    AccountId, AgentName, Amounts, Body, CompactionPolicy, Delegation, Hash, InDoubtPolicy, ModelProfile,
-    ModelRow, OutcomeDetail, ParentRef, PendingApproval, RetryPolicy, RunId, Seq, SessionId, ThinkingLevel,
-    ThinkingRequest, ThinkingStyle, Timestamp, Usage,
+    AccountId, AgentName, Amounts, Body, CompactionPolicy, Delegation, Expectation, Hash, InDoubtPolicy,
+    ModelProfile, ModelRow, OutcomeDetail, ParentRef, PendingApproval, RetryPolicy, RunId, Seq, SessionId,
+    ThinkingLevel, ThinkingRequest, ThinkingStyle, Timestamp, Usage,
 };
 
 /// A model of a chain: `provider/model`. The fields are private so that every value can be parsed from its text.
@@ -138,6 +138,9 @@ pub struct RunSpec {
     /// Whether the run is warned of loops, and ended. Runs of versions without the guard have none.
     #[serde(default, skip_serializing_if = "super::is_default")]
     pub loop_guard: bool,
+    /// What must hold before it completes.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub expects: Vec<Expectation>,
     /// Whether an answer is due: a model that answers `NO_REPLY` is called once more. Runs of earlier versions have no
     /// such rule.
     #[serde(default, skip_serializing_if = "super::is_default")]
@@ -169,6 +172,7 @@ impl RunSpec {
             compaction: None,
             delegation: None,
             loop_guard: true,
+            expects: Vec::new(),
             must_answer: true,
             script: None,
             deliver_to: Vec::new(),

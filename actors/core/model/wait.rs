@@ -115,6 +115,8 @@ pub enum WaitKind {
         /// The call.
         call: CallId,
     },
+    /// The check of the run's expectations, after its answer.
+    Verify,
     /// The end of the calls of a run that is being stopped.
     Stop,
     /// A write to the disk. Reported if it is slow, or if the disk is full.
@@ -152,6 +154,7 @@ impl WaitKind {
             Self::Tool { .. } => "the call is dropped, and the model reads that it timed out",
             Self::Children { .. } => "they have limits of their own",
             Self::Person { .. } => "it is taken for a no",
+            Self::Verify => "what was not checked counts as missing",
             Self::Stop => "what has not ended by itself is dropped, and the run ends",
             Self::Disk { full: None } => "a write is answered, or the process ends",
             Self::Disk { full: Some(_) } => "make room there, and it goes on",

@@ -47,6 +47,8 @@ pub(super) struct ActiveRun {
     pub(super) answer_recovery: AnswerRecovery,
     pub(super) subagents: Subagents,
     pub(super) loop_guard: LoopGuard,
+    /// Checks of its expectations with a miss.
+    pub(super) missed_checks: u32,
     /// The outcome of a run that is being stopped.
     pub(super) planned_end: Option<OutcomeDetail>,
     /// The start of the part that no request has shown yet, after a run was reopened. Compaction keeps that part.
@@ -84,6 +86,7 @@ impl ActiveRun {
             answer_recovery: AnswerRecovery::default(),
             subagents: Subagents::default(),
             loop_guard: LoopGuard::default(),
+            missed_checks: 0,
             planned_end: None,
             unseen_from: None,
             compaction: CompactionState::of_new_run(unused_summary),
@@ -353,11 +356,12 @@ impl ActiveRun {
     }
 
     /// When a subagent ends if it gets no new result: the time on the session's active clock, and the limit in
-    /// milliseconds. `None` without such a limit, and while a subagent of its own is live.
+    /// milliseconds. `None` without such a limit, while a subagent of its own is live, and while its expectations are checked.
     pub(super) fn no_progress_deadline(&self, now: SessionTime) -> Option<(u64, u64)> {
         let limit_ms = self.spec.delegation?.progress_ms?;
         let progress_at = self.counted_from(now).saturating_add(self.clock.last_progress_ms);
-        let may_stall = self.parent.is_some() && !self.subagents.has_live();
+        let may_stall =
+            self.parent.is_some() && !self.subagents.has_live() && self.unverified_answer().is_none();
         may_stall.then(|| (progress_at.saturating_add(limit_ms), limit_ms))
     }
 
@@ -408,7 +412,8 @@ impl ActiveRun {
                 due.push(call.due(self.model_call(), now));
             }
             LoopState::RunningTools(step) => due.extend(step.due(self.lets_calls_end())),
-            LoopState::CallingModel(_) | LoopState::Answered(_) => {}
+            LoopState::Answered(_) => due.extend(self.unverified_answer().map(DueAction::Verify)),
+            LoopState::CallingModel(_) => {}
         }
         due.extend(self.subagents.due(!self.lets_calls_end()));
         if self.planned_end.is_none() && !self.is_uncounted(now) {

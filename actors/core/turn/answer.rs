@@ -83,9 +83,9 @@ impl DecisionBuilder {
         }
         if let Some(ended) = ended {
             // A final answer ends the run only after all subagents have ended and the model has read their results.
-            let is_last =
-                ended.outcome != Outcome::Completed || self.run().is_some_and(ActiveRun::has_final_answer);
-            if is_last {
+            // Expectations are checked before it.
+            let is_complete = |run: &ActiveRun| run.has_final_answer() && run.unverified_answer().is_none();
+            if ended.outcome != Outcome::Completed || self.run().is_some_and(is_complete) {
                 self.end_run(ended);
             }
             return;

@@ -80,6 +80,7 @@ impl DecisionBuilder {
             Input::Steer(message) => self.steer(message),
             Input::Raise { run, by } => self.raise(*run, by),
             Input::ChildEnded(ended) => self.on_subagent_end(ended),
+            Input::Verified { call, misses } => self.on_verified(*call, misses),
             Input::FromInbox { row, input } => {
                 self.append.consumed.push(*row);
                 self.apply_input(input);

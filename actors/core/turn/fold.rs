@@ -68,6 +68,7 @@ impl Turn {
                 }
                 self.resume_with_results();
             }
+            Body::RunVerified(verified) => self.fold_verified(verified),
             Body::MessageSteered(message) => {
                 self.steering.add(message);
                 if let Some(run) = self.run().filter(|run| run.may_extend_view()).map(|run| run.id) {
@@ -122,7 +123,9 @@ impl Turn {
             LoopState::Answered(message) if ended.ended.outcome == Outcome::Completed => {
                 self.history.end_with_answer(message);
             }
-            LoopState::Answered(message) if current.budget.exhausted.is_some() => {
+            LoopState::Answered(message)
+                if current.budget.exhausted.is_some() || current.has_unverified_text(&ended.ended) =>
+            {
                 self.history.end_with_partial(&message.text, &ended.ended);
             }
             LoopState::Answered(_) | LoopState::CallingModel(_) | LoopState::RunningTools(_) => {
@@ -228,7 +231,7 @@ impl Turn {
     }
 
     /// Appends the unread steering messages of `run`, and the note about unsynced writes, to what the model reads next.
-    fn show_messages(&mut self, run: RunId) {
+    pub(super) fn show_messages(&mut self, run: RunId) {
         self.show_unsynced_note();
         if self.is_exhausted() {
             return;

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use crate::{
     model::{
-        ApprovalNeed, AttemptId, BudgetRefusal, CallEnd, CallId, ChildEnded, Failure, Hash, HookedCall,
-        Intent, LimitIncrease, MessageSteered, ModelAnswer, ModelRef, ModelStarted, PersonAnswer,
+        ApprovalNeed, AttemptId, BudgetRefusal, CallEnd, CallId, ChildEnded, ExpectationMiss, Failure, Hash,
+        HookedCall, Intent, LimitIncrease, MessageSteered, ModelAnswer, ModelRef, ModelStarted, PersonAnswer,
         RunAccepted, RunId, SessionOpened, SessionRevived, StopReason, Timestamp, ToolClass, UnansweredModel,
     },
     policy::{CredentialRecovery, LinkAvailability},
@@ -98,6 +98,13 @@ pub enum Input {
     },
     /// A subagent has ended.
     ChildEnded(Arc<ChildEnded>),
+    /// The expectations of the run were checked.
+    Verified {
+        /// The model call of the answer that was given before.
+        call: CallId,
+        /// The expectations that do not hold.
+        misses: Vec<ExpectationMiss>,
+    },
     /// The input of an inbox row.
     FromInbox {
         /// The row; deleted whatever the decision is.
@@ -169,6 +176,8 @@ pub enum DueAction {
     RunTool(AttemptId),
     /// Bring this attempt of the tool call to its end, also if an earlier incarnation started it.
     EndTool(AttemptId),
+    /// Check the expectations of the run that has given its answer with this model call.
+    Verify(CallId),
     /// Wait for the grant that the call needs before its start: a lease for a model call, a permit for a tool call.
     Acquire(AttemptId),
     /// Keep this subagent running, or bring it to its end; its end arrives in the inbox.

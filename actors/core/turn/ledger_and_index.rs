@@ -69,6 +69,7 @@ impl DecisionBuilder {
             | Body::ChildEnded(_)
             | Body::ContextCompacted(_)
             | Body::TodoChanged(_)
+            | Body::RunVerified(_)
             | Body::ApprovalAnswered(_) => {}
         }
     }

@@ -47,6 +47,7 @@ mod summary;
 mod todo;
 mod tool_calls;
 mod unsynced_writes;
+mod verification;
 mod wait_report;
 
 #[cfg(test)]
@@ -65,6 +66,7 @@ pub use queries::DelegationMode;
 pub use recovery::{CrashPoint, ReplayedSession};
 pub use reopen::RaiseError;
 pub use summary::{PROMPT as SUMMARY_PROMPT, SummaryRequest, summary_defect};
+pub use verification::UnverifiedRun;
 pub use wait_report::{TaskDeadlines, WaitTracker};
 
 use crate::{

@@ -175,7 +175,12 @@ impl DecisionBuilder {
         let unread = &self.turn.steering.unread;
         let Some(first) = unread.front() else { return };
         let texts: Vec<&str> = unread.iter().map(|message| &*message.text).collect();
-        let accepted = RunAccepted::new(first.followup_run, texts.join("\n\n"), Arc::clone(spec));
+        let mut spec = Arc::clone(spec);
+        if !spec.expects.is_empty() {
+            // They were declared for the task that is done.
+            Arc::make_mut(&mut spec).expects.clear();
+        }
+        let accepted = RunAccepted::new(first.followup_run, texts.join("\n\n"), spec);
         self.record(Body::RunAccepted(Box::new(accepted)));
     }
 }

@@ -23,6 +23,8 @@ pub trait TaskDeadlines {
     fn model(&self, model: &ModelRef, spec: &RunSpec) -> u64;
     /// Limit of an attempt of a tool call, until its result is stored.
     fn tool(&self, attempt: AttemptId) -> u64;
+    /// Limit of the check of a run's expectations.
+    fn verify(&self, spec: &RunSpec) -> u64;
     /// Limit of bringing a call to its end.
     fn stop(&self) -> u64;
 }
@@ -195,6 +197,11 @@ impl WaitTracker {
                 let what = WaitKind::Permit { call, tool: active.tool.to_string() };
                 let since = self.call_time(call).max(free).max(self.alive_since);
                 Some(RunWait { kind: what, since, until: None })
+            }
+            DueAction::Verify(_) => {
+                let since = self.step_since.max(self.alive_since);
+                let until = Some(since.plus_ms(deadlines.verify(&run.spec)));
+                Some(RunWait { kind: WaitKind::Verify, since, until })
             }
             DueAction::WakeAt(_) => self.pause_wait(run, now),
             // Reported elsewhere: limits by `time_limit_waits`, subagents by `subagent_waits`, a stop by `waits_of`.

@@ -14,6 +14,7 @@ use super::{
     life::never,
     observations::session_key,
     plan::{FaultTrigger, PlannedEvent, RunPlan, SimulationPlan},
+    verification::expectations,
 };
 use crate::MemoryJournal;
 use hermod_actors::{
@@ -165,6 +166,7 @@ impl Clients {
         let mut spec = self.runtime.defaults().spec.clone();
         spec.limits = run.limits;
         spec.delegation = run.delegation;
+        spec.expects = expectations(self.plan.seed(), run.n);
         if run.delegation.is_some() {
             spec.tools.push(DELEGATE_TASK.into());
         }

@@ -11,7 +11,7 @@ use super::{
     loops, messages,
     observations::is_force_fail,
     plan::SimulationPlan,
-    policy, spending_invariants, store_limits, subagents, todo,
+    policy, spending_invariants, store_limits, subagents, todo, verification,
 };
 use crate::MemoryJournal;
 use hermod_actors::{
@@ -58,6 +58,7 @@ const INVARIANTS: &[(&str, Invariant)] = &[
     ("inboxes are empty at last", subagents::inboxes_are_empty),
     ("a list is what its calls made of it", todo::list_is_current),
     ("a loop ends", loops::loops_end),
+    ("what is completed was checked", verification::completed_is_checked),
 ];
 
 /// Checks all invariants against the store and the external world, and reports the violations.

@@ -16,6 +16,7 @@ use super::{
     plan::{Downtime, PlannedFault, SimulationPlan, ToolKind},
     policy::SimulatedPolicy,
     tools::SimulatedTool,
+    verification::SimulatedVerifier,
 };
 use crate::{MemoryArtifacts, MemoryJournal, world};
 use hermod_actors::{
@@ -119,6 +120,7 @@ impl ProcessLife<'_> {
             Err(reason) => return LifeEnd::Terminated(reason),
         };
         runtime.set_store_limits(self.plan.store_limits);
+        runtime.set_verifier(Arc::new(SimulatedVerifier::new(self.plan.seed())));
         let (mut clients, mut tasks) = (JoinSet::new(), JoinSet::new());
         let driver = Clients {
             plan: Arc::clone(self.plan),

@@ -40,6 +40,8 @@ mod subagents;
 #[allow(clippy::wildcard_enum_match_arm)] // matches few of the record kinds
 mod todo;
 mod tools;
+#[allow(clippy::wildcard_enum_match_arm)] // matches few of the record kinds
+mod verification;
 mod view_invariants;
 
 pub use fault_names::FAULT_NAMES;

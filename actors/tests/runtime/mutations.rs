@@ -12,16 +12,16 @@ use std::{
 
 use futures::{
     FutureExt,
-    future::{LocalBoxFuture, join},
+    future::{BoxFuture, LocalBoxFuture, join},
 };
 use hermod_actors::{
     AcceptedRun, RunRequest, Runtime, RuntimeDependencies, RuntimeEnd, SessionChoice,
     model::{
-        Amounts, ApprovalNeed, Body, BudgetAccount, CallEnd, CallStatus, EffectClass, Outcome, RunId,
-        RunState, StopReason,
+        Amounts, ApprovalNeed, Body, BudgetAccount, CallEnd, CallStatus, EffectClass, Expectation,
+        ExpectationMiss, Outcome, RunId, RunSpec, RunState, StopReason,
     },
     mutants::Mutant,
-    port::{AttachOutcome, CallPolicy, CallVerdict, Journal, ProposedCall, Tool},
+    port::{AttachOutcome, CallPolicy, CallVerdict, Journal, ProposedCall, Tool, Verification, Verifier},
 };
 use hermod_testkit::{
     ActorFault, ActorKind, CASES, FaultyJournal, JournalFault, MemoryJournal, ScriptedProvider, ScriptedTool,
@@ -52,6 +52,7 @@ fn promise(mutation: Mutant) -> LocalBoxFuture<'static, Kept> {
         Mutant::DropLateUsage => a_late_answer_is_paid_for().boxed_local(),
         Mutant::ReviveEarly => attempts_do_not_overlap().boxed_local(),
         Mutant::IgnoreLoops => a_loop_ends().boxed_local(),
+        Mutant::SkipVerification => what_is_expected_is_checked().boxed_local(),
         Mutant::DueEarly => nothing_is_done_before_the_revival_is_durable().boxed_local(),
         Mutant::StartUnapproved => a_call_that_needs_approval_waits_for_it().boxed_local(),
     }
@@ -241,6 +242,29 @@ async fn a_loop_ends() -> Kept {
     let result = runtime.wait(accepted.run, Some(STEP * 60)).await;
     let is_detected = result.as_ref().is_ok_and(|result| result.ended.outcome == Outcome::LoopDetected);
     kept(is_detected, || format!("after 60 answers: {result:?}"))
+}
+
+/// The default verifier of a runtime takes no expectations, so this one is given.
+#[derive(Debug)]
+struct AllMissing;
+
+impl Verifier for AllMissing {
+    fn validate(&self, _: &RunSpec) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn verify(&self, verification: Verification) -> BoxFuture<'static, Vec<ExpectationMiss>> {
+        Box::pin(ready(verification.all_missing("it is not there")))
+    }
+}
+
+async fn what_is_expected_is_checked() -> Kept {
+    let runtime = start(on(MemoryJournal::new(), answers(STEP).0, &[])).await;
+    runtime.set_verifier(Arc::new(AllMissing));
+    let expects = vec![Expectation::Text { contains: "out".into() }];
+    let result = runtime.run(RunRequest { expects, ..RunRequest::new("do it") }).await;
+    let is_failed = result.as_ref().is_ok_and(|result| result.ended.outcome == Outcome::Failed);
+    kept(is_failed, || format!("{result:?}"))
 }
 
 async fn a_run_that_has_ended_has_its_terminal_record() -> Kept {

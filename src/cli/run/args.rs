@@ -10,6 +10,7 @@ use clap::{
 use hermod_actors::model::ThinkingLevel;
 use serde::{Deserialize, Serialize};
 
+use super::expect_args::ExpectArgs;
 use crate::{
     cli::{
         CliError,
@@ -94,6 +95,8 @@ pub(crate) struct RunArgs {
     /// A picture that belongs to the task: PNG, JPEG, GIF or WebP; may be repeated
     #[arg(long, value_name = "FILE")]
     pub(crate) image: Vec<PathBuf>,
+    #[command(flatten)]
+    pub(crate) expects: ExpectArgs,
     #[command(flatten)]
     pub(crate) display: DisplayArgs,
     #[command(flatten)]
@@ -232,9 +235,10 @@ impl RunArgs {
             ("--thinking", self.thinking.is_some()),
             ("--image", !self.image.is_empty()),
         ];
-        match given.iter().find(|(_, given)| *given) {
+        let first = given.iter().find(|(_, given)| *given).map(|(option, _)| *option);
+        match first.or_else(|| self.expects.first_given()) {
             None => Ok(()),
-            Some((option, _)) => Err(CliError::usage(format!(
+            Some(option) => Err(CliError::usage(format!(
                 "{option}: the unfinished run goes on as it was accepted; leave {option} out, or give a TEXT for a new \
                  run in this conversation"
             ))),

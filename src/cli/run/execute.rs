@@ -173,13 +173,16 @@ async fn run(
     }
     let images = read_images(&args.image)?;
     let history = read_history(args.history.as_deref())?;
+    let expects = args.expects.read()?;
     let isolation_key = args.task_id.as_deref().map(Into::into);
     let config = Config::read(variables)?;
     let state = host::configured_state_dir(variables)?;
     let workspace = args.workspace_choice().map(|choice| host::resolve_workspace(choice, &state));
     let workspace = workspace.transpose().map_err(CliError::of_workspace)?;
-    let new =
-        text.map(|text| (RunInput { text, images, history, isolation_key, request_hash: None }, workspace));
+    let new = text.map(|text| {
+        let request_hash = None;
+        (RunInput { text, images, history, isolation_key, expects, request_hash }, workspace)
+    });
     let command = RunCommand { args, config: &config, variables, state, new };
     let mut handover = Handover::new(&command);
     loop {

@@ -294,7 +294,7 @@ impl<'a> Handover<'a> {
             Some(key) => Arc::from(&**key),
             None => Arc::clone(self.own_key.get_or_insert_with(new_key)),
         };
-        let RunInput { text, images, history, isolation_key, request_hash: _ } = input.clone();
+        let RunInput { text, images, history, isolation_key, expects, request_hash: _ } = input.clone();
         let budget = args.budget.unwrap_or_default();
         let script = args.rehearse.as_ref().map(|script| host::keep_script(script, state)).transpose()?;
         Ok(Some(RunSubmission {
@@ -320,6 +320,7 @@ impl<'a> Handover<'a> {
             timeout_ms: args.timeout.map(millis),
             thinking: args.thinking,
             system: args.system.clone(),
+            expects,
             deliver_to: args.deliver_to(),
             idempotency_key: key,
         }))

@@ -2,6 +2,7 @@
 
 mod args;
 mod execute;
+mod expect_args;
 mod follow;
 mod followed_view;
 mod handover;

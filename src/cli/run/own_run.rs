@@ -276,6 +276,7 @@ async fn execute_action(
                 images: task.images,
                 history: task.history,
                 task: task.isolation_key,
+                expects: task.expects,
                 spec: Some(spec),
                 idempotency_key,
                 ..RunRequest::new(task.text)

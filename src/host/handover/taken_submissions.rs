@@ -129,6 +129,7 @@ fn decode(submission: RunSubmission) -> Result<Submission, HostError> {
         images: submission.images.into_iter().map(image).collect::<Result<_, _>>()?,
         history: submission.history,
         isolation_key: submission.isolation_key,
+        expects: submission.expects,
         request_hash: None,
     };
     let wall = submission.wall_ms.map(Duration::from_millis);

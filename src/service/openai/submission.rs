@@ -86,6 +86,7 @@ impl ClientRun {
             images: self.conversation.images(),
             history: target.history.clone(),
             isolation_key: None,
+            expects: Vec::new(),
             request_hash: Some(self.request_hash),
         };
         Submission {

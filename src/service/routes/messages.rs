@@ -91,6 +91,7 @@ async fn send(
         text: body.text.into(),
         history: Vec::new(),
         isolation_key: None,
+        expects: Vec::new(),
         request_hash: Some(hash),
     };
     let submission = Submission {

@@ -10,7 +10,7 @@ use axum::{
 };
 use hermod_actors::{
     RunError, SteerReceipt,
-    model::{LimitIncrease, RunState, ThinkingLevel},
+    model::{Expectation, LimitIncrease, RunState, ThinkingLevel},
 };
 use serde::Deserialize;
 use utoipa::{
@@ -28,6 +28,7 @@ use crate::{
         Service,
         authorization::{Granted, Read, Steer, Submit},
         events,
+        expectation_field::ExpectationField,
         extract::{JsonBody, PathRun, Query},
         fields::{BudgetField, DurationField, DurationText, LimitFields, own_key},
         operations::Operations,
@@ -86,6 +87,10 @@ struct SubmitBody {
     thinking: Option<ThinkingLevel>,
     /// A system message for this run only.
     system: Option<String>,
+    /// What must hold before the run completes. What misses is told to the model once, then the run fails.
+    #[serde(default)]
+    #[schema(value_type = Vec<ExpectationField>, max_items = 16)]
+    expects: Vec<Expectation>,
     /// The names of the targets that get the result; absent takes those of the agent.
     deliver_to: Option<Vec<String>>,
     /// Whether an answer is due; absent is as the agent is configured.
@@ -160,6 +165,7 @@ async fn submit(
         images: Vec::new(),
         history: Vec::new(),
         isolation_key: None,
+        expects: body.expects,
         request_hash: Some(hash),
     };
     let submission = Submission {

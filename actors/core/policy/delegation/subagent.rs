@@ -41,6 +41,7 @@ pub(crate) fn subagent_spec(task: &DelegatedTask, parent: &RunSpec, run: RunId) 
         limits: subagent_limits(task, parent, delegation),
         system: Some(SUBAGENT_PROMPT.into()),
         delegation: Some(Delegation { depth, ..delegation }),
+        expects: task.expects.clone(),
         deliver_to: Vec::new(),
         // The parent waits for a result.
         must_answer: true,

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::model::{Amounts, BadArguments, Hash, Hasher, ModelRef, RunSpec};
+use crate::model::{Amounts, BadArguments, Expectation, Hash, Hasher, ModelRef, RunSpec, check_expectations};
 
 /// Nano-dollars in a dollar.
 const NANO_PER_USD: f64 = 1e9;
@@ -32,6 +32,8 @@ pub struct DelegatedTask {
     pub wall_ms: Option<u64>,
     /// The first model of its chain.
     pub model: Option<ModelRef>,
+    /// What must hold before its run completes; no command.
+    pub expects: Vec<Expectation>,
 }
 
 impl DelegatedTask {
@@ -52,6 +54,7 @@ struct DelegationArguments {
     tools: Option<Vec<String>>,
     budget: Option<BudgetArguments>,
     model: Option<String>,
+    expects: Option<Vec<Expectation>>,
     tasks: Option<Vec<TaskArguments>>,
     #[serde(default)]
     background: bool,
@@ -65,6 +68,7 @@ struct TaskArguments {
     tools: Option<Vec<String>>,
     budget: Option<BudgetArguments>,
     model: Option<String>,
+    expects: Option<Vec<Expectation>>,
 }
 
 #[derive(Deserialize, Default)]
@@ -82,13 +86,17 @@ pub fn parse_delegation(arguments: &Value, parent: &RunSpec) -> Result<Delegatio
     let arguments: DelegationArguments = DelegationArguments::deserialize(arguments).map_err(|error| {
         BadArguments::new(None, error.to_string(), "send `goal` and `context`, or `tasks` with several")
     })?;
-    let DelegationArguments { goal, context, tools, budget, model, tasks, background } = arguments;
+    let DelegationArguments { goal, context, tools, budget, model, expects, tasks, background } = arguments;
     let refuse = |field, error: &str, hint: &str| Err(BadArguments::new(Some(field), error, hint));
     let ones = match (goal, tasks) {
-        (Some(goal), None) => vec![TaskArguments { goal, context, tools, budget, model }],
-        (None, Some(tasks)) if context.or(model).is_none() && tools.is_none() && budget.is_none() => tasks,
+        (Some(goal), None) => vec![TaskArguments { goal, context, tools, budget, model, expects }],
+        (None, Some(tasks))
+            if context.or(model).is_none() && tools.is_none() && budget.is_none() && expects.is_none() =>
+        {
+            tasks
+        }
         (None, Some(_)) => {
-            let hint = "put `context`, `tools`, `budget` and `model` into each of the tasks";
+            let hint = "put `context`, `tools`, `budget`, `model` and `expects` into each of the tasks";
             return refuse("tasks", "beside `tasks` only `background` can be said", hint);
         }
         (Some(_), Some(_)) => {
@@ -118,6 +126,7 @@ fn parse_task(one: TaskArguments, parent: &RunSpec) -> Result<DelegatedTask, Bad
         let hint = format!("a subagent has no more than you: {}", parent.tools.join(", "));
         return Err(BadArguments::new(Some("tools"), format!("you have no tool `{unknown}`"), hint));
     }
+    let expects = parse_expectations(one.expects)?;
     let model = one.model.map(|text| find_model(&text, parent)).transpose()?;
     let budget = one.budget.unwrap_or_default();
     let nano_usd = budget.usd.map(to_nano_usd).transpose()?;
@@ -143,7 +152,22 @@ fn parse_task(one: TaskArguments, parent: &RunSpec) -> Result<DelegatedTask, Bad
         budget: amounts,
         wall_ms: budget.wall_s.map(|s| s.saturating_mul(1_000)),
         model,
+        expects,
     })
+}
+
+/// A model declares no commands: only a call of `shell` is judged by the policy before it runs.
+fn parse_expectations(expects: Option<Vec<Expectation>>) -> Result<Vec<Expectation>, BadArguments> {
+    let expects = expects.unwrap_or_default();
+    let bad = |error: String, hint: &str| Err(BadArguments::new(Some("expects"), error, hint));
+    if let Err(error) = check_expectations(&expects) {
+        return bad(error, "mend that one, or leave it out");
+    }
+    if expects.iter().any(|expectation| expectation.command_timeout_ms().is_some()) {
+        let hint = "expect a `file`, a `schema` or a `text`, and have the subagent run the command";
+        return bad("a `command` cannot be expected of a subagent".into(), hint);
+    }
+    Ok(expects)
 }
 
 fn find_model(text: &str, parent: &RunSpec) -> Result<ModelRef, BadArguments> {
@@ -199,7 +223,7 @@ mod tests {
         );
         let budget = Amounts { iterations: Some(3), usd: Some(250_000_000), ..Amounts::default() };
         let full = json!({
-            "goal": "g", "tools": ["read"], "model": "p/b",
+            "goal": "g", "tools": ["read"], "model": "p/b", "expects": [{"kind": "text", "contains": "done"}],
             "budget": {"iterations": 3, "usd": 0.25, "wall_s": 60},
         });
         check(
@@ -209,6 +233,7 @@ mod tests {
                 budget,
                 wall_ms: Some(60_000),
                 model: Some("p/b".parse().unwrap()),
+                expects: vec![Expectation::Text { contains: "done".into() }],
                 ..goal("g")
             }]),
         );
@@ -230,6 +255,11 @@ mod tests {
         check(&json!({"goal": "a", "model": "p/z"}), Err(("model", "not in your chain")));
         check(&json!({"goal": "a", "budget": {"iterations": 0}}), Err(("budget", "allows nothing")));
         check(&json!({"goal": "a", "budget": {"usd": -1.0}}), Err(("budget.usd", "no amount")));
+        let expects = |expectation: Value| json!({"goal": "a", "expects": [expectation]});
+        let command = json!({"kind": "command", "command": "make"});
+        check(&expects(command), Err(("expects", "a `command` cannot be expected")));
+        check(&expects(json!({"kind": "file", "path": ""})), Err(("expects", "[0] `path` is empty")));
+        check(&expects(json!({"kind": "files"})), Err(("", "unknown variant `files`")));
         check(&json!({"goal": "a", "why": 1}), Err(("", "unknown field `why`")));
     }
 }

@@ -142,6 +142,7 @@ impl Task {
                 other @ (DueAction::RunTool { .. }
                 | DueAction::EndTool { .. }
                 | DueAction::AwaitSubagent { .. }
+                | DueAction::Verify(_)
                 | DueAction::WakeAt(_)
                 | DueAction::WakeAtActive(_)) => panic!("{other:?}"),
             }
@@ -211,6 +212,7 @@ impl Task {
             | DueAction::RunTool { .. }
             | DueAction::EndTool { .. }
             | DueAction::AwaitSubagent { .. }
+            | DueAction::Verify(_)
             | DueAction::WakeAt(_)
             | DueAction::WakeAtActive(_) => None,
         })

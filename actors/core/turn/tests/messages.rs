@@ -112,7 +112,9 @@ fn run_to_end(driver: &mut Driver) {
                 let ms = at.ms_since(driver.now.at);
                 wait(driver, ms);
             }
-            DueAction::AwaitSubagent { .. } | DueAction::WakeAtActive(_) => panic!("not of these sessions"),
+            DueAction::AwaitSubagent { .. } | DueAction::Verify(_) | DueAction::WakeAtActive(_) => {
+                panic!("not of these sessions")
+            }
         }
     }
     panic!("the session does not come to rest: {:?}", driver.turn.due(driver.now));

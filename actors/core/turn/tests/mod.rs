@@ -23,6 +23,7 @@ mod store_limits;
 mod submissions;
 mod todo;
 mod too_long;
+mod verification;
 mod waits;
 
 use std::sync::Arc;

@@ -22,6 +22,10 @@ impl TaskDeadlines for Fixed {
         if attempt.call.is_model_call() { 0 } else { 50_000 }
     }
 
+    fn verify(&self, spec: &RunSpec) -> u64 {
+        spec.expects.len() as u64 * 7_000
+    }
+
     fn stop(&self) -> u64 {
         3_000
     }
@@ -38,7 +42,11 @@ fn lines(waits: &[crate::model::RunWait]) -> Vec<String> {
     let seconds = |at: Timestamp| (at.0 - 1_000_000) / 1_000;
     let line = |wait: &crate::model::RunWait| {
         let detail = match &wait.kind {
-            WaitKind::NoProcess | WaitKind::Collect | WaitKind::Stop | WaitKind::Disk { .. } => String::new(),
+            WaitKind::NoProcess
+            | WaitKind::Collect
+            | WaitKind::Verify
+            | WaitKind::Stop
+            | WaitKind::Disk { .. } => String::new(),
             WaitKind::Queue { behind } => format!(" {}", behind.bits()),
             WaitKind::Model { model, attempt } => format!(" {model} {attempt}"),
             WaitKind::Retry { attempt, failure } | WaitKind::Reset { attempt, failure } => {
@@ -295,4 +303,20 @@ fn a_parked_run_waits_for_a_person_and_for_no_limit() {
     driver.feed(&Input::Lost(AttemptId { call: tool(1, 1, 1), attempt: 1 }));
     driver.pass(1_000);
     check(&driver, 1, &["person 1 2 62"], &["process 2 -", "person 1 2 62"]);
+}
+
+#[test]
+fn a_run_that_is_checked_says_so() {
+    let mut driver = Driver::new();
+    driver.submit_with(1, "task", |spec| {
+        spec.expects = vec![crate::model::Expectation::Text { contains: "x".into() }];
+    });
+    driver.lease(model(1, 1), 1);
+    driver.pass(2_000);
+    driver.answer(0, EffectClass::Pure);
+    driver.pass(1_000);
+    let waits = |driver: &Driver| lines(&folded(driver).waits_running(run(1), driver.now.at, &Fixed));
+    assert_eq!(waits(&driver), ["verify 2 9"]);
+    driver.crash();
+    assert_eq!(waits(&driver), ["verify 3 10"], "it began again");
 }

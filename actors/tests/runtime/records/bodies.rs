@@ -4,14 +4,14 @@ use hermod_actors::model::{
     ApprovalAnswered, ApprovalDecision, ApprovalRequested, ApprovalScope, Body, BudgetRaised, CallEnded,
     CallLost, CallStarted, ChildEnded, DecisionSource, DropReason, Kind, MessageCollected, MessageDropped,
     MessageSteered, ModelLate, ModelWaiting, RetryReason, RunBegun, RunEnded, RunExhausted, RunReopened,
-    RunStopping, SessionOpened, SessionRevived, SummaryStarted,
+    RunStopping, RunVerified, SessionOpened, SessionRevived, SummaryStarted,
 };
 use proptest::{prelude::*, sample::select};
 
 use super::{
     parts::{
-        accepted, admitted, allowance, answered, call_end, child, compacted, ended, failed, not_answered,
-        place, raised, repetition, started, summary_answered, todo,
+        accepted, admitted, allowance, answered, call_end, child, compacted, ended, failed, miss,
+        not_answered, place, raised, repetition, started, summary_answered, todo,
     },
     values::{
         Made, account, agent, amounts, anomaly, call, hash, images, incarnation, list, maybe, number, run,
@@ -39,6 +39,9 @@ pub(crate) fn body(kind: Kind) -> Made<Body> {
             .boxed(),
         Kind::BudgetRaised => (run(), raised())
             .prop_map(|(run, by)| Body::BudgetRaised(BudgetRaised { run, increase: by }))
+            .boxed(),
+        Kind::RunVerified => (call(), list(miss()))
+            .prop_map(|(call, misses)| Body::RunVerified(RunVerified { call, misses }))
             .boxed(),
         Kind::ModelStarted => started().prop_map(Body::ModelStarted).boxed(),
         Kind::ModelAnswered => answered().prop_map(|body| Body::ModelAnswered(Box::new(body))).boxed(),

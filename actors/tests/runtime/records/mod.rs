@@ -163,6 +163,7 @@ fn carriers(opaque: OpaqueState) -> [Body; 2] {
             delegation: None,
             must_answer: false,
             loop_guard: true,
+            expects: Vec::new(),
             script: None,
             deliver_to: Vec::new(),
         }),

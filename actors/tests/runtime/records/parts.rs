@@ -4,14 +4,16 @@ use std::sync::Arc;
 
 use hermod_actors::model::{
     Access, BudgetRefusal, CallAdmitted, CallEnd, CallStatus, CompactionMethod, CompactionPolicy,
-    ContextBreakdown, ContextCompacted, Deadline, Delegation, Dimension, DropPolicy, EffectClass, Failure,
-    FailureClass, FinishReason, Flaw, HistoryPosition, Hold, HookDecision, HookPoint, HookRuling, HookedCall,
-    InDoubtAction, InDoubtPolicy, LimitIncrease, Limits, ModelAnswered, ModelFailed, ModelStarted, Outcome,
-    OutcomeCause, OutcomeDetail, ParentRef, PrefixChange, QueueMode, Queueing, Repetition, RepetitionPattern,
-    RequestFate, RetryAttempts, RetryPolicy, RunAccepted, RunSpec, StopReason, SubagentRef, SummaryAnswered,
-    SummaryDefect, TodoChanged, TodoItem, TodoList, TodoStatus, UnansweredModel, UnansweredReason,
+    ContextBreakdown, ContextCompacted, Deadline, Delegation, Dimension, DropPolicy, EffectClass,
+    Expectation, ExpectationMiss, Failure, FailureClass, FinishReason, Flaw, HistoryPosition, Hold,
+    HookDecision, HookPoint, HookRuling, HookedCall, InDoubtAction, InDoubtPolicy, LimitIncrease, Limits,
+    ModelAnswered, ModelFailed, ModelStarted, Outcome, OutcomeCause, OutcomeDetail, ParentRef, PrefixChange,
+    QueueMode, Queueing, Repetition, RepetitionPattern, RequestFate, RetryAttempts, RetryPolicy, RunAccepted,
+    RunSpec, StopReason, SubagentRef, SummaryAnswered, SummaryDefect, TodoChanged, TodoItem, TodoList,
+    TodoStatus, UnansweredModel, UnansweredReason,
 };
 use proptest::{prelude::*, sample::select};
+use serde_json::json;
 
 use super::values::{
     Made, account, agent, amounts, anomaly, artifact, call, hash, images, incarnation, list, maybe, message,
@@ -99,6 +101,7 @@ pub(crate) fn spec() -> Made<Arc<RunSpec>> {
         maybe(compression()),
         (maybe(delegation()), any::<bool>(), any::<bool>()),
         maybe(hash()),
+        list(expectation()),
     );
     (agent(), models, tools, limits, rest)
         .prop_map(
@@ -107,7 +110,7 @@ pub(crate) fn spec() -> Made<Arc<RunSpec>> {
                 (chain, traits, thinking),
                 (workspace, task, tools, schema_bytes),
                 limits,
-                (system, in_doubt, compression, (delegation, loop_guard, must_answer), script),
+                (system, in_doubt, compression, (delegation, loop_guard, must_answer), script, expects),
             )| {
                 Arc::new(RunSpec {
                     agent,
@@ -124,6 +127,7 @@ pub(crate) fn spec() -> Made<Arc<RunSpec>> {
                     compaction: compression,
                     delegation,
                     loop_guard,
+                    expects,
                     script,
                     deliver_to: vec!["ops".into()],
                     must_answer,
@@ -228,6 +232,7 @@ pub(crate) fn cause() -> Made<OutcomeCause> {
             .prop_map(|(failure, chain)| OutcomeCause::Provider { failure, chain }),
         select(vec![OutcomeCause::EmptyAnswer, OutcomeCause::Truncated, OutcomeCause::UnknownTool]),
         number().prop_map(|max_tokens| OutcomeCause::ReasoningOnly { max_tokens }),
+        list(miss()).prop_map(|misses| OutcomeCause::Expectation { misses }),
         parts.prop_map(|parts| OutcomeCause::ContextOverflow { parts }),
         allowance().prop_map(|refusal| OutcomeCause::Limit { refusal }),
         (model(), number()).prop_map(|(model, above)| OutcomeCause::Unpriced { model, above }),
@@ -239,6 +244,29 @@ pub(crate) fn cause() -> Made<OutcomeCause> {
         text().prop_map(|error| OutcomeCause::Unreadable { error }),
     ]
     .boxed()
+}
+
+pub(crate) fn expectation() -> Made<Expectation> {
+    let schema =
+        select(vec![json!({}), json!(false), json!({"required": ["a"], "maximum": -1.5, "enum": [[null]]})]);
+    prop_oneof![
+        (text(), any::<bool>(), any::<bool>()).prop_map(|(path, not_empty, newer)| Expectation::File {
+            path,
+            not_empty,
+            newer
+        }),
+        (text(), schema).prop_map(|(path, schema)| Expectation::Schema { path, schema: Arc::new(schema) }),
+        (text(), maybe(number()))
+            .prop_map(|(command, timeout_s)| Expectation::Command { command, timeout_s }),
+        text().prop_map(|contains| Expectation::Text { contains }),
+    ]
+    .boxed()
+}
+
+pub(crate) fn miss() -> Made<ExpectationMiss> {
+    (small(), text(), text())
+        .prop_map(|(n, expected, reason)| ExpectationMiss { n, expected, reason })
+        .boxed()
 }
 
 pub(crate) fn repetition() -> Made<Repetition> {

@@ -192,6 +192,7 @@ pub(super) async fn submit(call: &Call, new: NewRun) -> Result<AcceptedRun, RpcE
         images: Vec::new(),
         history: Vec::new(),
         isolation_key: None,
+        expects: Vec::new(),
         request_hash: Some(call.request_hash),
     };
     let submission = Submission {

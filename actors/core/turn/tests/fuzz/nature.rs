@@ -9,10 +9,10 @@ use crate::{
     model::Intent,
     model::{
         Access, AgentName, Amounts, ApprovalNeed, AssistantMessage, AttemptId, CallEnd, CallStatus,
-        CompactionPolicy, Deadline, Delegation, EffectClass, Failure, FailureClass, FinishReason, Hash,
-        ImportedHistory, InDoubtAction, InDoubtPolicy, Limits, Message, ModelAnswer, ModelProfile, ModelRef,
-        ModelStarted, RequestFate, RetryPolicy, RunSpec, Timestamp, ToolCall, UnansweredModel,
-        UnansweredReason, Usage,
+        CompactionPolicy, Deadline, Delegation, EffectClass, Expectation, ExpectationMiss, Failure,
+        FailureClass, FinishReason, Hash, ImportedHistory, InDoubtAction, InDoubtPolicy, Limits, Message,
+        ModelAnswer, ModelProfile, ModelRef, ModelStarted, RequestFate, RetryPolicy, RunSpec, Timestamp,
+        ToolCall, UnansweredModel, UnansweredReason, Usage,
     },
     policy::{
         Candidate, CredentialRecovery, LinkAvailability, clarify::CLARIFY, delegation::DELEGATE_TASK,
@@ -61,10 +61,20 @@ pub(super) fn spec(chance: &mut Chance) -> RunSpec {
         compaction: compression,
         delegation: delegation(chance),
         loop_guard: !chance.one_in(4),
+        expects: if chance.one_in(3) { vec![expectation()] } else { Vec::new() },
         must_answer: chance.one_in(2),
         script: None,
         deliver_to: if chance.one_in(4) { vec!["ops".into()] } else { Vec::new() },
     }
+}
+
+fn expectation() -> Expectation {
+    Expectation::Text { contains: "x".into() }
+}
+
+/// The miss of the only expectation.
+pub(super) fn miss() -> ExpectationMiss {
+    ExpectationMiss::new(0, &expectation(), "it is not there")
 }
 
 fn compression(chance: &mut Chance, traits: ModelProfile) -> CompactionPolicy {

@@ -77,6 +77,10 @@ impl World {
             }
             (DueAction::Acquire(AttemptId { call, attempt }), _) => self.found(call, attempt, chance),
             (DueAction::WakeAt(_) | DueAction::WakeAtActive(_), _) => Input::TimerFired,
+            (DueAction::Verify(call), _) => Input::Verified {
+                call,
+                misses: if chance.one_in(2) { vec![nature::miss()] } else { Vec::new() },
+            },
             (DueAction::CallModel(AttemptId { call, attempt }), _)
             | (
                 DueAction::RunTool(AttemptId { call, attempt })
@@ -123,6 +127,7 @@ impl World {
                 Some(_) | None => Input::Permitted(AttemptId { call, attempt }),
             },
             (DueAction::WakeAt(_) | DueAction::WakeAtActive(_), _) => Input::TimerFired,
+            (DueAction::Verify(call), _) => Input::Verified { call, misses: Vec::new() },
             (
                 DueAction::RunTool(AttemptId { call, attempt })
                 | DueAction::EndTool(AttemptId { call, attempt }),

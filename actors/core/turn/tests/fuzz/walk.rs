@@ -297,7 +297,8 @@ impl World {
             | DueAction::RunTool { .. }
             | DueAction::EndTool { .. }
             | DueAction::Acquire { .. }
-            | DueAction::AwaitSubagent { .. } => None,
+            | DueAction::AwaitSubagent { .. }
+            | DueAction::Verify(_) => None,
         };
         self.turn.due(self.now).iter().filter_map(until).min()
     }

@@ -165,6 +165,7 @@ impl World {
             | Input::ChildEnded(_)
             | Input::EmptyInboxRow
             | Input::TimerFired
+            | Input::Verified { .. }
             | Input::BudgetRefused(_) => {}
         }
         let gathers = matches!(input, Input::ToolEnded { .. }) && chance.one_in(4);
@@ -354,6 +355,7 @@ impl World {
             DueAction::EndTool(AttemptId { call, .. }) => Doing::Attach(self.turn.is_detached(call)),
             DueAction::Acquire { .. }
             | DueAction::AwaitSubagent { .. }
+            | DueAction::Verify(_)
             | DueAction::WakeAt(_)
             | DueAction::WakeAtActive(_) => Doing::Wait,
         })
@@ -409,6 +411,10 @@ impl crate::turn::TaskDeadlines for NoBounds {
     }
 
     fn tool(&self, _: crate::model::AttemptId) -> u64 {
+        1
+    }
+
+    fn verify(&self, _: &crate::model::RunSpec) -> u64 {
         1
     }
 

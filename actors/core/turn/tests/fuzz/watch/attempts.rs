@@ -98,6 +98,7 @@ impl Watch {
     }
 
     pub(super) fn answered(&mut self, answered: &ModelAnswered) -> Result<(), String> {
+        self.holds = None;
         let asked = self.take(answered.call, answered.attempt)?;
         (self.again, self.finish, self.failed) = (answered.is_asked_again(), Some(answered.finish), None);
         self.running(answered.call.run)?;

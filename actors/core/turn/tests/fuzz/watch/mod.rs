@@ -37,6 +37,8 @@ pub(super) struct Watch {
     /// Whether the next request shows nothing new.
     again: bool,
     finish: Option<FinishReason>,
+    /// Whether all expectations hold, by the check after the last answer.
+    holds: Option<bool>,
     /// Attempts whose answers may still arrive, and the tokens booked for them.
     cancelled: Vec<(CallId, Attempt, Option<u64>)>,
     /// The attempts that the present append starts.
@@ -66,6 +68,8 @@ struct Run {
     unmade: u64,
     held: Held,
     legs: u32,
+    /// Checks with a miss.
+    missed: u32,
     /// Whether it has ended because its budget was used up, and no other run has started since.
     reopenable: bool,
     /// Until when it is held, since when it waits, and whether messages may join it.
@@ -128,6 +132,7 @@ impl Watch {
                 self.calls.asked(request.call, request.attempt, &spec)?;
             }
             Body::ApprovalAnswered(answered) => self.approval_answered(answered)?,
+            Body::RunVerified(verified) => self.verified(verified)?,
             Body::RunExhausted(exhausted) => self.exhausted(exhausted)?,
             Body::RunReopened(reopened) => self.reopened(reopened)?,
             Body::BudgetRaised(raised) => self.raised(raised)?,
@@ -193,6 +198,7 @@ impl Watch {
                 DueAction::RunTool { .. }
                 | DueAction::EndTool { .. }
                 | DueAction::AwaitSubagent { .. }
+                | DueAction::Verify(_)
                 | DueAction::WakeAt(_)
                 | DueAction::WakeAtActive(_) => true,
             };

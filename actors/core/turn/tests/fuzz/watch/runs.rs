@@ -7,7 +7,7 @@ use crate::{
     model::{
         BudgetRaised, DropReason, FinishReason, Message, MessageCollected, MessageDropped, MessageSteered,
         Outcome, OutcomeCause, OutcomeDetail, QueueMode, RunAccepted, RunEnded, RunExhausted, RunId,
-        RunReopened, RunStopping, Timestamp, Usage,
+        RunReopened, RunStopping, RunVerified, Timestamp, Usage,
     },
     turn::{
         Turn,
@@ -39,6 +39,7 @@ impl Watch {
             unmade: 0,
             held,
             legs: 1,
+            missed: 0,
             reopenable: false,
             hold,
         });
@@ -87,7 +88,13 @@ impl Watch {
         }
         self.calls.close()?;
         self.family.run_ended(ended.run)?;
+        if matches!(ended.ended.cause, Some(OutcomeCause::Expectation { .. })) {
+            let run = self.run(ended.run)?;
+            hold!(run.missed == 2, "{ended:?} after {} checks with a miss", run.missed);
+        }
         if ended.ended.outcome == Outcome::Completed {
+            let (is_expected, holds) = (!self.run(ended.run)?.spec.expects.is_empty(), self.holds);
+            hold!(!is_expected || holds == Some(true), "completed, and its expectations hold: {holds:?}");
             hold!(
                 matches!(finish, Some(FinishReason::Stop | FinishReason::ToolCalls)),
                 "completed by {finish:?}"
@@ -154,6 +161,21 @@ impl Watch {
             self.loops.reset();
         }
         self.shown.said(message.run, message.followup_run)
+    }
+
+    pub(super) fn verified(&mut self, verified: &RunVerified) -> Result<(), String> {
+        let is_asked = self.asked.is_some();
+        hold!(self.holds.is_none() && !is_asked, "{verified:?} without a new answer");
+        let run = self.running(verified.call.run)?;
+        let may_complete = run.state == State::Running && run.exhausted.is_none();
+        hold!(may_complete && !run.spec.expects.is_empty(), "{verified:?} of {run:?}");
+        let holds = verified.misses.is_empty();
+        run.missed += u32::from(!holds);
+        if run.missed == 1 && !holds {
+            self.loops.reset();
+        }
+        self.holds = Some(holds);
+        Ok(())
     }
 
     pub(super) fn raised(&mut self, raised: &BudgetRaised) -> Result<(), String> {
