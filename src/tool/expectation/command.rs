@@ -69,10 +69,10 @@ pub(super) async fn run(
     };
     let attempt = Attempt { runner: runner.clone(), name: SpoolName { call, attempt: 1 } };
     for _ in 0..MAX_TRIES {
-        match attempt.run(command.clone()).await? {
-            Some(result) => return judge(result, timeout),
-            None => tracing::debug!(%call, "the end of the command is unknown"),
+        if let Some(result) = attempt.run(command.clone()).await? {
+            return judge(result, timeout);
         }
+        tracing::debug!(%call, "the end of the command is unknown");
     }
     Err("what became of it is not known: it was killed, or what was kept of it was removed".into())
 }
