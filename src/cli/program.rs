@@ -122,8 +122,21 @@ mod tests {
 
     use super::Program;
 
-    /// Arguments that are free texts; every name is an [`Identifier`](crate::host::Identifier).
-    const TEXTS: [&str; 6] = ["host", "listen", "more", "script", "system", "text"];
+    /// Arguments that are free texts; every name is an [`Identifier`](crate::host::Identifier). Expectations are checked
+    /// together, as those of other clients.
+    const TEXTS: [&str; 11] = [
+        "expect_command",
+        "expect_file",
+        "expect_new_file",
+        "expect_schema",
+        "expect_text",
+        "host",
+        "listen",
+        "more",
+        "script",
+        "system",
+        "text",
+    ];
 
     /// Every argument of a command and of its subcommands.
     fn arguments(command: &clap::Command) -> Vec<&clap::Arg> {
