@@ -129,7 +129,7 @@ fn a_chat_steers_the_run_that_is_under_way() {
     let again = json!({ "sessionKey": "s", "message": "wait", "idempotencyKey": "1" });
     assert_eq!(served.result("chat.send", &again), first, "a repeat of the call that began the run");
     let other = json!({ "sessionKey": "s", "message": "other", "idempotencyKey": "2" });
-    served.error("chat.send", &other, (-32602, 422), "stands for another message");
+    served.error("chat.send", &other, (-32602, 422), "which another request sent");
     let followup = sent(&served, json!({ "queueMode": "followup" }));
     assert_eq!(followup["status"], "started");
     assert_ne!(followup["runId"], first["runId"]);
@@ -268,7 +268,7 @@ fn wrong_parameters_name_the_field_and_the_remedy() {
     refused("agent", json!({ "message": "x", "sessionKey": "" }), "sessionKey: is empty");
     refused("agent", json!({ "message": "x", "cwd": "/nowhere" }), "/nowhere");
     refused("agent", json!(["x"]), "must be an object");
-    refused("chat.send", json!({ "sessionKey": "s", "message": "x", "queueMode": "collect" }), "use `steer`");
+    refused("chat.send", json!({ "sessionKey": "s", "message": "x", "queueMode": "later" }), "queueMode");
     refused("chat.history", json!({ "sessionKey": "s", "limit": 0 }), "limit: `0` is not between 1 and 1000");
     refused("sessions.list", json!({ "offset": 1_000_000 }), "offset: `1000000` is too far");
     served.error("agent.wait", &json!({ "runId": "x" }), (-32004, 404), "there is no run `x`");
