@@ -76,7 +76,7 @@ impl FenceScan {
                 None => {
                     if let Some(fence) = Fence::opened_by(content) {
                         open = Some(OpenFence { fence, code_from: end });
-                        // Whoever cuts within the line is inside of the fence.
+                        // A cut within the line is inside of the fence.
                         changes.push((start + 1, open.clone()));
                     }
                 }
