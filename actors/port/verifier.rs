@@ -13,6 +13,11 @@ pub trait Verifier: Debug + Send + Sync + 'static {
     /// must be bounded for all expectations: clients write them.
     fn validate(&self, spec: &RunSpec) -> Result<(), String>;
 
+    /// Whether `validate` neither blocks nor computes for long, and may be called in a task.
+    fn validates_without_blocking(&self) -> bool {
+        false
+    }
+
     /// Checks the expectations of a run, and returns those that do not hold. The same check may be made several times. A
     /// command that outlives its time limit is ended, and counts as missing. When the future is dropped, nothing that it
     /// started keeps running.

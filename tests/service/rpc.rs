@@ -271,7 +271,7 @@ fn wrong_parameters_name_the_field_and_the_remedy() {
     refused("chat.send", json!({ "sessionKey": "s", "message": "x", "queueMode": "later" }), "queueMode");
     refused("chat.history", json!({ "sessionKey": "s", "limit": 0 }), "limit: `0` is not between 1 and 1000");
     refused("sessions.list", json!({ "offset": 1_000_000 }), "offset: `1000000` is too far");
-    served.error("agent.wait", &json!({ "runId": "x" }), (-32004, 404), "there is no run `x`");
+    served.error("agent.wait", &json!({ "runId": "x" }), (-32004, 404), "there is no run and no message `x`");
     served.error("chat.history", &json!({ "sessionKey": "x" }), (-32004, 404), "there is no session `x`");
     served.error("chat.abort", &json!({ "sessionKey": "x" }), (-32004, 404), "there is no session `x`");
     served.error("events.subscribe", &json!({ "all": true }), (-32600, 400), "over a WebSocket");

@@ -27,6 +27,9 @@ const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// Maximum number of polls for empty inboxes; together longer than opening any session takes.
 const MAX_INBOX_POLLS: u32 = 300;
 
+/// Maximum number of polls for messages that are not confirmed.
+const MAX_MESSAGE_POLLS: u32 = 300;
+
 /// All clients of one runtime.
 #[derive(Debug, Clone)]
 pub(super) struct Clients {
@@ -64,6 +67,7 @@ impl Clients {
 
     async fn wait_for_all(&self, tasks: &mut JoinSet<()>) {
         while tasks.join_next().await.is_some() {}
+        let mut polls = 0;
         // Still open may be runs whose acceptance reached no client, and runs that messages have become.
         loop {
             let mut open = self.outside.lock().observations.open();
@@ -71,6 +75,12 @@ impl Clients {
             open.retain(|run| !self.outside.lock().observations.results.contains_key(run));
             let settled = self.outside.lock().quiet_at;
             if open.is_empty() && settled <= self.outside.now() {
+                // A message that is on its way may begin a run.
+                if polls < MAX_MESSAGE_POLLS && self.outside.lock().observations.has_unconfirmed_messages() {
+                    polls += 1;
+                    tokio::time::sleep(POLL_INTERVAL).await;
+                    continue;
+                }
                 return self.wait_for_empty_inboxes().await;
             }
             if open.is_empty() {

@@ -225,7 +225,7 @@ impl Clients {
     async fn steer(&self, n: usize, run: usize) {
         let Some(AcceptedRun { run: id, session, .. }) = self.find_run(run, "message") else { return };
         if let Some(queueing) = messages::queueing(self.plan.seed, n) {
-            return self.send_message((n, run), session, queueing).await;
+            return self.send_messages((n, run), session, queueing).await;
         }
         let number = {
             let mut inner = self.outside.lock();
@@ -245,38 +245,51 @@ impl Clients {
         self.outside.lock().observations.unconfirmed_steers.remove(&n);
     }
 
-    /// Sends a message to a session. It is sent again in the next life, with the same key, until it is confirmed.
-    async fn send_message(&self, (n, run): (usize, usize), session: SessionId, queueing: Queueing) {
+    /// Sends messages to a session, one after the other. They are sent again in the next life, with the same keys, until
+    /// the last one is confirmed.
+    async fn send_messages(&self, (n, run): (usize, usize), session: SessionId, queueing: Queueing) {
         {
             let mut inner = self.outside.lock();
             let (_, times) = inner.observations.unconfirmed_steers.entry(n).or_insert((run, 0));
             *times += 1;
             inner.observations.fault_names.insert(messages::mode_name(queueing.mode));
         }
+        for number in messages::numbers(self.plan.seed, n) {
+            if !self.send_message(number, session, queueing).await {
+                return;
+            }
+        }
+        self.outside.lock().observations.unconfirmed_steers.remove(&n);
+    }
+
+    /// Sends a message until it is confirmed; false if the runtime has ended.
+    async fn send_message(&self, number: usize, session: SessionId, queueing: Queueing) -> bool {
         let request = RunRequest {
             session: SessionChoice::Id(session),
-            idempotency_key: Some(format!("message-{n}").into()),
-            request_hash: Some(Hash::of(&n.to_le_bytes())),
+            idempotency_key: Some(format!("message-{number}").into()),
+            request_hash: Some(Hash::of(&number.to_le_bytes())),
             queueing: Some(queueing),
-            ..RunRequest::new(format!("steer-{n}."))
+            ..RunRequest::new(format!("steer-{number}."))
         };
         loop {
             match self.runtime.submit(request.clone()).await {
                 Ok(sent) => {
                     let mut inner = self.outside.lock();
-                    inner.observations.unconfirmed_steers.remove(&n);
-                    let known = *inner.observations.messages.entry(n).or_insert(sent.run);
+                    let known = *inner.observations.messages.entry(number).or_insert(sent.run);
                     if known != sent.run {
-                        let what = format!("message {n} is {known} and {}", sent.run);
+                        let what = format!("message {number} is {known} and {}", sent.run);
                         inner.observations.report_violation("a key stands for one message", what);
                     }
-                    return;
+                    return true;
                 }
                 Err(
                     RunError::NotAccepted(SubmitError::Overloaded { .. } | SubmitError::CrashLooping(_))
                     | RunError::Read(_),
                 ) => tokio::time::sleep(POLL_INTERVAL).await,
-                Err(error) => return self.report_unless_terminated("message", &error),
+                Err(error) => {
+                    self.report_unless_terminated("message", &error);
+                    return false;
+                }
             }
         }
     }

@@ -246,6 +246,10 @@ fn messages_are_shown(past: &FinalState<'_>) -> Violations {
         let views = new_views(records);
         for (at, record) in records.iter().enumerate() {
             let Body::MessageSteered(message) = &record.body else { continue };
+            let drops = |record: &Arc<Record>| matches!(&record.body, Body::MessageDropped(dropped) if dropped.message == message.followup_run);
+            if records[at..].iter().any(drops) {
+                continue;
+            }
             let number = message.text.strip_prefix("steer-").and_then(|text| text.strip_suffix('.'));
             let number: Option<usize> = number.and_then(|digits| digits.parse().ok());
             let began = views.iter().any(|(_, call)| call.run == message.run);

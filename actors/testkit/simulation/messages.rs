@@ -14,7 +14,10 @@ use hermod_actors::{
     port::RowReader,
 };
 
-/// How the message of an event queues; `None` if it steers a run by its id instead.
+/// Added to a message's number for each further message of an event, so that no repeat of a steering message has it.
+const NUMBER_STEP: usize = 10_000;
+
+/// How the messages of an event queue; `None` if it steers a run by its id instead.
 pub(super) fn queueing(seed: u64, n: usize) -> Option<Queueing> {
     let number = seed.wrapping_mul(31).wrapping_add(n as u64);
     let pick = |of: usize, by: u64| usize::try_from((number / by) % of as u64).unwrap_or(0);
@@ -24,6 +27,12 @@ pub(super) fn queueing(seed: u64, n: usize) -> Option<Queueing> {
         drop: [DropPolicy::Summarize, DropPolicy::Old, DropPolicy::New][pick(3, 48)],
         collect_ms: [50, 500, 5_000][pick(3, 144)],
     })
+}
+
+/// The numbers of the messages that an event sends.
+pub(super) fn numbers(seed: u64, n: usize) -> impl Iterator<Item = usize> {
+    let count = usize::try_from(seed % 3).unwrap_or(0) + 1;
+    (0..count).map(move |message| n + message * NUMBER_STEP)
 }
 
 /// The name of what a mode exercises, for the report.

@@ -103,6 +103,11 @@ impl Observations {
         self.compactions.get(&session).copied().unwrap_or(0)
     }
 
+    /// Whether a message was sent and its sender does not know yet whether it is durable.
+    pub(super) fn has_unconfirmed_messages(&self) -> bool {
+        !self.unconfirmed_steers.is_empty()
+    }
+
     /// Whether a run is open again after an earlier end.
     pub(super) fn is_reopened(&self, run: RunId) -> bool {
         self.open.contains(&run) && self.reopened.contains(&run)

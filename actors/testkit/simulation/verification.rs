@@ -44,6 +44,10 @@ impl Verifier for SimulatedVerifier {
         Ok(())
     }
 
+    fn validates_without_blocking(&self) -> bool {
+        true
+    }
+
     fn verify(&self, verification: Verification) -> BoxFuture<'static, Vec<ExpectationMiss>> {
         let dice = self.dice(verification.call);
         Box::pin(async move {
