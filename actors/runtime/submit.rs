@@ -185,8 +185,8 @@ impl Runtime {
 
     /// Returns the run or the message of the request's key if the request repeats it.
     async fn check_repeat_of(&self, request: &RunRequest, first: RunId) -> Result<AcceptedRun, RunError> {
-        let rows = self.parts.journal.rows();
-        if let (None, Some(message)) = (rows.run(first).await?, rows.message(first).await?) {
+        // A message that has joined a run may have become a run since, together with others: its row tells what was sent.
+        if let Some(message) = self.parts.journal.rows().message(first).await? {
             return request.check_repeats_message(&message);
         }
         self.check_repeat(request, first).await

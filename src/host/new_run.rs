@@ -160,7 +160,8 @@ fn check_priced(spec: &RunSpec, option: &str) -> Result<(), HostError> {
     }
 }
 
-/// The first run accepted with this key, if there is one; an error if its task differs.
+/// The first run accepted with this key, if there is one; an error if its task differs. `None` also for a message that has
+/// joined a run, whose repeats the runtime finds: a run with its id may have the texts of others too.
 pub async fn first_of_key(
     reader: &StoreReader,
     key: &str,
@@ -169,6 +170,9 @@ pub async fn first_of_key(
     state: &Path,
 ) -> Result<Option<RunRow>, HostError> {
     let Some(row) = reader.read(|rows| rows.run_of_key(key)).await? else { return Ok(None) };
+    if reader.read(|rows| rows.message(row.id)).await?.is_some() {
+        return Ok(None);
+    }
     let request = RunRequest {
         images: task.images.clone(),
         history: task.history.clone(),

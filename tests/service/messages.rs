@@ -88,6 +88,24 @@ fn messages_to_a_busy_session_follow_their_modes_also_across_a_kill() {
 }
 
 #[test]
+fn late_messages_become_one_run_and_their_repeats_are_still_known() {
+    let served = Served::start(&json!([
+        { "when": "late", "steps": [{ "say": "late", "delay": "1s" }] },
+        { "steps": [{ "say": "You said: {{user}}" }] },
+    ]));
+    let late = served.message("late", &json!({ "text": "late" }));
+    until("the model is called", || served.fate(&late)["state"] == "injected");
+    let [first, second] = ["one", "two"].map(|text| served.message(text, &json!({ "text": text })));
+    for message in [&first, &second] {
+        assert_eq!(served.until_state(message, "answered"), first);
+    }
+    assert_eq!(served.answer_of(&first), "[rehearsal] You said: one\n\ntwo");
+    for (text, message) in [("one", &first), ("two", &second)] {
+        assert_eq!(served.message(text, &json!({ "text": text })), *message, "a repeat of {text}");
+    }
+}
+
+#[test]
 fn an_interrupt_stops_the_run_and_goes_first() {
     let served = Served::start(&scripts());
     let busy = served.busy();
