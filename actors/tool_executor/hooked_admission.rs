@@ -13,7 +13,7 @@ use crate::{
         CallEnd, CallId, CallStatus, HookAnswer, HookDecision, HookPoint, HookedCall, ModelAnswer, RunSpec,
         SessionId,
     },
-    policy::parse_arguments,
+    policy::{message::MESSAGE, parse_arguments},
     port::{AllowAllCalls, CallPolicy, DecisionHooks, HookQuestion, HookSubject, TextRedactor},
     redaction::redact_hook_answer,
     turn::{CallAdmission, CallRejection},
@@ -21,8 +21,7 @@ use crate::{
 
 /// The points at which hooks are asked about a call before its start, in this order.
 const POINTS: [HookPoint; 2] = [HookPoint::PreToolCall, HookPoint::MessageSending];
-/// The tool whose calls send messages to people.
-const MESSAGE: &str = "message";
+
 /// Calls of one answer about which hooks are asked at the same time.
 const MAX_CONCURRENT_QUESTIONS: usize = 4;
 

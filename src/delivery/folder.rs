@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 
 use hermod_actors::model::OutboxMessage;
 
-use super::{payload::line, verdict::Attempt};
+use super::{payload::line, verdict::SendResult};
 use crate::files::{self, off_thread};
 
-pub(super) async fn write(folder: &Path, message: &OutboxMessage) -> Attempt {
+pub(super) async fn write(folder: &Path, message: &OutboxMessage) -> SendResult {
     let (folder, id, text) = (folder.to_owned(), message.id.to_string(), line(message));
     let written = off_thread(move || {
         files::make_folder(&folder)?;
@@ -16,8 +16,8 @@ pub(super) async fn write(folder: &Path, message: &OutboxMessage) -> Attempt {
         files::replace(&path, &hidden(&folder, &id), text.as_bytes())
     });
     match written.await {
-        Ok(()) => Attempt::Delivered,
-        Err(error) => Attempt::Temporary { why: error.to_string(), pause: None },
+        Ok(()) => SendResult::Delivered,
+        Err(error) => SendResult::Temporary { why: error.to_string(), pause: None },
     }
 }
 

@@ -9,7 +9,7 @@ use super::{
     folder,
     payload::payload,
     signature::SigningKey,
-    verdict::{Attempt, DeliveryLimits},
+    verdict::{DeliveryLimits, SendResult},
     webhook::Webhook,
 };
 use crate::{
@@ -104,13 +104,13 @@ fn target(
 
 impl Target {
     /// Makes one attempt.
-    pub(super) async fn send(&self, message: &OutboxMessage) -> Attempt {
+    pub(super) async fn send(&self, message: &OutboxMessage) -> SendResult {
         match &self.channel {
             Channel::Webhook(webhook) => webhook.send(message).await,
             Channel::Folder(folder) => folder::write(folder, message).await,
             Channel::Output(output) => match output.write_line(&payload(message).to_string()) {
-                Ok(()) => Attempt::Delivered,
-                Err(why) => Attempt::Temporary { why, pause: None },
+                Ok(()) => SendResult::Delivered,
+                Err(why) => SendResult::Temporary { why, pause: None },
             },
         }
     }

@@ -9,7 +9,7 @@ const MAX_ASKED_PAUSE: Duration = Duration::from_hours(1);
 
 /// The result of an attempt.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Attempt {
+pub(super) enum SendResult {
     /// The target has the message.
     Delivered,
     /// It may take the message later; `pause` is what it asks for.
@@ -30,7 +30,7 @@ pub(super) struct DeliveryLimits {
 /// The delivery after an attempt that has ended now. `chance` decides the jitter of the pause.
 pub(super) fn after_attempt(
     delivery: Delivery,
-    attempt: Attempt,
+    attempt: SendResult,
     limits: &DeliveryLimits,
     (now, chance): (Timestamp, u8),
 ) -> Delivery {
@@ -43,17 +43,17 @@ pub(super) fn after_attempt(
         ..tried.clone()
     };
     match attempt {
-        Attempt::Delivered => {
+        SendResult::Delivered => {
             Delivery { state: DeliveryState::Delivered, error: None, ended_at: Some(now), ..tried }
         }
-        Attempt::Permanent { why } => dead(why),
-        Attempt::Temporary { why, .. } if attempts >= limits.attempts => {
+        SendResult::Permanent { why } => dead(why),
+        SendResult::Temporary { why, .. } if attempts >= limits.attempts => {
             dead(format!("{why}; given up after {attempts} attempts"))
         }
-        Attempt::Temporary { why, .. } if is_too_old(&tried, limits, now) => {
+        SendResult::Temporary { why, .. } if is_too_old(&tried, limits, now) => {
             dead(format!("{why}; given up, as it is too old"))
         }
-        Attempt::Temporary { why, pause: asked } => {
+        SendResult::Temporary { why, pause: asked } => {
             let asked = asked.unwrap_or_default().min(MAX_ASKED_PAUSE);
             let pause = jittered(pause_after(attempts, limits), chance).max(asked);
             let ms = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX);
@@ -109,7 +109,7 @@ mod tests {
     #[track_caller]
     fn check(
         (before, at): (u32, i64),
-        attempt: Attempt,
+        attempt: SendResult,
         chance: u8,
         (state, pause, error): (DeliveryState, Option<i64>, Option<&str>),
     ) {
@@ -126,13 +126,13 @@ mod tests {
     #[test]
     fn a_message_is_tried_until_it_is_delivered_or_dead() {
         use DeliveryState::{Dead, Delivered, Pending};
-        let temporary = |pause: Option<u64>| Attempt::Temporary {
+        let temporary = |pause: Option<u64>| SendResult::Temporary {
             why: "status 503".into(),
             pause: pause.map(Duration::from_secs),
         };
-        let permanent = Attempt::Permanent { why: "status 404".into() };
-        check((0, 5), Attempt::Delivered, 0, (Delivered, None, None));
-        check((3, 5), Attempt::Delivered, 0, (Delivered, None, None));
+        let permanent = SendResult::Permanent { why: "status 404".into() };
+        check((0, 5), SendResult::Delivered, 0, (Delivered, None, None));
+        check((3, 5), SendResult::Delivered, 0, (Delivered, None, None));
         check((0, 5), permanent, 0, (Dead, None, Some("status 404")));
         // The pause doubles up to the longest; half of it is jitter.
         check((0, 5), temporary(None), 0, (Pending, Some(5), Some("status 503")));
@@ -145,6 +145,6 @@ mod tests {
         check((0, 5), temporary(Some(86_400)), 255, (Pending, Some(3_600), Some("status 503")));
         check((3, 5), temporary(None), 0, (Dead, None, Some("given up after 4 attempts")));
         check((0, 10 * MINUTE), temporary(None), 0, (Dead, None, Some("too old")));
-        check((0, 10 * MINUTE), Attempt::Delivered, 0, (Delivered, None, None));
+        check((0, 10 * MINUTE), SendResult::Delivered, 0, (Delivered, None, None));
     }
 }

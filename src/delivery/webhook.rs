@@ -5,7 +5,7 @@ use std::time::{Duration, UNIX_EPOCH};
 use hermod_actors::model::{OutboxMessage, Timestamp};
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use super::{payload::payload, signature::SigningKey, verdict::Attempt};
+use super::{payload::payload, signature::SigningKey, verdict::SendResult};
 use crate::{
     clock,
     provider::{UploadClient, UploadResponse},
@@ -31,7 +31,7 @@ impl Webhook {
         Ok(Self { client, key })
     }
 
-    pub(super) async fn send(&self, message: &OutboxMessage) -> Attempt {
+    pub(super) async fn send(&self, message: &OutboxMessage) -> SendResult {
         let body = payload(message).to_string();
         let seconds = clock::now().ms_since(Timestamp::default()) / 1_000;
         let signature = self.key.sign(&message.id, seconds, body.as_bytes());
@@ -42,24 +42,24 @@ impl Webhook {
             match HeaderValue::try_from(text) {
                 Ok(value) => drop(map.insert(name, value)),
                 // The id of a message that another version has written.
-                Err(_) => return Attempt::Permanent { why: format!("the header {name} cannot be sent") },
+                Err(_) => return SendResult::Permanent { why: format!("the header {name} cannot be sent") },
             }
         }
         attempt(self.client.post_with(map, body.into()).await)
     }
 }
 
-fn attempt(answer: Result<UploadResponse, String>) -> Attempt {
+fn attempt(answer: Result<UploadResponse, String>) -> SendResult {
     let UploadResponse { status, retry_after, body: _ } = match answer {
         Ok(answer) => answer,
-        Err(why) => return Attempt::Temporary { why, pause: None },
+        Err(why) => return SendResult::Temporary { why, pause: None },
     };
     let why = format!("status {status}");
     match status {
-        200..300 => Attempt::Delivered,
-        300..400 => Attempt::Permanent { why: format!("{why}: redirects are not followed") },
-        400..500 if !TEMPORARY.contains(&status) => Attempt::Permanent { why },
-        _ => Attempt::Temporary { why, pause: retry_after.as_deref().and_then(asked_pause) },
+        200..300 => SendResult::Delivered,
+        300..400 => SendResult::Permanent { why: format!("{why}: redirects are not followed") },
+        400..500 if !TEMPORARY.contains(&status) => SendResult::Permanent { why },
+        _ => SendResult::Temporary { why, pause: retry_after.as_deref().and_then(asked_pause) },
     }
 }
 
@@ -79,16 +79,16 @@ mod tests {
 
     #[test]
     fn the_status_decides() {
-        let check = |status: u16, retry_after: Option<&str>, expect: Attempt| {
+        let check = |status: u16, retry_after: Option<&str>, expect: SendResult| {
             let retry_after = retry_after.map(str::to_owned);
             assert_eq!(attempt(Ok(UploadResponse { status, retry_after, body: Vec::new() })), expect);
         };
-        let temporary = |status: u16, seconds: Option<u64>| Attempt::Temporary {
+        let temporary = |status: u16, seconds: Option<u64>| SendResult::Temporary {
             why: format!("status {status}"),
             pause: seconds.map(Duration::from_secs),
         };
         for status in [200, 202, 204] {
-            check(status, None, Attempt::Delivered);
+            check(status, None, SendResult::Delivered);
         }
         for status in [408, 425, 429, 500, 502, 503, 504] {
             check(status, None, temporary(status, None));
@@ -97,10 +97,10 @@ mod tests {
         check(503, Some("Thu, 01 Jan 1970 00:00:00 GMT"), temporary(503, Some(0)));
         check(503, Some("soon"), temporary(503, None));
         for status in [400, 401, 404, 410, 413] {
-            check(status, Some("7"), Attempt::Permanent { why: format!("status {status}") });
+            check(status, Some("7"), SendResult::Permanent { why: format!("status {status}") });
         }
-        check(307, None, Attempt::Permanent { why: "status 307: redirects are not followed".into() });
+        check(307, None, SendResult::Permanent { why: "status 307: redirects are not followed".into() });
         let failed = attempt(Err("refused".to_owned()));
-        assert_eq!(failed, Attempt::Temporary { why: "refused".to_owned(), pause: None });
+        assert_eq!(failed, SendResult::Temporary { why: "refused".to_owned(), pause: None });
     }
 }

@@ -67,7 +67,7 @@ pub(super) async fn run(
         sandbox: command_sandbox(settings, call.run, &spec.workspace),
         timeout,
     };
-    let attempt = Attempt { runner: runner.clone(), name: SpoolName { call, attempt: 1 } };
+    let attempt = CommandAttempt { runner: runner.clone(), name: SpoolName { call, attempt: 1 } };
     for _ in 0..MAX_TRIES {
         if let Some(result) = attempt.run(command.clone()).await? {
             return judge(result, timeout);
@@ -77,7 +77,7 @@ pub(super) async fn run(
     Err("what became of it is not known: it was killed, or what was kept of it was removed".into())
 }
 
-impl Attempt {
+impl CommandAttempt {
     /// The result of the command; `None` if its end is unknown. The error says why it was not run.
     async fn run(&self, command: Command) -> Result<Option<CommandResult>, String> {
         let not_run = |error: String| format!("it was not run: {error}");
@@ -92,12 +92,12 @@ impl Attempt {
 }
 
 /// An attempt of a command. Dropping this ends the command if it still runs, and removes what is kept of it.
-struct Attempt {
+struct CommandAttempt {
     runner: Runner,
     name: SpoolName,
 }
 
-impl Drop for Attempt {
+impl Drop for CommandAttempt {
     fn drop(&mut self) {
         // At the end of the runtime nothing can be started any more: the next check ends what is left.
         if tokio::runtime::Handle::try_current().is_ok() {
