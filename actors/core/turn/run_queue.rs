@@ -8,8 +8,8 @@ use imbl::Vector;
 use crate::{
     model::{
         BeginRules, Body, Hash, Hold, HookedRun, Image, Lane, MessageCollected, MessageContent,
-        MessageDropped, MessageSteered, Outcome, OutcomeCause, OutcomeDetail, QueueMode, RunAccepted, RunBegun, RunEnded,
-        RunId, RunSpec, Seq, SessionTime, StopReason, Timestamp, Usage,
+        MessageDropped, MessageSteered, Outcome, OutcomeCause, OutcomeDetail, QueueMode, RunAccepted,
+        RunBegun, RunEnded, RunId, RunSpec, Seq, SessionTime, StopReason, Timestamp, Usage,
     },
     turn::{DueAction, Turn, decision::DecisionBuilder},
 };
