@@ -29,6 +29,11 @@ const MAPS: &[&str] = &["properties", "patternProperties", "$defs", "definitions
 const DATA: &[&str] = &["const", "enum", "default", "examples"];
 /// Keywords that refer to what only a match knows.
 const DYNAMIC: &[&str] = &["$dynamicRef", "$recursiveRef"];
+/// Keywords for which the schemas beside and below them are matched once more, on each level.
+const REPEATED: &[&str] = &["unevaluatedProperties", "unevaluatedItems"];
+/// How often a schema counts for each `REPEATED` keyword above it.
+const REPEATED_WEIGHT: usize = 3;
+
 /// A schema that can be matched with bounded work.
 #[derive(Debug)]
 pub(super) struct FileSchema {
@@ -41,7 +46,7 @@ impl FileSchema {
     /// Compiles the schema, or says why it cannot be one.
     pub(super) fn new(schema: &Value) -> Result<Self, String> {
         let mut expansion = Expansion { root: schema, values: 0, text_bytes: 0, patterns: BTreeSet::new() };
-        let expanded = expansion.schema(schema, 0)?;
+        let expanded = expansion.schema(schema, Place { depth: 0, weight: 1 })?;
         let patterns =
             PatternOptions::regex().size_limit(MAX_PATTERN_BYTES).dfa_size_limit(MAX_PATTERN_BYTES);
         let options = jsonschema::options().with_pattern_options(patterns);
@@ -81,11 +86,25 @@ struct Expansion<'a> {
     patterns: BTreeSet<&'a str>,
 }
 
+/// Where a value is in the schema.
+#[derive(Debug, Clone, Copy)]
+struct Place {
+    depth: usize,
+    /// How often it counts.
+    weight: usize,
+}
+
+impl Place {
+    const fn below(self) -> Self {
+        Self { depth: self.depth + 1, ..self }
+    }
+}
+
 impl<'a> Expansion<'a> {
-    fn count(&mut self, text: &str, depth: usize) -> Result<(), String> {
-        self.values += 1;
+    fn count(&mut self, text: &str, place: Place) -> Result<(), String> {
+        self.values = self.values.saturating_add(place.weight);
         self.text_bytes += text.len();
-        if self.values > MAX_VALUES || self.text_bytes > MAX_TEXT_BYTES || depth > MAX_DEPTH {
+        if self.values > MAX_VALUES || self.text_bytes > MAX_TEXT_BYTES || place.depth > MAX_DEPTH {
             return Err(
                 "the schema refers to itself, or is too large; write a smaller one, without recursion".into(),
             );
@@ -103,14 +122,14 @@ impl<'a> Expansion<'a> {
         Ok(())
     }
 
-    fn schema(&mut self, schema: &'a Value, depth: usize) -> Result<Value, String> {
-        self.count(schema.as_str().unwrap_or_default(), depth)?;
+    fn schema(&mut self, schema: &'a Value, place: Place) -> Result<Value, String> {
+        self.count(schema.as_str().unwrap_or_default(), place)?;
         match schema {
-            Value::Object(fields) => self.object(fields, depth),
+            Value::Object(fields) => self.object(fields, place),
             // Keywords such as `allOf` have a list of schemas.
             Value::Array(items) => items
                 .iter()
-                .map(|item| self.schema(item, depth + 1))
+                .map(|item| self.schema(item, place.below()))
                 .collect::<Result<_, _>>()
                 .map(Value::Array),
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => Ok(schema.clone()),
@@ -118,21 +137,24 @@ impl<'a> Expansion<'a> {
     }
 
     /// Counts data, which is copied as it is.
-    fn data(&mut self, data: &'a Value, depth: usize) -> Result<(), String> {
-        self.count(data.as_str().unwrap_or_default(), depth)?;
+    fn data(&mut self, data: &'a Value, place: Place) -> Result<(), String> {
+        self.count(data.as_str().unwrap_or_default(), place)?;
         match data {
-            Value::Array(items) => items.iter().try_for_each(|item| self.data(item, depth + 1)),
+            Value::Array(items) => items.iter().try_for_each(|item| self.data(item, place.below())),
             Value::Object(fields) => fields.iter().try_for_each(|(name, value)| {
                 self.text_bytes += name.len();
-                self.data(value, depth + 1)
+                self.data(value, place.below())
             }),
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => Ok(()),
         }
     }
 
-    fn object(&mut self, fields: &'a Map<String, Value>, depth: usize) -> Result<Value, String> {
+    fn object(&mut self, fields: &'a Map<String, Value>, place: Place) -> Result<Value, String> {
         let mut expanded = Map::new();
         let mut referred = None;
+        let is_repeated = REPEATED.iter().any(|name| fields.contains_key(*name));
+        let weight = if is_repeated { place.weight.saturating_mul(REPEATED_WEIGHT) } else { place.weight };
+        let below = Place { weight, ..place.below() };
         for (name, value) in fields {
             self.text_bytes += name.len();
             match (name.as_str(), value) {
@@ -141,7 +163,7 @@ impl<'a> Expansion<'a> {
                 }
                 ("$ref", Value::String(target)) => {
                     let target = self.find(target)?;
-                    referred = Some(self.schema(target, depth + 1)?);
+                    referred = Some(self.schema(target, below)?);
                 }
                 (name, Value::Object(map)) if MAPS.contains(&name) => {
                     // Copies replace all that refers to definitions.
@@ -149,18 +171,18 @@ impl<'a> Expansion<'a> {
                         if name == "patternProperties" {
                             map.keys().try_for_each(|pattern| self.pattern(pattern))?;
                         }
-                        expanded.insert(name.to_owned(), self.map(map, depth + 1)?);
+                        expanded.insert(name.to_owned(), self.map(map, below)?);
                     }
                 }
                 (name, _) if DATA.contains(&name) => {
-                    self.data(value, depth + 1)?;
+                    self.data(value, below)?;
                     expanded.insert(name.to_owned(), value.clone());
                 }
                 (name, _) => {
                     if let ("pattern", Value::String(pattern)) = (name, value) {
                         self.pattern(pattern)?;
                     }
-                    expanded.insert(name.to_owned(), self.schema(value, depth + 1)?);
+                    expanded.insert(name.to_owned(), self.schema(value, below)?);
                 }
             }
         }
@@ -176,11 +198,11 @@ impl<'a> Expansion<'a> {
     }
 
     /// A map from names, which may look like keywords, to schemas.
-    fn map(&mut self, map: &'a Map<String, Value>, depth: usize) -> Result<Value, String> {
-        self.count("", depth)?;
+    fn map(&mut self, map: &'a Map<String, Value>, place: Place) -> Result<Value, String> {
+        self.count("", place)?;
         let fields = map.iter().map(|(name, schema)| {
             self.text_bytes += name.len();
-            Ok((name.clone(), self.schema(schema, depth + 1)?))
+            Ok((name.clone(), self.schema(schema, place.below())?))
         });
         fields.collect::<Result<Map<_, _>, String>>().map(Value::Object)
     }
@@ -298,31 +320,37 @@ mod tests {
             (0..30).fold(json!([]), |inner, _| json!([inner])),
         );
         let check = |wrap: fn(Value) -> Value| {
-            let schema = (0..30).fold(json!({"maxProperties": 0}), |inner, _| wrap(inner));
-            check_cost(&schema, Ok(()));
-            let schema = FileSchema::new(&schema).unwrap();
+            let nest = |levels| (0..levels).fold(json!({"maxProperties": 0}), |inner, _| wrap(inner));
+            // What is nested too deeply is refused: its match would take for ever.
+            let levels = if FileSchema::new(&nest(30)).is_ok() { 30 } else { 4 };
+            check_cost(&nest(levels), Ok(()));
+            let schema = FileSchema::new(&nest(levels)).unwrap();
             let started = std::time::Instant::now();
-            let (Ok(()) | Err(_)) = schema.check(&object, 31).and(schema.check(&list, 31));
+            let (Ok(()) | Err(_)) = schema.check(&object, 31);
+            let (Ok(()) | Err(_)) = schema.check(&list, 31);
             assert!(started.elapsed().as_secs() < 20, "{:?}", started.elapsed());
+            levels
         };
-        check(|inner| json!({"allOf": [inner], "unevaluatedProperties": false}));
-        check(|inner| json!({"anyOf": [inner, {"minItems": 1}], "unevaluatedItems": false}));
-        check(
-            |inner| json!({"oneOf": [inner, {"minProperties": 1}], "unevaluatedProperties": {"minimum": 1}}),
+        assert_eq!(check(|inner| json!({"allOf": [inner], "unevaluatedProperties": false})), 4);
+        assert_eq!(check(|inner| json!({"anyOf": [inner, {"minItems": 1}], "unevaluatedItems": false})), 4);
+        assert_eq!(check(|inner| json!({"oneOf": [inner, true], "unevaluatedItems": {"minimum": 1}})), 4);
+        assert_eq!(check(|inner| json!({"unevaluatedItems": inner})), 4);
+        assert_eq!(check(|inner| json!({"anyOf": [inner, {"minItems": 1}]})), 30);
+        assert_eq!(check(|inner| json!({"if": inner, "then": {"minimum": 1}, "else": false})), 30);
+        assert_eq!(check(|inner| json!({"not": inner})), 30);
+        assert_eq!(check(|inner| json!({"contains": inner, "minContains": 2, "prefixItems": [true]})), 30);
+        assert_eq!(
+            check(|inner| {
+                json!({"properties": {"a": inner}, "patternProperties": {"b": true}, "additionalProperties": false})
+            }),
+            30
         );
-        check(|inner| json!({"if": inner, "then": {"minimum": 1}, "else": false, "unevaluatedItems": false}));
-        check(|inner| json!({"unevaluatedProperties": inner}));
-        check(|inner| json!({"unevaluatedItems": inner}));
-        check(|inner| json!({"not": inner}));
-        check(|inner| json!({"contains": inner, "minContains": 2, "prefixItems": [true]}));
-        check(
-            |inner| json!({"properties": {"a": inner}, "patternProperties": {"b": true}, "additionalProperties": false}),
+        assert_eq!(
+            check(|inner| json!({"patternProperties": {"a": inner}, "additionalProperties": false})),
+            30
         );
-        check(|inner| json!({"patternProperties": {"a": inner}, "additionalProperties": false}));
-        check(
-            |inner| json!({"dependentSchemas": {"a": inner}, "propertyNames": true, "unevaluatedProperties": false}),
-        );
-        check(|inner| json!({"prefixItems": [true], "items": inner}));
+        assert_eq!(check(|inner| json!({"dependentSchemas": {"a": inner}, "propertyNames": true})), 30);
+        assert_eq!(check(|inner| json!({"prefixItems": [true], "items": inner})), 30);
     }
 
     #[test]
