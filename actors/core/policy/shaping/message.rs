@@ -117,11 +117,13 @@ impl ReplyMessage {
         let streamed = self.stream(id);
         let text = message.text.strip_prefix(&streamed.text);
         let reasoning = message.reasoning.strip_prefix(&streamed.reasoning).unwrap_or_default();
-        let (text, reasoning) = text.map(|text| (text, reasoning)).unwrap_or_else(|| {
+        let (text, reasoning) = if let Some(text) = text {
+            (text, reasoning)
+        } else {
             pieces.extend(self.void(id.call));
             self.first.get_or_insert(id.call);
-            (&message.text, &message.reasoning)
-        });
+            (message.text.as_str(), message.reasoning.as_str())
+        };
         self.push_reasoning(id, reasoning, &mut pieces);
         self.push_text(id, text, sent, &mut pieces);
         self.stream = None;

@@ -250,13 +250,10 @@ fn a_message_that_interrupts_is_the_next_run_and_stops_no_task_that_waits() {
             run_to_end(driver);
             assert_eq!(fate(driver, 5), (Dropped, Some(5)), "{when:?}");
             assert_eq!([6, 9].map(|n| fate(driver, n).0), [Answered; 2], "{when:?}");
-            let is_answer = |n| {
-                driver.records.iter().position(|record| match &record.body {
-                    Body::ModelAnswered(answered) => answered.call.run == run(n),
-                    _ => false,
-                })
-            };
-            assert!(is_answer(9) < is_answer(6), "{when:?}");
+            let is_of =
+                |body: &Body, n| matches!(body, Body::ModelAnswered(answered) if answered.call.run == run(n));
+            let answer_of = |n| driver.records.iter().position(|record| is_of(&record.body, n));
+            assert!(answer_of(9) < answer_of(6), "{when:?}");
         }
     }
 }

@@ -113,6 +113,7 @@ fn the_text_of_the_grace_call_has_the_parts_that_it_continues() {
 /// A long message takes time in proportion to its length: this one took minutes when each block was found by a look at
 /// all of the rest.
 #[test]
+#[allow(clippy::disallowed_methods)] // a test may look at the clock
 fn a_long_message_is_cut_in_time() {
     for paragraph in ["word ", "```\ncode\n", "x", " ", "`", "\n", "a\n```b "] {
         let text = paragraph.repeat((1 << 19) / paragraph.len());
