@@ -7,7 +7,7 @@ use hermod_actors::{
     AcceptedRun, RunRequest, Runtime, SessionChoice,
     model::{Delegation, Lane, LaneLimits, Outcome, RunState, StopReason},
 };
-use hermod_testkit::{MemoryJournal, ScriptedProvider, calls, says, world};
+use hermod_testkit::{MemoryJournal, ScriptedProvider, VirtualClock, calls, says, world};
 use serde_json::json;
 
 /// How long a model takes for an answer.
@@ -20,6 +20,10 @@ const fn limits(main: Option<u32>, subagent: Option<u32>) -> LaneLimits {
 
 /// A runtime with these limits. Its model answers at once, or delegates a task that says `delegate` first.
 async fn start(store: &MemoryJournal, limits: LaneLimits) -> Runtime {
+    start_with(store, limits, VirtualClock::new(1)).await
+}
+
+async fn start_with(store: &MemoryJournal, limits: LaneLimits, clock: VirtualClock) -> Runtime {
     let provider = ScriptedProvider::new(ANSWER, |view| {
         let delegates = view[1]["text"].as_str().is_some_and(|text| text.starts_with("delegate"));
         match view.iter().any(|message| message["role"] == "tool") {
@@ -30,6 +34,7 @@ async fn start(store: &MemoryJournal, limits: LaneLimits) -> Runtime {
         }
     });
     let mut world = world(Arc::new(store.clone()), provider, Vec::new());
+    world.clock = Arc::new(clock);
     world.defaults.spec.tools = vec!["delegate_task".into()];
     world.defaults.spec.delegation = Some(Delegation {
         depth: 0,
@@ -147,7 +152,8 @@ async fn the_place_of_a_run_that_is_not_revived_is_kept_for_a_minute_only() {
     let left = submit(&runtime, "a").await;
     tokio::time::sleep(ANSWER / 2).await;
     runtime.suspend().await;
-    let runtime = start(&store.reopened(), limits(Some(1), None)).await;
+    // Another clock makes other ids, as another process does.
+    let runtime = start_with(&store.reopened(), limits(Some(1), None), VirtualClock::new(2)).await;
     let rows = runtime.open_runs().await.expect("a list");
     runtime.keep_lane_places(&rows);
     assert_eq!(runtime.lane_counts(Lane::Main), (1, 0), "{rows:?}");
