@@ -89,7 +89,7 @@ impl ReplyShaper {
                 pieces
             }
             Body::CallAdmitted(admitted) => {
-                self.tools.on_admitted(admitted.call, &admitted.tool);
+                self.tools.on_admitted(admitted);
                 Vec::new()
             }
             Body::CallEnded(ended) => {

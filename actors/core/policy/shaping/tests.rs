@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use super::{fence::FenceScan, *};
 use crate::model::{
     AssistantMessage, Body, CallAdmitted, CallEnd, CallEnded, CallId, CallStatus, Durable, EffectClass,
-    EventBody, FinishReason, Flaw, Hash, ModelAnswered, Outcome, OutcomeCause, OutcomeDetail, Record,
+    EventBody, FinishReason, Flaw, Hash, HookedCall, ModelAnswered, Outcome, OutcomeCause, OutcomeDetail, Record,
     RunEnded, RunId, StopReason, Timestamp, ToolCall, Usage,
 };
 
@@ -180,18 +180,24 @@ impl Shaped {
             anomaly: None,
         })));
         for ((name, _), n) in calls.iter().zip(1..) {
-            self.record(Body::CallAdmitted(CallAdmitted {
-                call: call(iteration, n),
-                tool: (*name).into(),
-                effect: EffectClass::Pure,
-                access: crate::model::Access::default(),
-                detached: false,
-                polls: false,
-                arguments: Hash::of(b""),
-                same_as: None,
-                hooks: None,
-            }));
+            self.admit((iteration, n), name, None);
         }
+    }
+
+    /// The admission of a call; with arguments that a hook has put in place of the model's.
+    fn admit(&mut self, (iteration, n): (u32, u32), tool: &str, replaced: Option<&str>) {
+        let hooked = |arguments: &str| HookedCall { arguments: Some(arguments.into()), ..HookedCall::default() };
+        self.record(Body::CallAdmitted(CallAdmitted {
+            call: call(iteration, n),
+            tool: tool.into(),
+            effect: EffectClass::Pure,
+            access: crate::model::Access::default(),
+            detached: false,
+            polls: false,
+            arguments: Hash::of(b""),
+            same_as: None,
+            hooks: replaced.map(|arguments| Arc::new(hooked(arguments))),
+        }));
     }
 
     fn tool_ends(&mut self, iteration: u32, n: u32, end: CallEnd) {
@@ -468,6 +474,34 @@ fn what_the_message_tool_has_sent_is_not_delivered_again() {
             assert_eq!(text, answer);
         }
     }
+}
+
+#[test]
+fn the_text_that_counts_is_the_one_that_a_hook_has_left() {
+    let answered = |answer: &str| {
+        let mut run = Shaped::new(ReplyOptions { verbose: Verbosity::On, ..DELTAS });
+        run.answer((1, 1), "", "", &[("Message", r#"{"target":"me","text":"Hello, friend"}"#)]);
+        run.admit((1, 1), "message", Some(r#"{"target":"me","text":"Good day"}"#));
+        run.tool_ends(1, 1, CallEnd::ok("sent"));
+        run.answer((2, 1), answer, "", &[]);
+        run.completes();
+        run.shown()
+    };
+    let summary = r#"tool message {"target":"me","text":"Good day"}: ok"#;
+    assert_eq!(answered("Good  day"), [summary, "final Some(Sent) -"]);
+    let original = "Hello, friend";
+    let (delta, last) = (format!("delta {original}"), format!("final Some(Answer) {original}"));
+    assert_eq!(answered(original), [summary, &delta, &last], "the original was not sent");
+}
+
+#[test]
+fn arguments_inside_of_a_string_are_read_as_the_tool_reads_them() {
+    let mut run = Shaped::new(DELTAS);
+    run.answer((1, 1), "", "", &[("message", r#""{\"target\":\"me\",\"text\":\"Hello\"}""#)]);
+    run.tool_ends(1, 1, CallEnd::ok("sent"));
+    run.answer((2, 1), "Hello", "", &[]);
+    run.completes();
+    run.check(&["final Some(Sent) -"]);
 }
 
 #[test]

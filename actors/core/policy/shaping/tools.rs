@@ -1,15 +1,19 @@
 //! What a reply knows of tool calls: their summaries, the last error, and the texts that the message tool has sent.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+};
 
 use serde_json::Value;
 
 use super::reply::{ToolSummary, Verbosity};
-use crate::model::{CallEnded, CallId, CallStatus, ModelAnswered};
+use crate::{
+    model::{CallAdmitted, CallEnded, CallId, CallStatus, ModelAnswered},
+    policy::{message::MESSAGE, parse_arguments},
+};
 
-/// The tool that sends a text to a chat.
-const MESSAGE_TOOL: &str = "message";
-/// Its argument with the text.
+/// The argument of the tool `message` with the text.
 const MESSAGE_TEXT: &str = "text";
 
 /// Most characters of the arguments in a summary.
@@ -18,9 +22,8 @@ const MAX_ARGUMENT_CHARS: usize = 200;
 const MAX_OUTPUT_CHARS: usize = 2_000;
 const MAX_ERROR_CHARS: usize = 500;
 
-/// Most texts that are remembered, and most bytes of one.
-const MAX_SENT: usize = 64;
-const MAX_SENT_BYTES: usize = 20_000;
+/// Most bytes of the sent texts that are remembered; the oldest are forgotten first.
+const MAX_SENT_BYTES: usize = 512 * 1024;
 
 /// The tool calls of a run.
 #[derive(Debug, Clone, Default)]
@@ -40,6 +43,13 @@ struct OpenCall {
     message: Option<String>,
 }
 
+impl OpenCall {
+    fn new(tool: Arc<str>, arguments: &str) -> Self {
+        let (message, arguments) = (message_text(arguments), excerpt(arguments, MAX_ARGUMENT_CHARS));
+        Self { tool, arguments, message }
+    }
+}
+
 #[derive(Debug, Clone)]
 struct ToolError {
     tool: Arc<str>,
@@ -51,19 +61,17 @@ impl ReplyTools {
     pub(super) fn on_answer(&mut self, answered: &ModelAnswered) {
         self.open.clear();
         for (call, n) in answered.message.calls.iter().zip(1..) {
-            let open = OpenCall {
-                tool: call.name.as_str().into(),
-                arguments: excerpt(&call.arguments, MAX_ARGUMENT_CHARS),
-                message: message_text(&call.arguments),
-            };
+            let open = OpenCall::new(call.name.as_str().into(), &call.arguments);
             self.open.insert(CallId { n, ..answered.call }, open);
         }
     }
 
-    /// Takes the registered name of a call's tool.
-    pub(super) fn on_admitted(&mut self, call: CallId, tool: &Arc<str>) {
-        if let Some(open) = self.open.get_mut(&call) {
-            open.tool = Arc::clone(tool);
+    /// Takes the registered name of a call's tool, and the arguments that hooks have put in place of the model's.
+    pub(super) fn on_admitted(&mut self, admitted: &CallAdmitted) {
+        let Some(open) = self.open.get_mut(&admitted.call) else { return };
+        open.tool = Arc::clone(&admitted.tool);
+        if let Some(arguments) = admitted.hooks.as_ref().and_then(|hooks| hooks.arguments.as_deref()) {
+            *open = OpenCall::new(Arc::clone(&admitted.tool), arguments);
         }
     }
 
@@ -74,7 +82,7 @@ impl ReplyTools {
         match status {
             CallStatus::Ok => {
                 self.error = self.error.take().filter(|error| error.tool != tool);
-                if &*tool == MESSAGE_TOOL {
+                if &*tool == MESSAGE {
                     self.sent.push(message.as_deref().unwrap_or_default());
                 }
             }
@@ -103,7 +111,9 @@ impl ReplyTools {
 /// The texts that the message tool has sent.
 #[derive(Debug, Clone, Default)]
 pub(super) struct SentTexts {
-    texts: Vec<String>,
+    texts: VecDeque<String>,
+    /// Bytes of the texts.
+    bytes: usize,
     has_spoken: bool,
 }
 
@@ -111,8 +121,14 @@ impl SentTexts {
     fn push(&mut self, text: &str) {
         self.has_spoken = true;
         let text = words(text);
-        if !text.is_empty() && text.len() <= MAX_SENT_BYTES && self.texts.len() < MAX_SENT {
-            self.texts.push(text);
+        if text.is_empty() || self.texts.contains(&text) {
+            return;
+        }
+        self.bytes += text.len();
+        self.texts.push_back(text);
+        while self.bytes > MAX_SENT_BYTES {
+            let Some(oldest) = self.texts.pop_front() else { return };
+            self.bytes -= oldest.len();
         }
     }
 
@@ -138,7 +154,7 @@ fn words(text: &str) -> String {
 }
 
 fn message_text(arguments: &str) -> Option<String> {
-    let arguments: Value = serde_json::from_str(arguments).ok()?;
+    let arguments = parse_arguments(arguments).ok()?;
     arguments.get(MESSAGE_TEXT)?.as_str().map(str::to_owned)
 }
 
@@ -173,6 +189,18 @@ mod tests {
             assert_eq!(sent.may_become_one(text), expect, "{text:?}");
         }
         assert!(!sent.may_become_one(&" ".repeat(50)));
+    }
+
+    #[test]
+    fn the_latest_texts_are_remembered() {
+        let mut sent = SentTexts::default();
+        let text = |n: usize| format!("{n} {}", "x".repeat(32_000));
+        for n in 0..200 {
+            sent.push(&text(n));
+            assert!(sent.has(&text(n)) && sent.may_become_one(&text(n)[..10]), "{n}");
+        }
+        assert!(!sent.has(&text(0)));
+        assert!(sent.bytes <= MAX_SENT_BYTES && sent.bytes == sent.texts.iter().map(String::len).sum::<usize>());
     }
 
     #[test]
