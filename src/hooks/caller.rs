@@ -23,6 +23,20 @@ pub(super) enum HookCaller {
     Command { script: String, folder: PathBuf },
     /// By HTTP.
     Endpoint(UploadClient),
+    /// By a test.
+    #[cfg(test)]
+    Scripted(ScriptedCaller),
+}
+
+/// Answers what a test says.
+#[cfg(test)]
+pub(super) struct ScriptedCaller(pub(super) Box<dyn Fn(&[u8]) -> Result<Vec<u8>, String> + Send + Sync>);
+
+#[cfg(test)]
+impl std::fmt::Debug for ScriptedCaller {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("ScriptedCaller")
+    }
 }
 
 impl HookCaller {
@@ -42,6 +56,8 @@ impl HookCaller {
         match self {
             Self::Command { .. } => "command",
             Self::Endpoint(_) => "url",
+            #[cfg(test)]
+            Self::Scripted(_) => "script",
         }
     }
 
@@ -66,6 +82,8 @@ impl HookCaller {
                     status => Err(format!("it answers with the status {status}")),
                 }
             }
+            #[cfg(test)]
+            Self::Scripted(script) => (script.0)(&bytes),
         }
     }
 }

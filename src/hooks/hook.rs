@@ -8,7 +8,7 @@ use std::{
 
 use hermod_actors::model::{HookPoint, HookVerdict};
 use serde_json::Value;
-use tokio::time::Instant;
+use tokio::{sync::Notify, time::Instant};
 
 use super::{
     caller::HookCaller,
@@ -21,8 +21,8 @@ use crate::{
     view::{HookStateView, HookView},
 };
 
-/// Failures in a row after which a hook counts as broken.
-pub(super) const MAX_FAILURES: u32 = 10;
+/// Failures in a row after which a hook that decides counts as broken.
+const MAX_FAILURES: u32 = 10;
 /// How long a broken hook that decides is not called. Meanwhile it refuses.
 const REST: Duration = Duration::from_mins(1);
 
@@ -41,6 +41,8 @@ pub struct Hook {
     /// How it is called; the error says why it cannot be.
     pub(super) caller: Result<HookCaller, String>,
     pub(super) health: Mutex<HookHealth>,
+    /// Ends the pause of an observer.
+    pub(super) enabling: Notify,
 }
 
 /// How the calls of a hook have gone in this process.
@@ -52,13 +54,25 @@ pub(super) struct HookHealth {
     failures: u64,
     /// The failures since the last success.
     failures_in_row: u32,
-    /// Events that were given up.
+    /// Events that were given up, and of which the hook was not told later.
     skipped: u64,
+    /// Those of them that were given up since the last success: the hook may still be told of them.
+    skipped_lately: u64,
     last_error: Option<String>,
     /// Until when a broken hook that decides is not called.
     rests_until: Option<Instant>,
-    /// Whether an observer is told of nothing any more.
+    /// Whether an observer has failed so often that it is told of nothing for a while.
     is_disabled: bool,
+    /// Until when an observer that has failed is not called.
+    pauses_until: Option<Instant>,
+}
+
+impl HookHealth {
+    /// Until when the hook is not called; `None` if it may be called now.
+    fn not_before(&self) -> Option<Instant> {
+        let now = Instant::now();
+        [self.rests_until, self.pauses_until].into_iter().flatten().filter(|until| *until > now).min()
+    }
 }
 
 impl Hook {
@@ -106,7 +120,24 @@ impl Hook {
             failures: health.failures,
             skipped: health.skipped,
             last_error: health.last_error.clone().or_else(unusable),
+            retry_in_s: health.not_before().map(|until| (until - Instant::now()).as_secs() + 1),
         }
+    }
+
+    /// Calls it again as if it had never failed.
+    pub fn enable(&self) {
+        let mut health = self.health();
+        (health.rests_until, health.pauses_until) = (None, None);
+        (health.is_disabled, health.failures_in_row) = (false, 0);
+        drop(health);
+        if self.is_observer() {
+            self.enabling.notify_one();
+        }
+    }
+
+    /// Resolves when the hook is enabled.
+    pub(super) async fn enabled(&self) {
+        self.enabling.notified().await;
     }
 
     /// Its verdict. The error says why there is none. A broken hook is called once in a while.
@@ -148,12 +179,29 @@ impl Hook {
         self.caller.as_ref().map_err(Clone::clone)?.call(bytes, self.deadline).await
     }
 
-    /// Counts an event that was given up. True if the hook is told of no more from now on.
-    pub(super) fn skip_event(&self, failed_in_row: u32) -> bool {
+    /// Counts an event that was given up for now.
+    pub(super) fn skip_event(&self) {
         let mut health = self.health();
         health.skipped += 1;
-        health.is_disabled = failed_in_row >= MAX_FAILURES;
-        health.is_disabled
+        health.skipped_lately += 1;
+    }
+
+    /// The hook is told of nothing for a while.
+    pub(super) fn disable(&self) {
+        self.health().is_disabled = true;
+    }
+
+    /// The hook is not called for this time.
+    pub(super) fn note_pause(&self, pause: Duration) {
+        self.health().pauses_until = Some(Instant::now() + pause);
+    }
+
+    /// The hook works again, and was told of what had been given up, but for these events.
+    pub(super) fn recover(&self, failed: u64) {
+        let mut health = self.health();
+        let told = std::mem::take(&mut health.skipped_lately).saturating_sub(failed);
+        health.skipped = health.skipped.saturating_sub(told);
+        (health.is_disabled, health.pauses_until) = (false, None);
     }
 
     fn resting_error(&self) -> Option<String> {
@@ -199,5 +247,25 @@ impl Hook {
 impl fmt::Debug for Hook {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Hook").field("name", &self.name).field("kind", &self.kind()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+impl Hook {
+    /// A hook of a test, for these names.
+    pub(super) fn scripted(
+        on: &[&str],
+        script: impl Fn(&[u8]) -> Result<Vec<u8>, String> + Send + Sync + 'static,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            name: "h".into(),
+            on: on.iter().filter_map(|name| HookName::find(name)).collect(),
+            priority: 0,
+            deadline: Duration::from_secs(1),
+            tools: None,
+            caller: Ok(HookCaller::Scripted(super::caller::ScriptedCaller(Box::new(script)))),
+            health: Mutex::default(),
+            enabling: Notify::new(),
+        })
     }
 }

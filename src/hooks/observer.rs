@@ -6,23 +6,21 @@ use std::{sync::Arc, time::Duration};
 use hermod_actors::{
     RecordFeed, RunError, Runtime, SharedEntry,
     model::{Body, CallEnded, CallStatus, Outcome, Record, RunEnded},
-    port::{FeedEntry, Journal, ReadError},
+    port::{FeedCursor, FeedEntry, Journal, ReadError},
 };
 use serde_json::{Value, json};
-use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use super::{
     hook::Hook,
     names::{HookName, HookRole, ObservedEvent},
+    teller::{Teller, Told},
 };
 use crate::{
     feed_cursor::CursorFile,
     view::{ResultView, feed_entry},
 };
 
-/// Pauses before an event is told again. After the last one it is given up.
-const PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_millis(400)];
 /// The tool whose calls send messages to people.
 const MESSAGE: &str = "message";
 /// Records before the end of a call among which its admission is looked for.
@@ -35,12 +33,13 @@ pub(super) struct Observer {
     pub(super) hook: Arc<Hook>,
     pub(super) feed: RecordFeed,
     pub(super) cursor: CursorFile,
+    /// The place that is kept. It stays where it is while events are given up, so that a restart tells of them again.
+    pub(super) kept: FeedCursor,
+    pub(super) teller: Teller,
     pub(super) runtime: Arc<Runtime>,
     pub(super) journal: Arc<dyn Journal>,
     /// Fires when the process ends: the observer ends when it has told of all that is durable then.
     pub(super) finishing: CancellationToken,
-    /// Events in a row that were given up. Meanwhile the place is not kept, so that they are told again at the next start.
-    pub(super) failed_in_row: u32,
 }
 
 /// What came of a page of the feed.
@@ -50,12 +49,12 @@ enum Page {
     Told,
     /// There was none.
     Empty,
-    /// The hook has failed so often that it is told no more.
-    Disabled,
+    /// The process ends, and the hook is in a long pause.
+    Ending,
 }
 
 impl Observer {
-    /// Tells until the process ends, or until the hook is disabled.
+    /// Tells until the process ends.
     pub(super) async fn run(mut self) {
         loop {
             tokio::select! {
@@ -67,7 +66,7 @@ impl Observer {
                 match self.tell_page().await {
                     Ok(Page::Told) => {}
                     Ok(Page::Empty) => break,
-                    Ok(Page::Disabled) => return,
+                    Ok(Page::Ending) => return,
                     Err(error) => {
                         tracing::error!(hook = %self.hook.name, %error, "the hook is told of no more events");
                         return;
@@ -85,36 +84,34 @@ impl Observer {
         let Some(last) = page.last().map(|shared| shared.entry().cursor) else { return Ok(Page::Empty) };
         for entry in page.iter().map(SharedEntry::entry) {
             let Ok(record) = &entry.record else { continue };
-            let mut was_told = false;
+            let mut is_event = false;
             for name in &self.hook.on.clone() {
                 let HookRole::Observes(event) = name.role else { continue };
                 let Some(details) = self.details(event, entry, record).await? else { continue };
-                let told = self.tell(&event_json(name, &self.hook.name, entry, details)).await;
-                was_told |= told;
-                self.failed_in_row = if told { 0 } else { self.failed_in_row + 1 };
-                if !told && self.hook.skip_event(self.failed_in_row) {
-                    return Ok(Page::Disabled);
+                match self.teller.tell(event_json(name, &self.hook.name, entry, details)).await {
+                    Told::Yes | Told::GivenUp => {}
+                    Told::Disabled => {
+                        self.feed = self.runtime.feed(self.kept);
+                        return Ok(Page::Told);
+                    }
+                    Told::Ending => return Ok(Page::Ending),
                 }
+                is_event = true;
             }
-            if was_told && self.failed_in_row == 0 {
-                self.cursor.write(entry.cursor);
+            if is_event {
+                self.keep(entry.cursor);
             }
         }
-        if self.failed_in_row == 0 {
-            self.cursor.write(last);
-        }
+        self.keep(last);
         Ok(Page::Told)
     }
 
-    /// Tells of an event, several times if need be. False if it is given up.
-    async fn tell(&self, event: &Value) -> bool {
-        for pause in PAUSES {
-            if self.hook.tell(event).await.is_ok() {
-                return true;
-            }
-            sleep(pause).await;
+    /// Keeps a place, unless events before it were given up.
+    fn keep(&mut self, place: FeedCursor) {
+        if self.teller.is_even() && place != self.kept {
+            self.kept = place;
+            self.cursor.write(place);
         }
-        self.hook.tell(event).await.is_ok()
     }
 
     /// What is told of this event beside its record; `None` if the record is no such event.

@@ -17,7 +17,7 @@ use hermod_actors::{
 use tokio::{runtime, time::timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::{configured::ConfiguredHooks, hook::Hook, observer::Observer};
+use super::{configured::ConfiguredHooks, hook::Hook, observer::Observer, teller::Teller};
 use crate::feed_cursor::CursorFile;
 
 /// The folder in the state directory with the places of hooks in the feed.
@@ -68,10 +68,11 @@ impl HookObservers {
                 hook: Arc::clone(hook),
                 feed: runtime.feed(kept.unwrap_or(end)),
                 cursor,
+                kept: kept.unwrap_or(end),
+                teller: Teller::new(Arc::clone(hook), finishing.clone()),
                 runtime: Arc::clone(runtime),
                 journal: Arc::clone(journal),
                 finishing: finishing.clone(),
-                failed_in_row: 0,
             });
         }
         match run_on_thread(observers, finishing) {
