@@ -92,7 +92,9 @@ impl SessionActorState {
         let count = second.map_or(self.waiting.len(), |(index, _)| index);
         let mut inputs: Vec<QueuedInput> = self.waiting.drain(..count).collect();
         for queued in &mut inputs {
-            if let Input::Leased { id, .. } | Input::Permitted(id) = queued.input {
+            if let Input::Leased { id, .. } | Input::SummaryLeased { id, .. } | Input::Permitted(id) =
+                queued.input
+            {
                 self.granted.extend(queued.grant.take().map(|grant| (id, grant)));
             }
             TaskSpawner::forget_acquire(&mut self.running, &queued.input);

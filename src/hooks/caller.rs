@@ -8,6 +8,7 @@ use crate::{
     excerpt::first_chars,
     process::{FilterCommand, FilterEnd, FilterResult, filter},
     provider::UploadClient,
+    redaction,
     secret::Secret,
 };
 
@@ -93,7 +94,8 @@ fn answer_of_command(result: FilterResult, deadline: Duration) -> Result<Vec<u8>
     let stderr = String::from_utf8_lossy(&stderr);
     let said = match stderr.trim() {
         "" => String::new(),
-        text => format!(" and says: {}", first_chars(text, MAX_SHOWN_CHARS)),
+        // Before it is cut: a part of a secret would not be known any more.
+        text => format!(" and says: {}", first_chars(&redaction::of_process().redact(text), MAX_SHOWN_CHARS)),
     };
     match end {
         FilterEnd::Exited(Some(0)) => Ok(stdout),

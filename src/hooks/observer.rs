@@ -1,14 +1,15 @@
 //! Tells one hook of what has happened. It reads the feed of records with a place of its own, so that it is told of each
 //! event at least once, and no run waits for it.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use hermod_actors::{
-    RecordFeed, RunError, Runtime, SharedEntry,
-    model::{Body, CallEnded, CallStatus, Outcome, Record, RunEnded},
+    MESSAGE, RecordFeed, RunError, Runtime, SharedEntry,
+    model::{Body, CallEnded, CallId, CallStatus, Outcome, Record, RunEnded},
     port::{FeedCursor, FeedEntry, Journal, ReadError},
 };
 use serde_json::{Value, json};
+use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -21,10 +22,12 @@ use crate::{
     view::{ResultView, feed_entry},
 };
 
-/// The tool whose calls send messages to people.
-const MESSAGE: &str = "message";
-/// Records before the end of a call among which its admission is looked for.
+/// Records before the end of a call among which its admission is looked for, if that was not in the feed.
 const MAX_LOOKED_AT: usize = 256;
+/// Most bytes of a result that is told with its messages.
+const MAX_RESULT_BYTES: usize = 4 << 20;
+/// Pause after the store could not be read.
+const READ_PAUSE: Duration = Duration::from_secs(2);
 /// Limit of reading the result of a run that has ended.
 const RESULT_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -40,6 +43,8 @@ pub(super) struct Observer {
     pub(super) journal: Arc<dyn Journal>,
     /// Fires when the process ends: the observer ends when it has told of all that is durable then.
     pub(super) finishing: CancellationToken,
+    /// The calls under way whose admission was in the feed, and whether each sends a message.
+    pub(super) calls: BTreeMap<CallId, bool>,
 }
 
 /// What came of a page of the feed.
@@ -68,8 +73,11 @@ impl Observer {
                     Ok(Page::Empty) => break,
                     Ok(Page::Ending) => return,
                     Err(error) => {
-                        tracing::error!(hook = %self.hook.name, %error, "the hook is told of no more events");
-                        return;
+                        tracing::error!(hook = %self.hook.name, %error, "a hook is told of no events for a while");
+                        if self.finishing.run_until_cancelled(sleep(READ_PAUSE)).await.is_none() {
+                            return;
+                        }
+                        self.feed = self.runtime.feed(self.kept);
                     }
                 }
             }
@@ -84,6 +92,7 @@ impl Observer {
         let Some(last) = page.last().map(|shared| shared.entry().cursor) else { return Ok(Page::Empty) };
         for entry in page.iter().map(SharedEntry::entry) {
             let Ok(record) = &entry.record else { continue };
+            self.track_calls(&record.body);
             let mut is_event = false;
             for name in &self.hook.on.clone() {
                 let HookRole::Observes(event) = name.role else { continue };
@@ -114,6 +123,16 @@ impl Observer {
         }
     }
 
+    /// Keeps which calls under way send messages.
+    fn track_calls(&mut self, body: &Body) {
+        // A call is forgotten with its run: its end is still to be told.
+        if let Body::CallAdmitted(admitted) = body {
+            self.calls.insert(admitted.call, *admitted.tool == *MESSAGE);
+        } else if let Body::RunEnded(ended) = body {
+            self.calls.retain(|call, _| call.run != ended.run);
+        }
+    }
+
     /// What is told of this event beside its record; `None` if the record is no such event.
     async fn details(
         &self,
@@ -140,11 +159,15 @@ impl Observer {
             | (Event::ApprovalRequested, Body::ApprovalRequested(_))
             | (Event::ApprovalAnswered, Body::ApprovalAnswered(_)) => Some(json!({})),
             (Event::RunEnd, Body::RunEnded(ended)) => {
-                Some(self.result(ended).await.map_or_else(|| json!({}), |result| json!({ "result": result })))
+                Some(self.result(ended).await.map_or_else(|| json!({}), |result| result_json(&result)))
             }
             (Event::MessageSent, Body::RunEnded(ended)) => self.answer(ended).await?,
             (Event::MessageSent, Body::CallEnded(ended)) => {
-                self.is_message(entry, ended).await?.then(|| json!({ "call": ended.call.to_string() }))
+                let is_message = match self.calls.get(&ended.call) {
+                    Some(is_message) => *is_message && ended.end.status == CallStatus::Ok,
+                    None => self.is_message(entry, ended).await?,
+                };
+                is_message.then(|| json!({ "call": ended.call.to_string() }))
             }
             _ => None,
         })
@@ -183,6 +206,18 @@ impl Observer {
                 if admitted.call == ended.call && *admitted.tool == *MESSAGE)
         }))
     }
+}
+
+/// The result of a run as it is told: without its messages if they are too long.
+fn result_json(result: &ResultView) -> Value {
+    let mut event = json!({ "result": result });
+    if event.to_string().len() > MAX_RESULT_BYTES
+        && let Some(result) = event["result"].as_object_mut()
+    {
+        result.remove("messages");
+        result.insert("messages_left_out".to_owned(), true.into());
+    }
+    event
 }
 
 /// The event as the hook gets it. Its id is the same whenever it is told.

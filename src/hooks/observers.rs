@@ -1,7 +1,7 @@
 //! Starts and stops the observers of a process. They have a thread of their own, so that they take no time of the actors.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     fs, io,
     path::{Path, PathBuf},
     sync::Arc,
@@ -20,8 +20,9 @@ use tokio_util::sync::CancellationToken;
 use super::{configured::ConfiguredHooks, hook::Hook, observer::Observer, teller::Teller};
 use crate::feed_cursor::CursorFile;
 
-/// The folder in the state directory with the places of hooks in the feed.
-const FOLDER: &str = "hooks";
+/// The folder in the state directory with the places of hooks in the feed. Its name is none that a person would give to a
+/// folder of hooks: it has nothing else.
+const FOLDER: &str = "hook_places";
 
 /// The observers of a running process.
 #[derive(Debug, Default)]
@@ -73,6 +74,7 @@ impl HookObservers {
                 runtime: Arc::clone(runtime),
                 journal: Arc::clone(journal),
                 finishing: finishing.clone(),
+                calls: BTreeMap::new(),
             });
         }
         match run_on_thread(observers, finishing) {
@@ -124,7 +126,8 @@ fn prepare_folder(folder: &Path, observing: &[&Arc<Hook>]) -> io::Result<()> {
     let known: BTreeSet<PathBuf> = observing.iter().map(|hook| cursor_path(folder, &hook.name)).collect();
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
-        if !known.contains(&path) {
+        let is_place = path.extension().is_some_and(|extension| extension == "json") && path.is_file();
+        if is_place && !known.contains(&path) {
             fs::remove_file(path)?;
         }
     }
@@ -143,4 +146,22 @@ fn run_on_thread(observers: Vec<Observer>, finishing: CancellationToken) -> io::
         runtime.shutdown_background();
     })?;
     Ok(ObserverThread { finishing, closing, handle })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_places_of_hooks_that_are_gone_are_removed() {
+        let state = tempfile::tempdir().unwrap();
+        let folder = state.path().join(FOLDER);
+        fs::create_dir_all(folder.join("sub.json")).unwrap();
+        for name in ["h.json", "gone.json", "guard.sh"] {
+            fs::write(folder.join(name), "x").unwrap();
+        }
+        prepare_folder(&folder, &[&Hook::scripted(&["run_end"], |_| Ok(Vec::new()))]).unwrap();
+        let left = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        assert_eq!(left.collect::<BTreeSet<_>>(), ["h.json", "guard.sh", "sub.json"].map(Into::into).into());
+    }
 }

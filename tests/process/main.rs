@@ -6,6 +6,7 @@ mod crash;
 mod expectations;
 mod handover;
 mod hooks;
+mod hooks_compaction;
 mod killed_command;
 mod last;
 mod loops;

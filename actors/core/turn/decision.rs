@@ -62,6 +62,8 @@ impl DecisionBuilder {
                 }
             }
             Input::Leased { id, model } => self.start_model_call(*id, model),
+            // Taken by `on_summary_input`.
+            Input::SummaryLeased { .. } => {}
             Input::NoLease { id, skipped } => self.on_no_lease(*id, skipped),
             Input::Permitted(id) => self.start_tool_call(*id),
             Input::Answered { started, answer, admissions } => self.on_answer(started, answer, admissions),

@@ -65,7 +65,7 @@ pub use input::{CallAdmission, CallRejection, DueAction, FailoverOptions, GrantR
 pub use queries::DelegationMode;
 pub use recovery::{CrashPoint, ReplayedSession};
 pub use reopen::RaiseError;
-pub use summary::{PROMPT as SUMMARY_PROMPT, SummaryRequest, summary_defect};
+pub use summary::{SummaryRequest, summary_defect};
 pub use verification::UnverifiedRun;
 pub use wait_report::{TaskDeadlines, WaitTracker};
 

@@ -5,7 +5,7 @@ use crate::{
     model::estimate_tokens,
     model::{
         AttemptId, Body, BudgetRefusal, CallEnd, CompactionMethod, CompactionPolicy, Dimension,
-        LimitIncrease, ModelAnswer, ModelProfile, Outcome, OutcomeDetail, Price, RunSpec, SummaryDefect,
+        HookedSummary, LimitIncrease, ModelAnswer, ModelProfile, Outcome, OutcomeDetail, Price, RunSpec, SummaryDefect,
     },
     policy::SummaryUrgency,
     turn::{
@@ -41,6 +41,9 @@ pub(super) struct Task {
     waiting: u32,
     /// Whether `work` stops when a summary is wanted.
     halts: bool,
+    /// What hooks decide about each summary, and how often they were asked.
+    hooks: Option<Arc<HookedSummary>>,
+    hooks_asked: usize,
 }
 
 impl Task {
@@ -68,7 +71,7 @@ impl Task {
             spec.limits.max_tokens = 4_096;
             spec.compaction = Some(Arc::new(compression));
         });
-        Self { driver, summariser, result: 1_800, slow, asked: 0, waiting: 0, halts: false }
+        Self { driver, summariser, result: 1_800, slow, asked: 0, waiting: 0, halts: false, hooks: None, hooks_asked: 0 }
     }
 
     /// Runs this number of iterations; the last one has the final answer.
@@ -128,7 +131,19 @@ impl Task {
                 DueAction::Acquire(AttemptId { call, attempt }) => {
                     let candidates = self.driver.turn.candidates_of(call).unwrap();
                     let model = candidates[0].model.clone();
-                    self.driver.feed(&Input::Leased { id: AttemptId { call, attempt }, model });
+                    let id = AttemptId { call, attempt };
+                    let wanted = self.driver.turn.unhooked_summary_bytes().filter(|_| call.is_summary());
+                    self.driver.feed(&match (&self.hooks, wanted) {
+                        (Some(hooks), Some(bytes)) => {
+                            assert!(bytes > 1_000, "{bytes}");
+                            self.hooks_asked += 1;
+                            Input::SummaryLeased { id, model, hooks: Some(Arc::clone(hooks)) }
+                        }
+                        (Some(_), None) if call.is_summary() => {
+                            Input::SummaryLeased { id, model, hooks: None }
+                        }
+                        (Some(_) | None, _) => Input::Leased { id, model },
+                    });
                 }
                 DueAction::CallModel(AttemptId { call, .. }) if call.is_summary() => {
                     let main = due.iter().find_map(|due| {
@@ -160,6 +175,11 @@ impl Task {
             self.driver.turn.observations.window(&run.spec, &request.started.model).unwrap_or(WINDOW);
         assert!(size <= window, "a request for a summary of {size} tokens");
         assert_eq!((request.started.call, request.started.attempt), (call, attempt));
+        if let Some(annotation) = self.hooks.as_ref().and_then(|hooks| hooks.annotation.as_deref()) {
+            let end = format!("\n\n# What the operator adds\n{annotation}");
+            assert!(request.prompt.ends_with(&end), "{}", request.prompt);
+            assert_eq!(request.started.bytes as usize, request.prompt.len() + request.text.len());
+        }
         let notes = "Goal: the keel. Progress: so far so good.".to_owned();
         let text = match self.summariser {
             Summariser::FailsEverySecond if self.asked.is_multiple_of(2) => Err(FailureClass::Server),
@@ -354,6 +374,31 @@ fn a_refused_reservation_stops_no_run_that_waits_for_a_summary() {
     assert_eq!(records, ["summary.answered", "context.compacted", "run.exhausted"]);
     let (mut driver, call) = halted();
     assert_eq!(answered(&mut driver, call, Dimension::Children), ["summary.answered", "context.compacted"]);
+}
+
+/// Hooks are asked once for each compaction: what they add is recorded with the first attempt of its summary, and holds
+/// for all attempts.
+#[test]
+fn what_hooks_add_to_a_summary_holds_for_all_of_its_attempts() {
+    for summariser in [Summariser::Good, Summariser::FailsEverySecond, Summariser::Silent] {
+        let mut task = Task::new(summariser, 0, false);
+        let hooks = HookedSummary { annotation: Some("Keep the key.".into()), ..HookedSummary::default() };
+        task.hooks = Some(Arc::new(hooks));
+        task.work(300);
+        let mut hooked = Vec::new();
+        for record in &task.driver.records {
+            if let Body::SummaryStarted(started) = &record.body {
+                let (id, is_hooked) = (started.started.id(), started.hooks.is_some());
+                hooked.push((id.call, id.attempt, is_hooked));
+            }
+        }
+        let is_first = |n: usize| n == 0 || hooked[n - 1].0 != hooked[n].0;
+        for (n, one) in hooked.iter().enumerate() {
+            assert_eq!(one.2, is_first(n), "{summariser:?}: {one:?}");
+        }
+        let compactions = (0..hooked.len()).filter(|n| is_first(*n)).count();
+        assert!(compactions > 1 && task.hooks_asked == compactions, "{summariser:?}: {hooked:?}");
+    }
 }
 
 /// The usage of a summary call may show that the view was not too long yet. Then the summary is kept until it is

@@ -49,12 +49,13 @@ pub(crate) fn body(kind: Kind) -> Made<Body> {
         Kind::ModelLate => late_settled(),
         Kind::ModelWaiting => model_waiting(),
         Kind::ContextCompacted => compacted().prop_map(|body| Body::ContextCompacted(Box::new(body))).boxed(),
-        Kind::SummaryStarted => (started(), place(), place())
-            .prop_map(|(asked, upto, to)| {
+        Kind::SummaryStarted => (started(), place(), place(), maybe(hooked_summary()))
+            .prop_map(|(asked, upto, to, hooks)| {
                 Body::SummaryStarted(Box::new(SummaryStarted {
                     started: asked,
                     call_end: upto,
                     summary_end: to,
+                    hooks,
                 }))
             })
             .boxed(),

@@ -84,6 +84,7 @@ impl Tally {
                 Input::Revived(_) => "Revived",
                 Input::Submitted { .. } => "Submitted",
                 Input::Leased { .. } => "Leased",
+                Input::SummaryLeased { .. } => "SummaryLeased",
                 Input::NoLease { .. } => "NoLease",
                 Input::Permitted { .. } => "Permitted",
                 Input::Answered { .. } => "Answered",

@@ -147,6 +147,7 @@ impl World {
         }
         match input {
             Input::Leased { .. }
+            | Input::SummaryLeased { .. }
             | Input::NoLease { .. }
             | Input::Permitted { .. }
             | Input::ModelFailed { .. }
