@@ -159,7 +159,8 @@ async fn read_event(path: &PathBuf) -> Result<Value, CliError> {
 fn format_list(hooks: &[HookView]) -> String {
     let row = |hook: &HookView| {
         let state = hook.state.map(<&'static str>::from);
-        let retry = hook.retry_in_s.map(|s| format!("in {}", humantime::format_duration(Duration::from_secs(s))));
+        let retry =
+            hook.retry_in_s.map(|s| format!("in {}", humantime::format_duration(Duration::from_secs(s))));
         [
             hook.name.clone(),
             hook.on.join(","),

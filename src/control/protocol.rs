@@ -21,8 +21,9 @@ use super::{
     submission::{OwnerKind, RunSubmission, SubmittedRun},
 };
 use crate::view::{
-    ApprovalView, BudgetView, DecisionView, DeliveryView, DrainView, EventView, NodeView, PeriodUsageView,
-    HookView, ReloadView, RunDetailView, RunSummaryView, RunView, ServiceStatusView, SessionDetailView, SessionView,
+    ApprovalView, BudgetView, DecisionView, DeliveryView, DrainView, EventView, HookView, NodeView,
+    PeriodUsageView, ReloadView, RunDetailView, RunSummaryView, RunView, ServiceStatusView,
+    SessionDetailView, SessionView,
 };
 
 /// Rows of a list whose request has no `max`.

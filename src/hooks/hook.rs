@@ -388,7 +388,10 @@ mod tests {
             assert!(decide(&hook).await);
         }
         let view = hook.view();
-        assert_eq!((view.state, view.last_error.as_deref()), (Some(HookStateView::Failing), Some("too large")));
+        assert_eq!(
+            (view.state, view.last_error.as_deref()),
+            (Some(HookStateView::Failing), Some("too large"))
+        );
     }
 
     #[tokio::test]

@@ -64,7 +64,9 @@ impl ObserverPace {
         match self.failures.checked_sub(1) {
             None => Duration::ZERO,
             Some(_) if self.is_disabled => TRIAL_PAUSE,
-            Some(doublings) => FIRST_PAUSE.saturating_mul(1_u32.checked_shl(doublings).unwrap_or(u32::MAX)).min(MAX_PAUSE),
+            Some(doublings) => {
+                FIRST_PAUSE.saturating_mul(1_u32.checked_shl(doublings).unwrap_or(u32::MAX)).min(MAX_PAUSE)
+            }
         }
     }
 }

@@ -119,7 +119,8 @@ fn cursor_path(folder: &Path, hook: &str) -> PathBuf {
 
 /// Makes the folder, and removes the places of hooks that are configured no more: one that comes again begins anew.
 fn prepare_folder(folder: &Path, observing: &[&Arc<Hook>]) -> io::Result<()> {
-    if observing.is_empty() && !folder.exists() {
+    if observing.is_empty() {
+        // A command that only writes to the store has no hooks: what it writes is told by the next process.
         return Ok(());
     }
     fs::create_dir_all(folder)?;
@@ -160,8 +161,11 @@ mod tests {
         for name in ["h.json", "gone.json", "guard.sh"] {
             fs::write(folder.join(name), "x").unwrap();
         }
+        prepare_folder(&folder, &[]).unwrap();
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 4, "a process without hooks removes none");
         prepare_folder(&folder, &[&Hook::scripted(&["run_end"], |_| Ok(Vec::new()))]).unwrap();
-        let left = fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let left =
+            fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
         assert_eq!(left.collect::<BTreeSet<_>>(), ["h.json", "guard.sh", "sub.json"].map(Into::into).into());
     }
 }

@@ -98,7 +98,11 @@ mod tests {
         check(BeforeCompaction, annotate, Ok(HookVerdict::Annotate("keep the ticket".into())));
         check(BeforeCompaction, r#"{"verdict":"annotate","text":" "}"#, Err("gives no `text`"));
         check(BeforeCompaction, r#"{"verdict":"allow","text":"x"}"#, Err("does not annotate"));
-        check(BeforeCompaction, r#"{"verdict":"refuse"}"#, Err("nothing can be refused at before_compaction"));
+        check(
+            BeforeCompaction,
+            r#"{"verdict":"refuse"}"#,
+            Err("nothing can be refused at before_compaction"),
+        );
         check(BeforeCompaction, r#"{"verdict":"replace","result":"x"}"#, Err("nothing can be replaced"));
         check(BeforeCompaction, "", Err("annotate"));
         check(PreToolCall, annotate, Err("nothing can be annotated at pre_tool_call"));

@@ -19,7 +19,9 @@ use crate::{
     control::{RequestError, ServiceControl, StoreReader},
     host::{Exchangeable, HostError, RunSubmitter, RuntimeHost, ServiceManager},
     prompt::LayeredPrompt,
-    view::{BreakerView, DrainView, HookView, ReloadView, ServicePhase, ServiceStatusView, UnfinishedRunsView},
+    view::{
+        BreakerView, DrainView, HookView, ReloadView, ServicePhase, ServiceStatusView, UnfinishedRunsView,
+    },
 };
 
 /// Milliseconds after which a write to the store counts as stuck.

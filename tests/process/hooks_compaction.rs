@@ -43,7 +43,10 @@ fn each_compaction_asks_once_and_a_hook_that_fails_changes_nothing() {
     let on = ["before_compaction"];
     let hooks = hook("keeper", &on, &noting(&ledger, &annotate), "priority = 9")
         + &hook("hangs", &on, "sleep 60", "deadline = \"200ms\"")
-        + &hook("refuser", &on, "echo '{\"verdict\":\"refuse\"}'", "")
+        + &hook("refuser", &on, "echo '{\"verdict\":\"refuse\"}'", "priority = -1")
+        + &hook("dies", &on, "kill -9 $$", "priority = -2")
+        + &hook("floods", &on, "yes", "priority = -3")
+        + &hook("babbles", &on, "echo yes", "priority = -4")
         + &hook("last", &on, &noting(&ledger, &json!({ "verdict": "allow" })), "priority = -9");
     let records = records_of_long_run(&world, &hooks);
     let started = of(&records, "summary.started");
@@ -53,9 +56,10 @@ fn each_compaction_asks_once_and_a_hook_that_fails_changes_nothing() {
     for started in &started {
         let decisions = started["hooks"]["decisions"].as_array().unwrap_or_else(|| panic!("{started}"));
         let decisions: Vec<_> = decisions.iter().map(|one| (&one["hook"], &one["ruling"])).collect();
-        let expected = [("keeper", "annotated"), ("hangs", "failed"), ("refuser", "failed"), ("last", "allowed")];
-        let expected = expected.map(|(hook, ruling)| (json!(hook), json!(ruling)));
-        assert_eq!(decisions, expected.each_ref().map(|(hook, ruling)| (hook, ruling)));
+        let failing = ["hangs", "refuser", "dies", "floods", "babbles"].map(|hook| (hook, "failed"));
+        let expected = [&[("keeper", "annotated")], &failing[..], &[("last", "allowed")]].concat();
+        let expected: Vec<_> = expected.iter().map(|(hook, ruling)| (json!(hook), json!(ruling))).collect();
+        assert_eq!(decisions, expected.iter().map(|(hook, ruling)| (hook, ruling)).collect::<Vec<_>>());
         assert_eq!(started["hooks"]["annotation"], "Keep the ticket 4711.");
     }
     let asked = ledger_lines(&ledger);
@@ -64,7 +68,8 @@ fn each_compaction_asks_once_and_a_hook_that_fails_changes_nothing() {
         .iter()
         .map(|started| format!("{}/0/before_compaction", started["call"].as_str().unwrap()))
         .collect();
-    assert_eq!(ids, expected.iter().map(String::as_str).collect());
+    // One that was to be made ahead may not have begun when the run ended.
+    assert!(expected.iter().all(|id| ids.contains(&**id)) && ids.len() <= expected.len() + 1, "{ids:?}");
     assert_eq!(asked.len(), 2 * ids.len(), "each of two hooks is asked once");
     for event in &asked {
         let annotation = if event["hook"] == "last" { json!("Keep the ticket 4711.") } else { Value::Null };

@@ -7,6 +7,7 @@ mod expectations;
 mod handover;
 mod hooks;
 mod hooks_compaction;
+mod hooks_everywhere;
 mod killed_command;
 mod last;
 mod loops;

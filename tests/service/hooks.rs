@@ -138,7 +138,8 @@ fn an_observer_that_fails_rests_longer_and_longer_until_it_is_enabled() {
     assert_eq!((&hook["name"], &hook["state"]), (&json!("broken"), &json!("failing")), "{hook}");
     until("its pause is long", || hook_status(&served)["retry_in_s"].as_u64() > Some(2));
     let text = served.world.ok(&["status"]);
-    for part in ["broken is failing: it exits with 4 and says: out of order", "`hermod hooks enable broken`"] {
+    for part in ["broken is failing: it exits with 4 and says: out of order", "`hermod hooks enable broken`"]
+    {
         assert!(text.contains(part), "{part}: {text}");
     }
     let list = served.world.ok(&["hooks", "list"]);
@@ -152,7 +153,11 @@ fn an_observer_that_fails_rests_longer_and_longer_until_it_is_enabled() {
         (&hook["state"], &hook["skipped"], &hook["retry_in_s"]) == (&json!("ready"), &json!(0), &Value::Null)
     };
     until("nothing is skipped", is_ready);
-    served.world.fails(&["hooks", "enable", "other"], 2, "there is no hook `other`; the configuration has: broken");
+    served.world.fails(
+        &["hooks", "enable", "other"],
+        2,
+        "there is no hook `other`; the configuration has: broken",
+    );
 }
 
 #[test]

@@ -102,7 +102,7 @@ fn messages_deliveries_and_hooks_are_counted() {
         "[targets.box]\nkind = \"folder\"\npath = \"{}\"\n\
          [targets.ops]\nkind = \"webhook\"\nurl = \"http://127.0.0.1:9/\"\nsecret = \"env:HOOK\"\n\
          [delivery]\nfirst_pause = \"1h\"\n\
-         [hooks.guard]\non = [\"pre_tool_call\"]\ncommand = 'echo {{\"verdict\":\"refuse\"}}'\n\
+         [hooks.guard]\non = [\"pre_tool_call\"]\ncommand = \"cat >/dev/null; echo '{{\\\"verdict\\\":\\\"refuse\\\"}}'\"\n\
          [hooks.broken]\non = [\"run_end\"]\ncommand = \"exit 1\"\n",
         folder.display()
     ));

@@ -37,7 +37,8 @@ fn start(steps: &[Value], hooks: &str) -> Served {
 /// The texts that are in the folder.
 fn delivered(served: &Served) -> Vec<String> {
     let files = fs::read_dir(served.world.work().join("box")).into_iter().flatten();
-    let paths = files.map(|file| file.unwrap().path()).filter(|path| path.extension().is_some_and(|e| e == "json"));
+    let paths =
+        files.map(|file| file.unwrap().path()).filter(|path| path.extension().is_some_and(|e| e == "json"));
     let text = |path| {
         let file: Value = serde_json::from_str(&fs::read_to_string(path).unwrap()).unwrap();
         file["data"]["text"].as_str().unwrap().to_owned()

@@ -6,7 +6,10 @@ use std::{fmt, sync::Arc};
 use serde::{Deserialize, Serialize};
 use strum::IntoStaticStr;
 
-use super::{Attempt, CallId, HookedSummary, ModelProfile, ModelRef, ModelStarted, RunId, SessionId, Usage, UsageAnomaly};
+use super::{
+    Attempt, CallId, HookedSummary, ModelProfile, ModelRef, ModelStarted, RunId, SessionId, Usage,
+    UsageAnomaly,
+};
 
 /// The compaction of a run's view, resolved when the run is accepted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

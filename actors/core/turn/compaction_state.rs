@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use crate::{
     model::{
-        Body, CallId, HistoryPosition, HookedSummary, ModelFailed, RunId, SessionTime, SummaryAnswered, SummaryStarted,
-        TokenDensity,
+        Body, CallId, HistoryPosition, HookedSummary, ModelFailed, RunId, SessionTime, SummaryAnswered,
+        SummaryStarted, TokenDensity,
     },
     turn::{
         input::DueAction,

@@ -7,8 +7,9 @@ use std::sync::Arc;
 use crate::{
     model::{
         ApprovalNeed, AttemptId, BudgetRefusal, CallEnd, CallId, ChildEnded, ExpectationMiss, Failure, Hash,
-        HookedCall, HookedSummary, Intent, LimitIncrease, MessageSteered, ModelAnswer, ModelRef, ModelStarted, PersonAnswer,
-        RunAccepted, RunId, SessionOpened, SessionRevived, StopReason, Timestamp, ToolClass, UnansweredModel,
+        HookedCall, HookedSummary, Intent, LimitIncrease, MessageSteered, ModelAnswer, ModelRef,
+        ModelStarted, PersonAnswer, RunAccepted, RunId, SessionOpened, SessionRevived, StopReason, Timestamp,
+        ToolClass, UnansweredModel,
     },
     policy::{CredentialRecovery, LinkAvailability},
 };

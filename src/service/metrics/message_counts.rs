@@ -43,7 +43,10 @@ impl MessageChanges {
             Body::RunAccepted(accepted) => accepted.queueing.is_some(),
             body => matches!(
                 body,
-                Body::MessageSteered(_) | Body::MessageCollected(_) | Body::MessageDropped(_) | Body::RunEnded(_)
+                Body::MessageSteered(_)
+                    | Body::MessageCollected(_)
+                    | Body::MessageDropped(_)
+                    | Body::RunEnded(_)
             ),
         };
         let records = append.records.iter().filter(is_counted).cloned().collect();
@@ -56,7 +59,8 @@ impl MessageChanges {
             }
         }
         let changes = Self { records, rows, runs };
-        (!changes.records.is_empty() || !changes.rows.is_empty() || !changes.runs.is_empty()).then_some(changes)
+        (!changes.records.is_empty() || !changes.rows.is_empty() || !changes.runs.is_empty())
+            .then_some(changes)
     }
 }
 
@@ -138,8 +142,8 @@ impl CountedMessages {
 #[cfg(test)]
 mod tests {
     use hermod_actors::model::{
-        DropReason, MessageDropped, MessageSteered, OutcomeDetail, QueueMode, Queueing, RunAccepted, RunEnded,
-        RunSpec, SessionId, Timestamp, Usage,
+        DropReason, MessageDropped, MessageSteered, OutcomeDetail, QueueMode, Queueing, RunAccepted,
+        RunEnded, RunSpec, SessionId, Timestamp, Usage,
     };
 
     use super::*;

@@ -49,8 +49,11 @@ pub(super) fn add_hooks(to: &mut Exposition, hooks: &ConfiguredHooks) {
     to.counter("hermod_hook_failures", "Calls of hooks without a verdict, or of observers that failed.")
         .by("hook", of(|view| view.failures));
     to.counter("hermod_hook_refusals", "Verdicts of hooks that refuse.").by("hook", of(|view| view.refusals));
-    to.gauge("hermod_hook_events_skipped", "Events that were given up, and of which a hook was not told later.")
-        .by("hook", of(|view| view.skipped));
+    to.gauge(
+        "hermod_hook_events_skipped",
+        "Events that were given up, and of which a hook was not told later.",
+    )
+    .by("hook", of(|view| view.skipped));
     to.gauge("hermod_hook_disabled", "1 while a hook is not called, because it has failed too often.")
         .by("hook", of(|view| u64::from(view.state == Some(HookStateView::Disabled))));
 }

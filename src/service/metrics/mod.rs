@@ -28,12 +28,12 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{clock, traces::ExportCounts};
 pub(crate) use live_count::{Counted, LiveCount};
-pub(crate) use measured_journal::MeasuredJournal;
-pub(super) use scrape::scrape;
 use measured_journal::CommitDurations;
+pub(crate) use measured_journal::MeasuredJournal;
 use message_counts::MessageCounts;
 use outbox_counts::OutboxCounts;
 use run_states::RunStates;
+pub(super) use scrape::scrape;
 use totals::RecordTotals;
 
 /// Pause after a commit before the records since then are folded.

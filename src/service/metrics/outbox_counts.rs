@@ -70,7 +70,9 @@ impl OutboxChange {
                         let (target, id) = (Arc::clone(&message.target), Arc::clone(&message.id));
                         Some(Self::Written(target, id, message.created_at))
                     }
-                    IndexRow::Session(_) | IndexRow::Run(_) | IndexRow::Model(_) | IndexRow::Message(_) => None,
+                    IndexRow::Session(_) | IndexRow::Run(_) | IndexRow::Model(_) | IndexRow::Message(_) => {
+                        None
+                    }
                 });
                 written.collect()
             }

@@ -7,8 +7,8 @@ use proptest::prelude::*;
 use super::{fence::FenceScan, *};
 use crate::model::{
     AssistantMessage, Body, CallAdmitted, CallEnd, CallEnded, CallId, CallStatus, Durable, EffectClass,
-    EventBody, FinishReason, Flaw, Hash, HookedCall, ModelAnswered, Outcome, OutcomeCause, OutcomeDetail, Record,
-    RunEnded, RunId, StopReason, Timestamp, ToolCall, Usage,
+    EventBody, FinishReason, Flaw, Hash, HookedCall, ModelAnswered, Outcome, OutcomeCause, OutcomeDetail,
+    Record, RunEnded, RunId, StopReason, Timestamp, ToolCall, Usage,
 };
 
 const SIZES: BlockSizes = BlockSizes { min_chars: 10, max_chars: 30 };
@@ -186,7 +186,8 @@ impl Shaped {
 
     /// The admission of a call; with arguments that a hook has put in place of the model's.
     fn admit(&mut self, (iteration, n): (u32, u32), tool: &str, replaced: Option<&str>) {
-        let hooked = |arguments: &str| HookedCall { arguments: Some(arguments.into()), ..HookedCall::default() };
+        let hooked =
+            |arguments: &str| HookedCall { arguments: Some(arguments.into()), ..HookedCall::default() };
         self.record(Body::CallAdmitted(CallAdmitted {
             call: call(iteration, n),
             tool: tool.into(),

@@ -200,7 +200,9 @@ mod tests {
             assert!(sent.has(&text(n)) && sent.may_become_one(&text(n)[..10]), "{n}");
         }
         assert!(!sent.has(&text(0)));
-        assert!(sent.bytes <= MAX_SENT_BYTES && sent.bytes == sent.texts.iter().map(String::len).sum::<usize>());
+        assert!(
+            sent.bytes <= MAX_SENT_BYTES && sent.bytes == sent.texts.iter().map(String::len).sum::<usize>()
+        );
     }
 
     #[test]

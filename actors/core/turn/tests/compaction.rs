@@ -5,7 +5,8 @@ use crate::{
     model::estimate_tokens,
     model::{
         AttemptId, Body, BudgetRefusal, CallEnd, CompactionMethod, CompactionPolicy, Dimension,
-        HookedSummary, LimitIncrease, ModelAnswer, ModelProfile, Outcome, OutcomeDetail, Price, RunSpec, SummaryDefect,
+        HookedSummary, LimitIncrease, ModelAnswer, ModelProfile, Outcome, OutcomeDetail, Price, RunSpec,
+        SummaryDefect,
     },
     policy::SummaryUrgency,
     turn::{
@@ -71,7 +72,17 @@ impl Task {
             spec.limits.max_tokens = 4_096;
             spec.compaction = Some(Arc::new(compression));
         });
-        Self { driver, summariser, result: 1_800, slow, asked: 0, waiting: 0, halts: false, hooks: None, hooks_asked: 0 }
+        Self {
+            driver,
+            summariser,
+            result: 1_800,
+            slow,
+            asked: 0,
+            waiting: 0,
+            halts: false,
+            hooks: None,
+            hooks_asked: 0,
+        }
     }
 
     /// Runs this number of iterations; the last one has the final answer.

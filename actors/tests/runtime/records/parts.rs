@@ -6,11 +6,11 @@ use hermod_actors::model::{
     Access, BudgetRefusal, CallAdmitted, CallEnd, CallStatus, CompactionMethod, CompactionPolicy,
     ContextBreakdown, ContextCompacted, Deadline, Delegation, Dimension, DropPolicy, EffectClass,
     Expectation, ExpectationMiss, Failure, FailureClass, FinishReason, Flaw, HistoryPosition, Hold,
-    HookDecision, HookPoint, HookRuling, HookedCall, HookedSummary, InDoubtAction, InDoubtPolicy, LimitIncrease, Limits,
-    ModelAnswered, ModelFailed, ModelStarted, Outcome, OutcomeCause, OutcomeDetail, ParentRef, PrefixChange,
-    QueueMode, Queueing, Repetition, RepetitionPattern, RequestFate, RetryAttempts, RetryPolicy, RunAccepted,
-    RunSpec, StopReason, SubagentRef, SummaryAnswered, SummaryDefect, TodoChanged, TodoItem, TodoList,
-    TodoStatus, UnansweredModel, UnansweredReason,
+    HookDecision, HookPoint, HookRuling, HookedCall, HookedSummary, InDoubtAction, InDoubtPolicy,
+    LimitIncrease, Limits, ModelAnswered, ModelFailed, ModelStarted, Outcome, OutcomeCause, OutcomeDetail,
+    ParentRef, PrefixChange, QueueMode, Queueing, Repetition, RepetitionPattern, RequestFate, RetryAttempts,
+    RetryPolicy, RunAccepted, RunSpec, StopReason, SubagentRef, SummaryAnswered, SummaryDefect, TodoChanged,
+    TodoItem, TodoList, TodoStatus, UnansweredModel, UnansweredReason,
 };
 use proptest::{prelude::*, sample::select};
 use serde_json::json;
