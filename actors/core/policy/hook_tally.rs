@@ -89,7 +89,6 @@ impl HookTally {
     fn accepted(&self, verdict: HookVerdict) -> Result<HookVerdict, String> {
         let cannot = |what: &str| Err(format!("nothing can be {what} at {}", self.point.name()));
         match (self.point, &verdict) {
-            (_, HookVerdict::Allow) => Ok(verdict),
             (HookPoint::BeforeCompaction, HookVerdict::Annotate(text)) => {
                 let bytes = self.with_annotation(text).len();
                 if bytes > MAX_ANNOTATION_BYTES {
@@ -101,7 +100,6 @@ impl HookTally {
             }
             (_, HookVerdict::Annotate(_)) => cannot("annotated"),
             (HookPoint::BeforeCompaction, HookVerdict::Refuse(_)) => cannot("refused"),
-            (_, HookVerdict::Refuse(_)) => Ok(verdict),
             (HookPoint::BeforeModelCall | HookPoint::BeforeCompaction, HookVerdict::Replace(_)) => {
                 cannot("replaced")
             }
@@ -110,7 +108,10 @@ impl HookTally {
                 value.is_object().then_some(()).ok_or_else(error)?;
                 Ok(verdict)
             }
-            (HookPoint::PostToolCall | HookPoint::ToolResultPersist, HookVerdict::Replace(_)) => Ok(verdict),
+            (_, HookVerdict::Allow | HookVerdict::Refuse(_))
+            | (HookPoint::PostToolCall | HookPoint::ToolResultPersist, HookVerdict::Replace(_)) => {
+                Ok(verdict)
+            }
         }
     }
 }

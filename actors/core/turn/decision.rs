@@ -62,8 +62,6 @@ impl DecisionBuilder {
                 }
             }
             Input::Leased { id, model } => self.start_model_call(*id, model),
-            // Taken by `on_summary_input`.
-            Input::SummaryLeased { .. } => {}
             Input::NoLease { id, skipped } => self.on_no_lease(*id, skipped),
             Input::Permitted(id) => self.start_tool_call(*id),
             Input::Answered { started, answer, admissions } => self.on_answer(started, answer, admissions),
@@ -87,7 +85,8 @@ impl DecisionBuilder {
                 self.append.consumed.push(*row);
                 self.apply_input(input);
             }
-            Input::EmptyInboxRow => {}
+            // `on_summary_input` has taken the first.
+            Input::SummaryLeased { .. } | Input::EmptyInboxRow => {}
             Input::TimerFired => self.on_timer(),
             Input::BudgetRefused(refusal) => self.on_budget_refusal(refusal),
         }
