@@ -176,7 +176,8 @@ impl Hook {
         }
         let deadline = match point {
             HookPoint::BeforeCompaction => self.deadline.min(MAX_ANNOTATION_TIME),
-            HookPoint::PreToolCall
+            HookPoint::BeforeRun
+            | HookPoint::PreToolCall
             | HookPoint::PostToolCall
             | HookPoint::ToolResultPersist
             | HookPoint::BeforeModelCall

@@ -21,6 +21,8 @@ use crate::{
 enum Kind {
     /// Decides before a session has a run.
     Prompt,
+    /// Decides before a run begins.
+    Start,
     /// Decides during a run.
     Gate,
     /// Is told of records.
@@ -30,9 +32,10 @@ enum Kind {
 }
 
 /// A case for each name. Gates are killed in this order, so that the run makes progress between two kills.
-const CASES: [(&str, Kind); 21] = [
+const CASES: [(&str, Kind); 22] = [
     ("session_bootstrap", Kind::Prompt),
     ("before_prompt_build", Kind::Prompt),
+    ("before_run", Kind::Start),
     ("before_model_call", Kind::Gate),
     ("post_tool_call", Kind::Gate),
     ("pre_tool_call", Kind::Gate),
@@ -60,6 +63,11 @@ const ROUNDS: usize = 2;
 const MORE_KILLS: usize = 6;
 /// Steps of the run with a long text and a call.
 const STEPS: usize = 72;
+
+/// The names of those that decide about a run.
+fn gates() -> Vec<&'static str> {
+    [names(Kind::Start), names(Kind::Gate)].concat()
+}
 
 fn names(kind: Kind) -> Vec<&'static str> {
     CASES.iter().filter(|(_, of)| *of == kind).map(|(name, _)| *name).collect()
@@ -96,7 +104,7 @@ impl Conversation {
             "[models.t]\nwindow = 32000\n[approvals]\napprover = \"person\"\n\
              [targets.box]\nkind = \"folder\"\npath = \"{ledger}/box\"\n"
         );
-        for name in [names(Kind::Prompt), names(Kind::Gate)].concat() {
+        for name in [names(Kind::Prompt), gates()].concat() {
             let answer = format!("while [ -e {ledger}/hold.{name} ]; do sleep 0.02; done; ");
             let command = keep(name) + &answer + "echo '{\"verdict\":\"allow\"}'";
             config += &hook(&format!("gate_{name}"), &[name], &command, "deadline = \"1m\"");
@@ -126,13 +134,20 @@ impl Conversation {
         ids
     }
 
-    /// Kills the process while this gate is asked.
-    fn kill_within(&mut self, gate: &str, running: Running) {
+    /// Kills the process, which is started like this, while this gate is asked.
+    fn kill_within(&mut self, gate: &str, start: impl FnOnce(&World) -> Running) {
         let (hold, before) = (self.ledger().join(format!("hold.{gate}")), self.events(gate).len());
         fs::write(&hold, "").unwrap();
+        let running = start(&self.world);
         until(&format!("{gate} is asked"), || self.events(gate).len() > before);
         self.kill(running);
         fs::remove_file(&hold).unwrap();
+    }
+
+    /// The run, which is the only one.
+    fn run(&self) -> String {
+        let runs = object(&self.world.ok(&["runs", "list", "--json"]));
+        runs[0]["id"].as_str().unwrap_or_else(|| panic!("{runs}")).to_owned()
     }
 
     fn kill(&mut self, running: Running) {
@@ -143,8 +158,7 @@ impl Conversation {
 
     /// Keeps the questions whose verdicts are recorded: they must not be asked again.
     fn settle(&mut self, run: &str) {
-        let asked: BTreeMap<String, usize> =
-            names(Kind::Gate).iter().flat_map(|gate| self.ids(gate)).collect();
+        let asked: BTreeMap<String, usize> = gates().iter().flat_map(|gate| self.ids(gate)).collect();
         for id in recorded_questions(&self.world.journal(run)) {
             let times = asked.get(&id).copied().unwrap_or_else(|| panic!("{id} was never asked about"));
             self.settled.entry(id).or_insert(times);
@@ -168,6 +182,13 @@ fn recorded_questions(records: &[Value]) -> BTreeSet<String> {
         let (decisions, attempt) = match record["kind"].as_str().unwrap() {
             "call.admitted" | "summary.started" => (&record["hooks"]["decisions"], "0".to_owned()),
             "call.ended" => (&record["hooks"], attempt.to_string()),
+            "run.begun" => {
+                let call = format!("{}.0.0", record["run"].as_str().unwrap());
+                let decisions = record["hooks"]["decisions"].as_array();
+                let points = decisions.into_iter().flatten().map(|one| one["point"].as_str().unwrap());
+                ids.extend(points.map(|point| format!("{call}/0/{point}")));
+                continue;
+            }
             "model.answered" => {
                 ids.insert(format!("{call}/{attempt}/before_model_call"));
                 continue;
@@ -256,31 +277,25 @@ fn killed_twenty_times_all_hooks_are_asked_and_told() {
     let mut conversation = Conversation::new();
     let script = script(&conversation.world);
     let start = |world: &World| world.running(&["run", &script, "go"]);
-    for gate in names(Kind::Prompt) {
-        let running = start(&conversation.world);
-        conversation.kill_within(gate, running);
+    for gate in [names(Kind::Prompt), names(Kind::Start)].concat() {
+        conversation.kill_within(gate, start);
     }
-    let mut running = start(&conversation.world);
-    let accepted = Lines::of(&mut running).until("accepted  run ");
-    let run = accepted.split(' ').nth(3).unwrap().to_owned();
-    for _ in 0..ROUNDS {
-        for gate in names(Kind::Gate) {
-            conversation.kill_within(gate, running);
-            conversation.settle(&run);
-            running = resumed(&conversation.world);
-        }
+    let run = conversation.run();
+    for gate in (0..ROUNDS).flat_map(|_| names(Kind::Gate)) {
+        conversation.kill_within(gate, resumed);
+        conversation.settle(&run);
     }
     for n in 0..MORE_KILLS {
         let told = conversation.ids("observed").len();
+        let running = resumed(&conversation.world);
         until("more is told", || conversation.ids("observed").len() > told + n);
         conversation.kill(running);
         conversation.settle(&run);
-        running = resumed(&conversation.world);
     }
     assert!(conversation.kills >= 20, "{}", conversation.kills);
     // It waits for a person, whose answer ends it.
     let world = &conversation.world;
-    let parked = running.end();
+    let parked = resumed(world).end();
     let records = world.journal(&run);
     let requested = records.iter().find(|record| record["kind"] == "approval.requested");
     let call = requested.unwrap_or_else(|| panic!("{}", stderr(&parked)))["call"].as_str().unwrap();
@@ -300,12 +315,11 @@ fn check_ledgers(conversation: &Conversation, run: &str) {
         let times = conversation.events(gate).len();
         assert!((2..=4).contains(&times), "{gate}: {times}");
     }
-    let asked: BTreeMap<String, usize> =
-        names(Kind::Gate).iter().flat_map(|gate| conversation.ids(gate)).collect();
+    let asked: BTreeMap<String, usize> = gates().iter().flat_map(|gate| conversation.ids(gate)).collect();
     for (id, times) in &conversation.settled {
         assert_eq!(asked[id], *times, "{id} was asked about after its verdict was recorded");
     }
-    for gate in names(Kind::Gate) {
+    for gate in gates() {
         let ids = conversation.ids(gate);
         let repeated: usize = ids.values().map(|times| times - 1).sum();
         assert!(!ids.is_empty() && repeated <= conversation.kills, "{gate}: {repeated} of {ids:?}");
@@ -348,7 +362,7 @@ fn a_hook_that_misbehaves_refuses_at_each_gate() {
         { "say": "said" },
     ]);
     // What it does to a summary is in `hooks_compaction.rs`.
-    let gates = [names(Kind::Prompt), names(Kind::Gate)].concat();
+    let gates = [names(Kind::Prompt), gates()].concat();
     for gate in gates.into_iter().filter(|gate| *gate != "before_compaction") {
         for misbehaviour in ["sleep 60", "kill -9 $$", "yes", "echo yes"] {
             let world = World::new();
@@ -361,7 +375,7 @@ fn a_hook_that_misbehaves_refuses_at_each_gate() {
                 "session_bootstrap" | "before_prompt_build" => {
                     assert!(code != Some(0) && what.contains("the hook `bad` refuses"), "{what}");
                 }
-                "before_model_call" => assert_eq!(code, Some(5), "{what}"),
+                "before_run" | "before_model_call" => assert_eq!(code, Some(5), "{what}"),
                 _ => {
                     assert_eq!(code, Some(0), "{what}");
                     let run = object(&text)["run"].as_str().unwrap().to_owned();

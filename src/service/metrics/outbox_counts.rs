@@ -157,6 +157,10 @@ mod tests {
 
     use super::*;
 
+    fn at(number: u64) -> Timestamp {
+        Timestamp(i64::try_from(number).unwrap())
+    }
+
     fn stored(number: u64, state: DeliveryState) -> Box<StoredDelivery> {
         let call = CallId { run: RunId::from_bits(1), iteration: 1, n: 1 };
         let message = OutboxMessage {
@@ -164,7 +168,7 @@ mod tests {
             target: "ops".into(),
             session: SessionId::from_bits(1),
             run: call.run,
-            created_at: Timestamp(number),
+            created_at: at(number),
             content: OutboxContent::Message { call, text: "x".into() },
         };
         Box::new(StoredDelivery { number, delivery: Delivery { state, ..Delivery::new(message) } })
@@ -173,13 +177,13 @@ mod tests {
     #[test]
     fn each_message_is_in_one_state() {
         let counts = OutboxCounts::default();
-        let check = |changes: Vec<OutboxChange>, expect: (usize, u64, u64, Option<u64>)| {
+        let check = |changes: Vec<OutboxChange>, expect: (usize, u64, u64, Option<i64>)| {
             counts.take(changes);
             let ops = counts.targets().remove("ops").unwrap_or_default();
             let oldest = ops.oldest().map(|at| at.0);
             assert_eq!((ops.pending(), ops.dead, ops.attempts, oldest), expect);
         };
-        let written = |n: u64| OutboxChange::Written("ops".into(), format!("m{n}").into(), Timestamp(n));
+        let written = |n: u64| OutboxChange::Written("ops".into(), format!("m{n}").into(), at(n));
         let attempted = |n: u64, state| OutboxChange::Attempted(stored(n, state));
         check(vec![], (0, 0, 0, None));
         check(vec![written(1), written(2)], (2, 0, 0, Some(1)));

@@ -139,22 +139,9 @@ impl Task {
                 .find(|due| matches!(due, DueAction::Acquire(AttemptId { call, .. }) if call.is_summary()));
             match ahead.copied().unwrap_or(effect) {
                 DueAction::Acquire(AttemptId { call, .. }) if call.is_summary() && self.halts => return,
-                DueAction::Acquire(AttemptId { call, attempt }) => {
-                    let candidates = self.driver.turn.candidates_of(call).unwrap();
-                    let model = candidates[0].model.clone();
-                    let id = AttemptId { call, attempt };
-                    let wanted = self.driver.turn.unhooked_summary_bytes().filter(|_| call.is_summary());
-                    self.driver.feed(&match (&self.hooks, wanted) {
-                        (Some(hooks), Some(bytes)) => {
-                            assert!(bytes > 1_000, "{bytes}");
-                            self.hooks_asked += 1;
-                            Input::SummaryLeased { id, model, hooks: Some(Arc::clone(hooks)) }
-                        }
-                        (Some(_), None) if call.is_summary() => {
-                            Input::SummaryLeased { id, model, hooks: None }
-                        }
-                        (Some(_) | None, _) => Input::Leased { id, model },
-                    });
+                DueAction::Acquire(id) => {
+                    let lease = self.lease(id);
+                    self.driver.feed(&lease);
                 }
                 DueAction::CallModel(AttemptId { call, .. }) if call.is_summary() => {
                     let main = due.iter().find_map(|due| {
@@ -168,12 +155,25 @@ impl Task {
                 other @ (DueAction::RunTool { .. }
                 | DueAction::EndTool { .. }
                 | DueAction::AwaitSubagent { .. }
+                | DueAction::Begin(_)
                 | DueAction::Verify(_)
                 | DueAction::WakeAt(_)
                 | DueAction::WakeAtActive(_)) => panic!("{other:?}"),
             }
         }
         panic!("nobody is asked: {:?}", self.driver.turn.due(self.driver.now));
+    }
+
+    /// The lease of a call; of a summary with what hooks decide about it, if they were not asked before.
+    fn lease(&mut self, id: AttemptId) -> Input {
+        let model = self.driver.turn.candidates_of(id.call).unwrap()[0].model.clone();
+        let Some(hooks) = self.hooks.clone().filter(|_| id.call.is_summary()) else {
+            return Input::Leased { id, model };
+        };
+        let unhooked = self.driver.turn.unhooked_summary_bytes();
+        assert!(unhooked.is_none_or(|bytes| bytes > 1_000), "{unhooked:?}");
+        self.hooks_asked += usize::from(unhooked.is_some());
+        Input::SummaryLeased { id, model, hooks: unhooked.map(|_| hooks) }
     }
 
     fn summarise(&mut self, effect: DueAction) {
@@ -189,7 +189,7 @@ impl Task {
         if let Some(annotation) = self.hooks.as_ref().and_then(|hooks| hooks.annotation.as_deref()) {
             let end = format!("\n\n# What the operator adds\n{annotation}");
             assert!(request.prompt.ends_with(&end), "{}", request.prompt);
-            assert_eq!(request.started.bytes as usize, request.prompt.len() + request.text.len());
+            assert_eq!(request.started.bytes, (request.prompt.len() + request.text.len()) as u64);
         }
         let notes = "Goal: the keel. Progress: so far so good.".to_owned();
         let text = match self.summariser {
@@ -243,6 +243,7 @@ impl Task {
             | DueAction::RunTool { .. }
             | DueAction::EndTool { .. }
             | DueAction::AwaitSubagent { .. }
+            | DueAction::Begin(_)
             | DueAction::Verify(_)
             | DueAction::WakeAt(_)
             | DueAction::WakeAtActive(_) => None,
