@@ -107,10 +107,10 @@ async fn enable(name: &str, variables: &Variables) -> Result<HookView, CliError>
     let client = StoreClient::new(variables)?;
     let mut owner = operate::service(&client, "the next one calls all hooks").await?;
     let request = ControlRequest::HooksEnable { name: name.to_owned() };
-    match operate::ask(&mut owner, &request).await? {
-        ControlResponse::Hook(hook) => Ok(*hook),
-        _ => Err(unexpected_response().into()),
-    }
+    let ControlResponse::Hook(hook) = operate::ask(&mut owner, &request).await? else {
+        return Err(unexpected_response().into());
+    };
+    Ok(*hook)
 }
 
 fn configured(variables: &Variables, state: &std::path::Path) -> Result<ConfiguredHooks, CliError> {

@@ -81,19 +81,15 @@ impl HookHealth {
     fn row_after(&mut self, error: Option<&String>, row: impl Fn(&Self) -> u32) -> u32 {
         self.calls += 1;
         let before = row(self);
-        match error {
-            Some(error) => {
-                self.failures += 1;
-                self.last_error = Some(error.clone());
-                before.saturating_add(1)
-            }
-            None => {
-                if self.verdicts_missed + self.events_missed == before {
-                    self.last_error = None;
-                }
-                0
-            }
+        if let Some(error) = error {
+            self.failures += 1;
+            self.last_error = Some(error.clone());
+            return before.saturating_add(1);
         }
+        if self.verdicts_missed.saturating_add(self.events_missed) == before {
+            self.last_error = None;
+        }
+        0
     }
 
     /// Until when the hook is not called; `None` if it may be called now.

@@ -87,6 +87,7 @@ pub async fn serve(
         let measured = MeasuredJournal::new(Arc::clone(journal), counts.clone());
         let settings = (config, variables);
         let host = start(Arc::new(measured), endpoints, settings, defaults, Some(Arc::clone(notes))).await?;
+        revival.keep_places(&host.runtime);
         host.start_deliveries(settings, request.output);
         let metrics = Metrics::start(&host.runtime, (counts, spans.clone()), revival.count()).await?;
         // Before runs go on, so that none ends unseen.

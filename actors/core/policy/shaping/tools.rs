@@ -10,11 +10,11 @@ use serde_json::Value;
 use super::reply::{ToolSummary, Verbosity};
 use crate::{
     model::{CallAdmitted, CallEnded, CallId, CallStatus, ModelAnswered},
-    policy::{message::MESSAGE, parse_arguments},
+    policy::{
+        message::{MAX_TEXT_BYTES, MESSAGE, parse_message},
+        parse_arguments,
+    },
 };
-
-/// The argument of the tool `message` with the text.
-const MESSAGE_TEXT: &str = "text";
 
 /// Most characters of the arguments in a summary.
 const MAX_ARGUMENT_CHARS: usize = 200;
@@ -22,8 +22,8 @@ const MAX_ARGUMENT_CHARS: usize = 200;
 const MAX_OUTPUT_CHARS: usize = 2_000;
 const MAX_ERROR_CHARS: usize = 500;
 
-/// Most bytes of the sent texts that are remembered; the oldest are forgotten first.
-const MAX_SENT_BYTES: usize = 512 * 1024;
+/// Most texts that are remembered, the last ones.
+const MAX_SENT: usize = 64;
 
 /// The tool calls of a run.
 #[derive(Debug, Clone, Default)]
@@ -45,8 +45,7 @@ struct OpenCall {
 
 impl OpenCall {
     fn new(tool: Arc<str>, arguments: &str) -> Self {
-        let (message, arguments) = (message_text(arguments), excerpt(arguments, MAX_ARGUMENT_CHARS));
-        Self { tool, arguments, message }
+        Self { tool, arguments: excerpt(arguments, MAX_ARGUMENT_CHARS), message: message_text(arguments) }
     }
 }
 
@@ -69,9 +68,10 @@ impl ReplyTools {
     /// Takes the registered name of a call's tool, and the arguments that hooks have put in place of the model's.
     pub(super) fn on_admitted(&mut self, admitted: &CallAdmitted) {
         let Some(open) = self.open.get_mut(&admitted.call) else { return };
-        open.tool = Arc::clone(&admitted.tool);
-        if let Some(arguments) = admitted.hooks.as_ref().and_then(|hooks| hooks.arguments.as_deref()) {
-            *open = OpenCall::new(Arc::clone(&admitted.tool), arguments);
+        let replaced = admitted.hooks.as_ref().and_then(|hooks| hooks.arguments.as_ref());
+        match replaced {
+            Some(arguments) => *open = OpenCall::new(Arc::clone(&admitted.tool), arguments),
+            None => open.tool = Arc::clone(&admitted.tool),
         }
     }
 
@@ -112,8 +112,6 @@ impl ReplyTools {
 #[derive(Debug, Clone, Default)]
 pub(super) struct SentTexts {
     texts: VecDeque<String>,
-    /// Bytes of the texts.
-    bytes: usize,
     has_spoken: bool,
 }
 
@@ -121,15 +119,13 @@ impl SentTexts {
     fn push(&mut self, text: &str) {
         self.has_spoken = true;
         let text = words(text);
-        if text.is_empty() || self.texts.contains(&text) {
+        if text.is_empty() || text.len() > MAX_TEXT_BYTES {
             return;
         }
-        self.bytes += text.len();
-        self.texts.push_back(text);
-        while self.bytes > MAX_SENT_BYTES {
-            let Some(oldest) = self.texts.pop_front() else { return };
-            self.bytes -= oldest.len();
+        if self.texts.len() >= MAX_SENT {
+            self.texts.pop_front();
         }
+        self.texts.push_back(text);
     }
 
     /// Whether this text was sent. White space does not count.
@@ -155,7 +151,7 @@ fn words(text: &str) -> String {
 
 fn message_text(arguments: &str) -> Option<String> {
     let arguments = parse_arguments(arguments).ok()?;
-    arguments.get(MESSAGE_TEXT)?.as_str().map(str::to_owned)
+    parse_message(&arguments).ok().map(|message| message.text)
 }
 
 /// The error in a result of the form `{error, …}`, else the result.
@@ -189,20 +185,6 @@ mod tests {
             assert_eq!(sent.may_become_one(text), expect, "{text:?}");
         }
         assert!(!sent.may_become_one(&" ".repeat(50)));
-    }
-
-    #[test]
-    fn the_latest_texts_are_remembered() {
-        let mut sent = SentTexts::default();
-        let text = |n: usize| format!("{n} {}", "x".repeat(32_000));
-        for n in 0..200 {
-            sent.push(&text(n));
-            assert!(sent.has(&text(n)) && sent.may_become_one(&text(n)[..10]), "{n}");
-        }
-        assert!(!sent.has(&text(0)));
-        assert!(
-            sent.bytes <= MAX_SENT_BYTES && sent.bytes == sent.texts.iter().map(String::len).sum::<usize>()
-        );
     }
 
     #[test]

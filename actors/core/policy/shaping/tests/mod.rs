@@ -1,5 +1,8 @@
 //! Tests of the whole policy: any text is delivered once and whole, and each rule of a reply.
 
+mod sent;
+mod stream_and_record;
+
 use std::sync::Arc;
 
 use proptest::prelude::*;
@@ -33,7 +36,7 @@ fn text() -> impl Strategy<Value = String> {
 /// Whether a fence is open at the end of a block.
 fn ends_in_fence(block: &TextBlock) -> bool {
     let text = block.text();
-    FenceScan::new(&text, None).fence_at(text.len()).is_some()
+    FenceScan::new(&text, text.len(), None).fence_at(text.len()).is_some()
 }
 
 /// The blocks of a text that comes in pieces of `step` characters, with a pause after each if it `pauses`.
@@ -180,14 +183,11 @@ impl Shaped {
             anomaly: None,
         })));
         for ((name, _), n) in calls.iter().zip(1..) {
-            self.admit((iteration, n), name, None);
+            self.admitted(iteration, n, name, None);
         }
     }
 
-    /// The admission of a call; with arguments that a hook has put in place of the model's.
-    fn admit(&mut self, (iteration, n): (u32, u32), tool: &str, replaced: Option<&str>) {
-        let hooked =
-            |arguments: &str| HookedCall { arguments: Some(arguments.into()), ..HookedCall::default() };
+    fn admitted(&mut self, iteration: u32, n: u32, tool: &str, hooks: Option<HookedCall>) {
         self.record(Body::CallAdmitted(CallAdmitted {
             call: call(iteration, n),
             tool: tool.into(),
@@ -197,7 +197,7 @@ impl Shaped {
             polls: false,
             arguments: Hash::of(b""),
             same_as: None,
-            hooks: replaced.map(|arguments| Arc::new(hooked(arguments))),
+            hooks: hooks.map(Arc::new),
         }));
     }
 
@@ -221,7 +221,7 @@ impl Shaped {
             ReplyPiece::Block { text, .. } => format!("block {text}"),
             ReplyPiece::Reasoning { text, .. } => format!("reasoning {text}"),
             ReplyPiece::Tool(summary) => format!("tool {}", summary.text),
-            ReplyPiece::Retry { call } => format!("retry {}", call.iteration),
+            ReplyPiece::Retry { call, .. } => format!("retry {}", call.iteration),
             ReplyPiece::Final(FinalReply { text, source, is_silent, .. }) => {
                 let silent = if *is_silent { " silent" } else { "" };
                 format!("final{silent} {source:?} {}", text.as_deref().unwrap_or("-"))
@@ -229,9 +229,7 @@ impl Shaped {
         };
         let mut lines: Vec<String> = Vec::new();
         for piece in &self.pieces {
-            if let ReplyPiece::Retry { call } = piece {
-                // What came of the call is void.
-                let _ = call;
+            if let ReplyPiece::Retry { .. } = piece {
                 lines.retain(|line| !line.starts_with("block ") && !line.starts_with("delta "));
             }
             lines.push(line(piece));
@@ -475,34 +473,6 @@ fn what_the_message_tool_has_sent_is_not_delivered_again() {
             assert_eq!(text, answer);
         }
     }
-}
-
-#[test]
-fn the_text_that_counts_is_the_one_that_a_hook_has_left() {
-    let answered = |answer: &str| {
-        let mut run = Shaped::new(ReplyOptions { verbose: Verbosity::On, ..DELTAS });
-        run.answer((1, 1), "", "", &[("Message", r#"{"target":"me","text":"Hello, friend"}"#)]);
-        run.admit((1, 1), "message", Some(r#"{"target":"me","text":"Good day"}"#));
-        run.tool_ends(1, 1, CallEnd::ok("sent"));
-        run.answer((2, 1), answer, "", &[]);
-        run.completes();
-        run.shown()
-    };
-    let summary = r#"tool message {"target":"me","text":"Good day"}: ok"#;
-    assert_eq!(answered("Good  day"), [summary, "final Some(Sent) -"]);
-    let original = "Hello, friend";
-    let (delta, last) = (format!("delta {original}"), format!("final Some(Answer) {original}"));
-    assert_eq!(answered(original), [summary, &delta, &last], "the original was not sent");
-}
-
-#[test]
-fn arguments_inside_of_a_string_are_read_as_the_tool_reads_them() {
-    let mut run = Shaped::new(DELTAS);
-    run.answer((1, 1), "", "", &[("message", r#""{\"target\":\"me\",\"text\":\"Hello\"}""#)]);
-    run.tool_ends(1, 1, CallEnd::ok("sent"));
-    run.answer((2, 1), "Hello", "", &[]);
-    run.completes();
-    run.check(&["final Some(Sent) -"]);
 }
 
 #[test]
