@@ -15,7 +15,7 @@ pub trait DecisionHooks: Debug + Send + Sync + 'static {
     fn is_asked(&self, point: HookPoint, tool: Option<&str>) -> bool;
 
     /// Asks the hooks of this point by priority, until one refuses. Ends within a time of its own: a hook that gives no
-    /// verdict in time refuses. What runs for a hook ends when the future is dropped.
+    /// verdict in time refuses, or changes nothing where hooks only annotate. What runs for a hook ends when the future is dropped.
     fn ask(&self, question: HookQuestion) -> BoxFuture<'static, HookAnswer>;
 }
 
@@ -69,14 +69,21 @@ pub enum HookSubject {
         /// The limit of output tokens.
         max_tokens: u64,
     },
+    /// A summary that is to be made.
+    Compaction {
+        /// The model that is called for it first.
+        model: ModelRef,
+        /// Bytes of the part of the conversation that it replaces.
+        bytes: u64,
+    },
 }
 
 impl HookSubject {
-    /// The tool of the call; `None` for a model call or a run.
+    /// The tool of the call; `None` if it is about none.
     pub const fn tool(&self) -> Option<&Arc<str>> {
         match self {
             Self::Call { tool, .. } | Self::Result { tool, .. } => Some(tool),
-            Self::ModelCall { .. } | Self::Run { .. } => None,
+            Self::ModelCall { .. } | Self::Compaction { .. } | Self::Run { .. } => None,
         }
     }
 }

@@ -94,7 +94,7 @@ fn summary_asked(attempt: Attempt) -> Body {
     let Body::ModelStarted(started) = asked(attempt) else { unreachable!("it is a start") };
     let started = Arc::new(ModelStarted { call: CallId::summary(RUN, 1), ..(*started).clone() });
     let end = HistoryPosition::default();
-    Body::SummaryStarted(Box::new(SummaryStarted { started, call_end: end, summary_end: end }))
+    Body::SummaryStarted(Box::new(SummaryStarted { started, call_end: end, summary_end: end, hooks: None }))
 }
 
 fn compacted(method: CompactionMethod) -> Body {

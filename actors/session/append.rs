@@ -96,7 +96,9 @@ impl SessionActorState {
             {
                 self.place = Some(place);
             }
-            if let Input::Leased { id, .. } | Input::Permitted(id) = queued.input {
+            if let Input::Leased { id, .. } | Input::SummaryLeased { id, .. } | Input::Permitted(id) =
+                queued.input
+            {
                 self.granted.extend(queued.grant.take().map(|grant| (id, grant)));
             }
             TaskSpawner::forget_acquire(&mut self.running, &queued.input);

@@ -135,7 +135,9 @@ impl SessionActorState {
     /// Puts inputs back in front, with the grants that came with them; other grants are returned.
     fn put_back(&mut self, inputs: Vec<QueuedInput>) {
         for mut queued in inputs.into_iter().rev() {
-            if let Input::Leased { id, .. } | Input::Permitted(id) = queued.input {
+            if let Input::Leased { id, .. } | Input::SummaryLeased { id, .. } | Input::Permitted(id) =
+                queued.input
+            {
                 queued.grant = self.granted.remove(&id);
             }
             self.waiting.push_front(queued);

@@ -30,7 +30,7 @@ use crate::{
     },
     supervisor::RuntimeParts,
     tool_executor::{Admission, HookedAdmission, ToolGeneration},
-    turn::{Input, SUMMARY_PROMPT, SummaryRequest, Turn, summary_defect},
+    turn::{Input, SummaryRequest, Turn, summary_defect},
 };
 
 /// What an attempt is for.
@@ -85,7 +85,7 @@ impl TaskSpawner {
 
     /// Makes the attempt of a summary that is recorded as started.
     fn summarise(&self, turn: &Turn, SummaryLease { lease, permit }: SummaryLease) -> InFlightTask {
-        let (Some(SummaryRequest { started, text }), Some((_, spec))) =
+        let (Some(SummaryRequest { started, prompt, text }), Some((_, spec))) =
             (turn.summary_request(), turn.current())
         else {
             return InFlightTask::Call(CancellationToken::new());
@@ -93,7 +93,7 @@ impl TaskSpawner {
         let rendered = render_request(spec, &lease, |encoder| {
             let mut messages = MessageBuffer::default();
             encoder.messages(&[Message::User(text.into())], &mut messages);
-            (encoder.head(SUMMARY_PROMPT, &[]), messages)
+            (encoder.head(&prompt, &[]), messages)
         });
         let attempt = (started, Arc::clone(spec));
         self.spawn_attempt(attempt, lease, (rendered, None, ToolChoice::Auto), CallPurpose::Summary(permit))

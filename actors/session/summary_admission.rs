@@ -1,4 +1,5 @@
-//! The way of a summary call to its start: the Compressor admits it, then a task waits for a lease.
+//! The way of a summary call to its start: the Compressor admits it, then a task waits for a lease. Then hooks may annotate
+//! the prompt, once for each compaction.
 
 use std::sync::Arc;
 
@@ -6,16 +7,19 @@ use tokio::sync::watch;
 
 use crate::{
     compressor::{SummaryAdmission, SummaryPermit},
-    model::AttemptId,
+    model::{AttemptId, HookAnswer, HookPoint, HookedSummary, ModelRef, RunSpec, SessionId},
     policy::{Candidate, SummaryUrgency},
+    port::{HookQuestion, HookSubject},
     provider::Lease,
+    redaction::redact_hook_answer,
     session::{
         SessionInternalMsg, lease_wait,
         shell::Grant,
         stream_publisher::StreamPublisher,
         tasks::{InFlightTask, TaskSpawner, send},
     },
-    turn::Input,
+    supervisor::RuntimeParts,
+    turn::{Input, Turn},
 };
 
 /// Most milliseconds that an admitted summary waits for a model that is not available at present. After that,
@@ -34,6 +38,7 @@ impl TaskSpawner {
     /// Waits for the admission and the lease of the summary call.
     pub(super) fn acquire_summary(
         &self,
+        turn: &Turn,
         id: AttemptId,
         candidates: Vec<Candidate>,
         urgency: SummaryUrgency,
@@ -42,6 +47,7 @@ impl TaskSpawner {
         let (parts, session, session_id) = (Arc::clone(&self.parts), self.session.clone(), self.id);
         let publisher = StreamPublisher::new(&self.parts, self.id, id);
         let on_panic = self.report_panic();
+        let unhooked = turn.unhooked_summary_bytes().zip(turn.current().map(|(_, spec)| Arc::clone(spec)));
         let wait = self.tasks.spawn(async move {
             let _on_panic = on_panic;
             let admission = parts.compressor.admit(session_id, id.call, &candidates, &mut updates).await;
@@ -51,8 +57,13 @@ impl TaskSpawner {
             let message = match lease {
                 Ok(lease) => {
                     let model = lease.admission.model.clone();
+                    let hooks = match unhooked {
+                        Some(subject) => Box::pin(ask_hooks(&parts, (session_id, id), &model, subject)).await,
+                        None => None,
+                    };
                     let lease = Box::new(SummaryLease { lease, permit });
-                    SessionInternalMsg::Granted(Input::Leased { id, model }, Grant::Summary(lease))
+                    let input = Input::SummaryLeased { id, model, hooks };
+                    SessionInternalMsg::Granted(input, Grant::Summary(lease))
                 }
                 Err(skipped) => SessionInternalMsg::Input(Input::NoLease { id, skipped }),
             };
@@ -60,4 +71,26 @@ impl TaskSpawner {
         });
         InFlightTask::SummaryWait(wait, urgency)
     }
+}
+
+/// Asks the hooks about a summary of so many bytes; `None` if there are none. Nothing that they do keeps it from being made:
+/// without it the run could not go on.
+async fn ask_hooks(
+    parts: &RuntimeParts,
+    (session, id): (SessionId, AttemptId),
+    model: &ModelRef,
+    (bytes, spec): (u64, Arc<RunSpec>),
+) -> Option<Arc<HookedSummary>> {
+    let point = HookPoint::BeforeCompaction;
+    if !parts.hooks.is_asked(point, None) {
+        return None;
+    }
+    let subject = HookSubject::Compaction { model: model.clone(), bytes };
+    // All attempts for a summary are one question.
+    let id = id.call.attempt(0);
+    let mut answer = parts.hooks.ask(HookQuestion { point, session, id, spec, subject }).await;
+    redact_hook_answer(&mut answer, &*parts.redactor);
+    let HookAnswer { decisions, replacement } = answer;
+    let annotation = replacement.as_ref().and_then(|text| text.as_str()).map(Arc::from);
+    Some(Arc::new(HookedSummary { decisions: decisions.into(), annotation }))
 }

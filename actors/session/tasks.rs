@@ -203,7 +203,7 @@ impl TaskSpawner {
             candidates => candidates.unwrap_or_default(),
         };
         if id.call.is_summary() {
-            return self.acquire_summary(id, candidates, turn.summary_urgency(now));
+            return self.acquire_summary(turn, id, candidates, turn.summary_urgency(now));
         }
         let class = turn.tool_class(id.call).unwrap_or(ToolClass::Files);
         let (parts, session) = (Arc::clone(&self.parts), self.session.clone());

@@ -38,7 +38,8 @@ pub(crate) const AGENTS: &str = "Examples:
 pub(crate) const HOOKS: &str = "Examples:
   hermod hooks list                        the hooks, and how they are doing in a running service
   hermod hooks test guard                  call it with examples
-  hermod hooks test guard --event e.json   call it with an event of your own";
+  hermod hooks test guard --event e.json   call it with an event of your own
+  hermod hooks enable guard                the running service calls it again";
 
 /// Examples of `hermod service`.
 pub(crate) const SERVICE: &str = "Examples:

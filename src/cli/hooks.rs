@@ -1,12 +1,12 @@
-//! `hermod hooks`: lists the configured hooks with how they are doing, and tries one.
+//! `hermod hooks`: lists the configured hooks with how they are doing, tries one, and enables one again.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use clap::{Args, Subcommand};
 use serde_json::Value;
 
 use super::{
-    CliError, Exit, examples, print_as,
+    CliError, Exit, examples, operate, print_as,
     table::{self, or_dash},
 };
 use crate::{
@@ -15,7 +15,7 @@ use crate::{
     discovery::Variables,
     files::{IoResult as _, off_thread, read_regular_text},
     hooks::{ConfiguredHooks, Hook, HookName},
-    host::{Identifier, StoreClient},
+    host::{Identifier, StoreClient, unexpected_response},
     view::{HookTrialView, HookView},
 };
 
@@ -35,6 +35,17 @@ enum HooksCommand {
     /// List the hooks by priority, and how they are doing in a running service
     List {
         /// Print a JSON array
+        #[arg(long)]
+        json: bool,
+    },
+    /// Let the running service call a hook again that has failed too often
+    ///
+    /// An observer is told of what it has missed. The service tries such a hook by itself too, but seldom.
+    Enable {
+        /// The hook
+        #[arg(value_name = "NAME")]
+        name: Identifier,
+        /// Print one JSON object
         #[arg(long)]
         json: bool,
     },
@@ -61,6 +72,12 @@ pub(crate) async fn execute(args: &HooksArgs, variables: &Variables) -> Result<E
             print_as(*json, &list(variables).await?, |hooks| format_list(hooks))?;
             Ok(Exit::Ok)
         }
+        HooksCommand::Enable { name, json } => {
+            print_as(*json, &enable(name, variables).await?, |hook| {
+                format!("{} is called again", hook.name)
+            })?;
+            Ok(Exit::Ok)
+        }
         HooksCommand::Test { name, event, json } => {
             let trials = test(name, event.as_ref(), variables).await?;
             print_as(*json, &trials, |trials| format_trials(trials))?;
@@ -85,6 +102,17 @@ async fn list(variables: &Variables) -> Result<Vec<HookView>, CliError> {
     Ok(hooks.hooks().iter().map(view).collect())
 }
 
+/// The hook, after the service was told to call it again.
+async fn enable(name: &str, variables: &Variables) -> Result<HookView, CliError> {
+    let client = StoreClient::new(variables)?;
+    let mut owner = operate::service(&client, "the next one calls all hooks").await?;
+    let request = ControlRequest::HooksEnable { name: name.to_owned() };
+    let ControlResponse::Hook(hook) = operate::ask(&mut owner, &request).await? else {
+        return Err(unexpected_response().into());
+    };
+    Ok(*hook)
+}
+
 fn configured(variables: &Variables, state: &std::path::Path) -> Result<ConfiguredHooks, CliError> {
     Ok(ConfiguredHooks::new(&Config::read(variables)?, variables, state))
 }
@@ -96,11 +124,7 @@ async fn test(
 ) -> Result<Vec<HookTrialView>, CliError> {
     let client = StoreClient::new(variables)?;
     let hooks = configured(variables, client.state())?;
-    let names = || hooks.hooks().iter().map(|hook| &*hook.name).collect::<Vec<_>>().join(", ");
-    let hook = hooks.hooks().iter().find(|hook| *hook.name == *name);
-    let hook = hook.ok_or_else(|| {
-        CliError::usage(format!("there is no hook `{name}`; the configuration has: {}", names()))
-    })?;
+    let hook = hooks.find(name).map_err(CliError::usage)?;
     let event = match event {
         Some(path) => Some(read_event(path).await?),
         None => None,
@@ -135,17 +159,20 @@ async fn read_event(path: &PathBuf) -> Result<Value, CliError> {
 fn format_list(hooks: &[HookView]) -> String {
     let row = |hook: &HookView| {
         let state = hook.state.map(<&'static str>::from);
+        let retry =
+            hook.retry_in_s.map(|s| format!("in {}", humantime::format_duration(Duration::from_secs(s))));
         [
             hook.name.clone(),
             hook.on.join(","),
             hook.kind.clone(),
             hook.priority.to_string(),
             or_dash(state),
+            or_dash(retry),
             or_dash(hook.last_error.as_ref()),
         ]
     };
     let rows: Vec<_> = hooks.iter().map(row).collect();
-    table::render(["HOOK", "ON", "KIND", "PRIORITY", "STATE", "LAST ERROR"], &rows)
+    table::render(["HOOK", "ON", "KIND", "PRIORITY", "STATE", "NEXT CALL", "LAST ERROR"], &rows)
 }
 
 fn format_trials(trials: &[HookTrialView]) -> String {

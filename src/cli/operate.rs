@@ -100,7 +100,12 @@ fn format_status(status: &ServiceStatusView) -> String {
 fn format_hook(hook: &HookView) -> Option<String> {
     let state = hook.state.filter(|state| *state != HookStateView::Ready)?;
     let error = hook.last_error.as_deref().unwrap_or("no error is known");
-    Some(format!("hook         {} is {}: {error}", hook.name, <&'static str>::from(state)))
+    let again = |s| {
+        let pause = humantime::format_duration(Duration::from_secs(s));
+        format!(" (called again in {pause}, or after `hermod hooks enable {}`)", hook.name)
+    };
+    let again = hook.retry_in_s.map(again).unwrap_or_default();
+    Some(format!("hook         {} is {}: {error}{again}", hook.name, <&'static str>::from(state)))
 }
 
 fn format_breaker(view: &BreakerView) -> String {
@@ -145,7 +150,7 @@ pub(crate) async fn reload(json: bool, client: &StoreClient) -> Result<(), CliEr
 }
 
 /// The service that holds the store. `consequence` says what follows if there is none.
-async fn service(client: &StoreClient, consequence: &str) -> Result<ControlClient, CliError> {
+pub(super) async fn service(client: &StoreClient, consequence: &str) -> Result<ControlClient, CliError> {
     let owner = client.owner().await?;
     owner.ok_or_else(|| {
         let state = client.state().display();
@@ -153,7 +158,11 @@ async fn service(client: &StoreClient, consequence: &str) -> Result<ControlClien
     })
 }
 
-async fn ask(owner: &mut ControlClient, request: &ControlRequest) -> Result<ControlResponse, HostError> {
+/// The answer of the service to a request.
+pub(super) async fn ask(
+    owner: &mut ControlClient,
+    request: &ControlRequest,
+) -> Result<ControlResponse, HostError> {
     owner.request(request, |_| Ok(())).await.map_err(|error| match error {
         AskError::Disconnected => {
             HostError::ConnectionLost("`hermod status` shows what became of it".to_owned())

@@ -183,6 +183,7 @@ mod tests {
                 &["budget", "add", blank, "iterations=1"],
                 &["providers", "test", blank],
                 &["hooks", "test", blank],
+                &["hooks", "enable", blank],
                 &["providers", "reset", blank],
                 &["store", "repair", blank],
                 &["tokens", "create", "--name", blank, "--scopes", "read"],

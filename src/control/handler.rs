@@ -118,7 +118,8 @@ impl RequestHandler {
             }
             ControlRequest::ServiceStatus {}
             | ControlRequest::ServiceDrain { .. }
-            | ControlRequest::ConfigReload {} => return self.operate(request, to).await,
+            | ControlRequest::ConfigReload {}
+            | ControlRequest::HooksEnable { .. } => return self.operate(request, to).await,
             ControlRequest::Stop { run, tree, reason } => return self.stop(Some(&run), tree, reason).await,
             ControlRequest::StopAll {} => return self.stop(None, false, StopReason::Command).await,
             ControlRequest::Steer { run, text } => return self.steer(&run, text).await,

@@ -21,8 +21,9 @@ use super::{
     submission::{OwnerKind, RunSubmission, SubmittedRun},
 };
 use crate::view::{
-    ApprovalView, BudgetView, DecisionView, DeliveryView, DrainView, EventView, NodeView, PeriodUsageView,
-    ReloadView, RunDetailView, RunSummaryView, RunView, ServiceStatusView, SessionDetailView, SessionView,
+    ApprovalView, BudgetView, DecisionView, DeliveryView, DrainView, EventView, HookView, NodeView,
+    PeriodUsageView, ReloadView, RunDetailView, RunSummaryView, RunView, ServiceStatusView,
+    SessionDetailView, SessionView,
 };
 
 /// Rows of a list whose request has no `max`.
@@ -270,6 +271,12 @@ pub enum ControlRequest {
     /// Lets the service read its configuration again.
     #[serde(rename = "config.reload")]
     ConfigReload {},
+    /// Lets the service call a hook again that has failed too often.
+    #[serde(rename = "hooks.enable")]
+    HooksEnable {
+        /// Name of the hook.
+        name: String,
+    },
 }
 
 const fn rows() -> usize {
@@ -396,6 +403,8 @@ pub enum ControlResponse {
     Drained(DrainView),
     /// Answer to `config.reload`.
     Reloaded(ReloadView),
+    /// Answer to `hooks.enable`.
+    Hook(Box<HookView>),
     /// Answer to any request that was not carried out, with the reason.
     Refused(RequestError),
 }

@@ -1,4 +1,4 @@
-//! What only a service does for its operator: its status, a drain, a reload of its configuration. The trait by which the
+//! What only a service does for its operator: its status, a drain, a reload of its configuration, a trial of a hook. The trait by which the
 //! owner does it; `service/lifecycle.rs` implements it.
 
 use std::{fmt::Debug, time::Duration};
@@ -12,7 +12,7 @@ use super::{
     handler::with_heartbeats,
     protocol::{ControlRequest, ControlResponse},
 };
-use crate::view::{DrainView, ReloadView, ServiceStatusView};
+use crate::view::{DrainView, HookView, ReloadView, ServiceStatusView};
 
 /// Operates the service of this process.
 pub trait ServiceControl: Debug + Send + Sync + 'static {
@@ -25,6 +25,9 @@ pub trait ServiceControl: Debug + Send + Sync + 'static {
 
     /// Reads the configuration again, for new runs. A bad one is refused as a whole, and the present one stays.
     fn reload(&self) -> BoxFuture<'_, Result<ReloadView, RequestError>>;
+
+    /// Calls this hook again as if it had never failed.
+    fn enable_hook(&self, name: &str) -> Result<HookView, RequestError>;
 }
 
 /// Has the service of this process answer a request, with heartbeats until then. `None` if the client is gone or the process
@@ -44,6 +47,9 @@ pub(super) async fn operate(
                 ControlResponse::Drained(service.drain(Duration::from_millis(timeout_ms)).await?)
             }
             ControlRequest::ConfigReload {} => ControlResponse::Reloaded(service.reload().await?),
+            ControlRequest::HooksEnable { name } => {
+                ControlResponse::Hook(Box::new(service.enable_hook(&name)?))
+            }
             _ => return Err(RequestError::internal("this is no request to a service")),
         })
     });

@@ -8,6 +8,7 @@ use crate::{
     excerpt::first_chars,
     process::{FilterCommand, FilterEnd, FilterResult, filter},
     provider::UploadClient,
+    redaction,
     secret::Secret,
 };
 
@@ -23,6 +24,20 @@ pub(super) enum HookCaller {
     Command { script: String, folder: PathBuf },
     /// By HTTP.
     Endpoint(UploadClient),
+    /// By a test.
+    #[cfg(test)]
+    Scripted(ScriptedCaller),
+}
+
+/// Answers what a test says.
+#[cfg(test)]
+pub(super) struct ScriptedCaller(pub(super) Box<dyn Fn(&[u8]) -> Result<Vec<u8>, String> + Send + Sync>);
+
+#[cfg(test)]
+impl std::fmt::Debug for ScriptedCaller {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("ScriptedCaller")
+    }
 }
 
 impl HookCaller {
@@ -42,6 +57,8 @@ impl HookCaller {
         match self {
             Self::Command { .. } => "command",
             Self::Endpoint(_) => "url",
+            #[cfg(test)]
+            Self::Scripted(_) => "script",
         }
     }
 
@@ -66,6 +83,8 @@ impl HookCaller {
                     status => Err(format!("it answers with the status {status}")),
                 }
             }
+            #[cfg(test)]
+            Self::Scripted(script) => (script.0)(&bytes),
         }
     }
 }
@@ -75,7 +94,8 @@ fn answer_of_command(result: FilterResult, deadline: Duration) -> Result<Vec<u8>
     let stderr = String::from_utf8_lossy(&stderr);
     let said = match stderr.trim() {
         "" => String::new(),
-        text => format!(" and says: {}", first_chars(text, MAX_SHOWN_CHARS)),
+        // Before it is cut: a part of a secret would not be known any more.
+        text => format!(" and says: {}", first_chars(&redaction::of_process().redact(text), MAX_SHOWN_CHARS)),
     };
     match end {
         FilterEnd::Exited(Some(0)) => Ok(stdout),

@@ -38,6 +38,7 @@ impl ConfiguredHooks {
                 tools: section.tools.clone(),
                 caller: caller(name, section, variables, state),
                 health: std::sync::Mutex::default(),
+                enabling: tokio::sync::Notify::new(),
             })
         };
         let mut hooks: Vec<Arc<Hook>> = config.hooks.iter().map(hook).collect();
@@ -49,6 +50,17 @@ impl ConfiguredHooks {
     /// The hooks, by priority.
     pub fn hooks(&self) -> &[Arc<Hook>] {
         &self.hooks
+    }
+
+    /// The hook with this name. The error names those that there are.
+    pub fn find(&self, name: &str) -> Result<&Arc<Hook>, String> {
+        self.hooks.iter().find(|hook| *hook.name == *name).ok_or_else(|| {
+            let names: Vec<&str> = self.hooks.iter().map(|hook| &*hook.name).collect();
+            match names.as_slice() {
+                [] => format!("there is no hook `{name}`; the configuration has none"),
+                names => format!("there is no hook `{name}`; the configuration has: {}", names.join(", ")),
+            }
+        })
     }
 }
 

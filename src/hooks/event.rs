@@ -3,7 +3,8 @@
 use hermod_actors::port::{HookQuestion, HookSubject};
 use serde_json::{Map, Value, json};
 
-/// The question as a hook gets it. `replacement` is what an earlier hook has put in place of the arguments or the result.
+/// The question as a hook gets it. `replacement` is what an earlier hook has put in place of the arguments or the result, or
+/// what earlier hooks have annotated.
 pub(super) fn question_json(question: &HookQuestion, hook: &str, replacement: Option<&Value>) -> Value {
     let HookQuestion { point, session, id, spec, subject } = question;
     let mut event = Map::new();
@@ -32,6 +33,9 @@ pub(super) fn question_json(question: &HookQuestion, hook: &str, replacement: Op
         }
         HookSubject::ModelCall { model, bytes, max_tokens } => {
             json!({ "model": model.to_string(), "bytes": bytes, "max_tokens": max_tokens })
+        }
+        HookSubject::Compaction { model, bytes } => {
+            json!({ "model": model.to_string(), "bytes": bytes, "annotation": replacement })
         }
     };
     if let Value::Object(fields) = fields {

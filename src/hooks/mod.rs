@@ -3,7 +3,7 @@
 //! `names.rs` has the names, `configured.rs` the hooks of a configuration, and `hook.rs` one of them with its state.
 //! `caller.rs` calls it, `event.rs` has the JSON that it gets, `verdict.rs` reads what it answers. Those that decide
 //! implement the port `DecisionHooks`. `prompt.rs` has those that shape system prompts. `observers.rs` starts those that observe: each reads the feed by itself
-//! (`observer.rs`). See `docs/decisions/hooks.md`.
+//! (`observer.rs`), and `teller.rs` calls it, with the pauses of `observer_pace.rs`. See `docs/decisions/hooks.md`.
 
 mod caller;
 mod configured;
@@ -11,9 +11,11 @@ mod event;
 mod hook;
 mod names;
 mod observer;
+mod observer_pace;
 mod observers;
 mod prompt;
 mod service_event;
+mod teller;
 mod trial;
 mod verdict;
 

@@ -78,6 +78,7 @@ pub const NAMES: &[HookName] = {
         of("tool_result_persist", &[], Decides(HookPoint::ToolResultPersist)),
         of("before_model_call", &[], Decides(HookPoint::BeforeModelCall)),
         of("message_sending", &[], Decides(HookPoint::MessageSending)),
+        of("before_compaction", &[], Decides(HookPoint::BeforeCompaction)),
         of("session_bootstrap", &["agent:bootstrap"], Shapes(PromptPoint::SessionBootstrap)),
         of("before_prompt_build", &[], Shapes(PromptPoint::BeforePromptBuild)),
         of("session_start", &[], Observes(Event::SessionStart)),

@@ -1,12 +1,12 @@
 //! Tells one hook of what has happened. It reads the feed of records with a place of its own, so that it is told of each
 //! event at least once, and no run waits for it.
 
-use std::{sync::Arc, time::Duration};
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use hermod_actors::{
-    RecordFeed, RunError, Runtime, SharedEntry,
-    model::{Body, CallEnded, CallStatus, Outcome, Record, RunEnded},
-    port::{FeedEntry, Journal, ReadError},
+    MESSAGE, RecordFeed, RunError, Runtime, SharedEntry,
+    model::{Body, CallEnded, CallId, CallStatus, Outcome, Record, RunEnded},
+    port::{FeedCursor, FeedEntry, Journal, ReadError},
 };
 use serde_json::{Value, json};
 use tokio::time::sleep;
@@ -15,18 +15,19 @@ use tokio_util::sync::CancellationToken;
 use super::{
     hook::Hook,
     names::{HookName, HookRole, ObservedEvent},
+    teller::{Teller, Told},
 };
 use crate::{
     feed_cursor::CursorFile,
     view::{ResultView, feed_entry},
 };
 
-/// Pauses before an event is told again. After the last one it is given up.
-const PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_millis(400)];
-/// The tool whose calls send messages to people.
-const MESSAGE: &str = "message";
-/// Records before the end of a call among which its admission is looked for.
+/// Records before the end of a call among which its admission is looked for, if that was not in the feed.
 const MAX_LOOKED_AT: usize = 256;
+/// Most bytes of a result that is told with its messages.
+const MAX_RESULT_BYTES: usize = 4 << 20;
+/// Pause after the store could not be read.
+const READ_PAUSE: Duration = Duration::from_secs(2);
 /// Limit of reading the result of a run that has ended.
 const RESULT_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -35,12 +36,15 @@ pub(super) struct Observer {
     pub(super) hook: Arc<Hook>,
     pub(super) feed: RecordFeed,
     pub(super) cursor: CursorFile,
+    /// The place that is kept. It stays where it is while events are given up, so that a restart tells of them again.
+    pub(super) kept: FeedCursor,
+    pub(super) teller: Teller,
     pub(super) runtime: Arc<Runtime>,
     pub(super) journal: Arc<dyn Journal>,
     /// Fires when the process ends: the observer ends when it has told of all that is durable then.
     pub(super) finishing: CancellationToken,
-    /// Events in a row that were given up. Meanwhile the place is not kept, so that they are told again at the next start.
-    pub(super) failed_in_row: u32,
+    /// The calls under way whose admission was in the feed, and whether each sends a message.
+    pub(super) calls: BTreeMap<CallId, bool>,
 }
 
 /// What came of a page of the feed.
@@ -50,12 +54,12 @@ enum Page {
     Told,
     /// There was none.
     Empty,
-    /// The hook has failed so often that it is told no more.
-    Disabled,
+    /// The process ends, and the hook is in a long pause.
+    Ending,
 }
 
 impl Observer {
-    /// Tells until the process ends, or until the hook is disabled.
+    /// Tells until the process ends.
     pub(super) async fn run(mut self) {
         loop {
             tokio::select! {
@@ -67,10 +71,13 @@ impl Observer {
                 match self.tell_page().await {
                     Ok(Page::Told) => {}
                     Ok(Page::Empty) => break,
-                    Ok(Page::Disabled) => return,
+                    Ok(Page::Ending) => return,
                     Err(error) => {
-                        tracing::error!(hook = %self.hook.name, %error, "the hook is told of no more events");
-                        return;
+                        tracing::error!(hook = %self.hook.name, %error, "a hook is told of no events for a while");
+                        if self.finishing.run_until_cancelled(sleep(READ_PAUSE)).await.is_none() {
+                            return;
+                        }
+                        self.feed = self.runtime.feed(self.kept);
                     }
                 }
             }
@@ -85,36 +92,45 @@ impl Observer {
         let Some(last) = page.last().map(|shared| shared.entry().cursor) else { return Ok(Page::Empty) };
         for entry in page.iter().map(SharedEntry::entry) {
             let Ok(record) = &entry.record else { continue };
-            let mut was_told = false;
+            self.track_calls(&record.body);
+            let mut is_event = false;
             for name in &self.hook.on.clone() {
                 let HookRole::Observes(event) = name.role else { continue };
                 let Some(details) = self.details(event, entry, record).await? else { continue };
-                let told = self.tell(&event_json(name, &self.hook.name, entry, details)).await;
-                was_told |= told;
-                self.failed_in_row = if told { 0 } else { self.failed_in_row + 1 };
-                if !told && self.hook.skip_event(self.failed_in_row) {
-                    return Ok(Page::Disabled);
+                match self.teller.tell(event_json(name, &self.hook.name, entry, details)).await {
+                    Told::Yes | Told::GivenUp => {}
+                    Told::Disabled => {
+                        self.feed = self.runtime.feed(self.kept);
+                        return Ok(Page::Told);
+                    }
+                    Told::Ending => return Ok(Page::Ending),
                 }
+                is_event = true;
             }
-            if was_told && self.failed_in_row == 0 {
-                self.cursor.write(entry.cursor);
+            if is_event {
+                self.keep(entry.cursor);
             }
         }
-        if self.failed_in_row == 0 {
-            self.cursor.write(last);
-        }
+        self.keep(last);
         Ok(Page::Told)
     }
 
-    /// Tells of an event, several times if need be. False if it is given up.
-    async fn tell(&self, event: &Value) -> bool {
-        for pause in PAUSES {
-            if self.hook.tell(event).await.is_ok() {
-                return true;
-            }
-            sleep(pause).await;
+    /// Keeps a place, unless events before it were given up.
+    fn keep(&mut self, place: FeedCursor) {
+        if self.teller.is_even() && place != self.kept {
+            self.kept = place;
+            self.cursor.write(place);
         }
-        self.hook.tell(event).await.is_ok()
+    }
+
+    /// Keeps which calls under way send messages.
+    fn track_calls(&mut self, body: &Body) {
+        // A call is forgotten with its run: its end is still to be told.
+        if let Body::CallAdmitted(admitted) = body {
+            self.calls.insert(admitted.call, *admitted.tool == *MESSAGE);
+        } else if let Body::RunEnded(ended) = body {
+            self.calls.retain(|call, _| call.run != ended.run);
+        }
     }
 
     /// What is told of this event beside its record; `None` if the record is no such event.
@@ -143,11 +159,15 @@ impl Observer {
             | (Event::ApprovalRequested, Body::ApprovalRequested(_))
             | (Event::ApprovalAnswered, Body::ApprovalAnswered(_)) => Some(json!({})),
             (Event::RunEnd, Body::RunEnded(ended)) => {
-                Some(self.result(ended).await.map_or_else(|| json!({}), |result| json!({ "result": result })))
+                Some(self.result(ended).await.map_or_else(|| json!({}), |result| result_json(&result)))
             }
             (Event::MessageSent, Body::RunEnded(ended)) => self.answer(ended).await?,
             (Event::MessageSent, Body::CallEnded(ended)) => {
-                self.is_message(entry, ended).await?.then(|| json!({ "call": ended.call.to_string() }))
+                let is_message = match self.calls.get(&ended.call) {
+                    Some(is_message) => *is_message && ended.end.status == CallStatus::Ok,
+                    None => self.is_message(entry, ended).await?,
+                };
+                is_message.then(|| json!({ "call": ended.call.to_string() }))
             }
             _ => None,
         })
@@ -186,6 +206,18 @@ impl Observer {
                 if admitted.call == ended.call && *admitted.tool == *MESSAGE)
         }))
     }
+}
+
+/// The result of a run as it is told: without its messages if they are too long.
+fn result_json(result: &ResultView) -> Value {
+    let mut event = json!({ "result": result });
+    if event.to_string().len() > MAX_RESULT_BYTES
+        && let Some(result) = event["result"].as_object_mut()
+    {
+        result.remove("messages");
+        result.insert("messages_left_out".to_owned(), true.into());
+    }
+    event
 }
 
 /// The event as the hook gets it. Its id is the same whenever it is told.

@@ -1,7 +1,7 @@
 //! Starts and stops the observers of a process. They have a thread of their own, so that they take no time of the actors.
 
 use std::{
-    collections::BTreeSet,
+    collections::{BTreeMap, BTreeSet},
     fs, io,
     path::{Path, PathBuf},
     sync::Arc,
@@ -17,11 +17,12 @@ use hermod_actors::{
 use tokio::{runtime, time::timeout};
 use tokio_util::sync::CancellationToken;
 
-use super::{configured::ConfiguredHooks, hook::Hook, observer::Observer};
+use super::{configured::ConfiguredHooks, hook::Hook, observer::Observer, teller::Teller};
 use crate::feed_cursor::CursorFile;
 
-/// The folder in the state directory with the places of hooks in the feed.
-const FOLDER: &str = "hooks";
+/// The folder in the state directory with the places of hooks in the feed. Its name is none that a person would give to a
+/// folder of hooks: it has nothing else.
+const FOLDER: &str = "hook_places";
 
 /// The observers of a running process.
 #[derive(Debug, Default)]
@@ -68,10 +69,12 @@ impl HookObservers {
                 hook: Arc::clone(hook),
                 feed: runtime.feed(kept.unwrap_or(end)),
                 cursor,
+                kept: kept.unwrap_or(end),
+                teller: Teller::new(Arc::clone(hook), finishing.clone()),
                 runtime: Arc::clone(runtime),
                 journal: Arc::clone(journal),
                 finishing: finishing.clone(),
-                failed_in_row: 0,
+                calls: BTreeMap::new(),
             });
         }
         match run_on_thread(observers, finishing) {
@@ -116,14 +119,16 @@ fn cursor_path(folder: &Path, hook: &str) -> PathBuf {
 
 /// Makes the folder, and removes the places of hooks that are configured no more: one that comes again begins anew.
 fn prepare_folder(folder: &Path, observing: &[&Arc<Hook>]) -> io::Result<()> {
-    if observing.is_empty() && !folder.exists() {
+    if observing.is_empty() {
+        // A command that only writes to the store has no hooks: what it writes is told by the next process.
         return Ok(());
     }
     fs::create_dir_all(folder)?;
     let known: BTreeSet<PathBuf> = observing.iter().map(|hook| cursor_path(folder, &hook.name)).collect();
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();
-        if !known.contains(&path) {
+        let is_place = path.extension().is_some_and(|extension| extension == "json") && path.is_file();
+        if is_place && !known.contains(&path) {
             fs::remove_file(path)?;
         }
     }
@@ -142,4 +147,25 @@ fn run_on_thread(observers: Vec<Observer>, finishing: CancellationToken) -> io::
         runtime.shutdown_background();
     })?;
     Ok(ObserverThread { finishing, closing, handle })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_places_of_hooks_that_are_gone_are_removed() {
+        let state = tempfile::tempdir().unwrap();
+        let folder = state.path().join(FOLDER);
+        fs::create_dir_all(folder.join("sub.json")).unwrap();
+        for name in ["h.json", "gone.json", "guard.sh"] {
+            fs::write(folder.join(name), "x").unwrap();
+        }
+        prepare_folder(&folder, &[]).unwrap();
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 4, "a process without hooks removes none");
+        prepare_folder(&folder, &[&Hook::scripted(&["run_end"], |_| Ok(Vec::new()))]).unwrap();
+        let left =
+            fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        assert_eq!(left.collect::<BTreeSet<_>>(), ["h.json", "guard.sh", "sub.json"].map(Into::into).into());
+    }
 }

@@ -7,6 +7,7 @@ use futures::future::BoxFuture;
 use hermod_actors::port::{PromptLayer, PromptRequest, SystemPrompt, SystemPromptBuilder, SystemPromptError};
 use serde::Deserialize;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use super::{
     configured::ConfiguredHooks,
@@ -98,6 +99,7 @@ impl ConfiguredHooks {
         request: &PromptRequest,
         mut prompt: SystemPrompt,
     ) -> Result<SystemPrompt, SystemPromptError> {
+        let end = Instant::now() + MAX_TIME;
         for point in POINTS {
             for hook in self.hooks().iter().filter(|hook| hook.shapes(point)) {
                 let question = prompt_question(point, &hook.name, (request, &prompt));
@@ -108,7 +110,12 @@ impl ConfiguredHooks {
                         point.name()
                     ))
                 };
-                match hook.shape(point, &question).await {
+                let left = end.saturating_duration_since(Instant::now());
+                if left.is_zero() {
+                    let seconds = MAX_TIME.as_secs();
+                    return Err(refused(&format!("the {seconds} s that all hooks have together are over")));
+                }
+                match hook.shape(point, &question, left).await {
                     Ok(PromptVerdict::Allow {}) => {}
                     Ok(PromptVerdict::Refuse { reason }) => return Err(refused(&reason)),
                     Ok(PromptVerdict::Replace { remove, add, prompt: whole }) => {
@@ -156,13 +163,7 @@ where
         }
         Box::pin(async move {
             let prompt = built.await?;
-            let shaped = tokio::time::timeout(MAX_TIME, hooks.shaped(&request, prompt)).await;
-            shaped.unwrap_or_else(|_| {
-                Err(SystemPromptError(format!(
-                    "hooks have not shaped the prompt within {} s",
-                    MAX_TIME.as_secs()
-                )))
-            })
+            hooks.shaped(&request, prompt).await
         })
     }
 }

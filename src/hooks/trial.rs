@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use hermod_actors::{
+    MESSAGE,
     model::{AttemptId, CallId, CallStatus, HookPoint, HookVerdict, ModelRef, RunId, RunSpec, SessionId},
     port::{HookQuestion, HookSubject, PromptLayer, PromptRequest, SystemPrompt},
 };
@@ -42,6 +43,9 @@ impl Hook {
             Ok(Some(HookVerdict::Allow)) => HookTrialView { verdict: Some("allow"), ..view },
             Ok(Some(HookVerdict::Replace(value))) => {
                 HookTrialView { verdict: Some("replace"), replacement: Some(value), ..view }
+            }
+            Ok(Some(HookVerdict::Annotate(text))) => {
+                HookTrialView { verdict: Some("annotate"), replacement: Some(text.into()), ..view }
             }
             Ok(Some(HookVerdict::Refuse(reason))) => {
                 HookTrialView { verdict: Some("refuse"), reason: Some(reason), ..view }
@@ -107,7 +111,7 @@ fn example_subject(point: HookPoint, model: ModelRef) -> HookSubject {
         HookPoint::BeforeRun => HookSubject::Run { input: "Tidy up the logs.".into() },
         HookPoint::PreToolCall => HookSubject::Call { tool: "shell".into(), arguments: command },
         HookPoint::MessageSending => {
-            HookSubject::Call { tool: "message".into(), arguments: json!({ "text": "Hello" }) }
+            HookSubject::Call { tool: MESSAGE.into(), arguments: json!({ "text": "Hello" }) }
         }
         HookPoint::PostToolCall | HookPoint::ToolResultPersist => HookSubject::Result {
             tool: "shell".into(),
@@ -116,5 +120,6 @@ fn example_subject(point: HookPoint, model: ModelRef) -> HookSubject {
             content: "README.md".into(),
         },
         HookPoint::BeforeModelCall => HookSubject::ModelCall { model, bytes: 4_000, max_tokens: 1_000 },
+        HookPoint::BeforeCompaction => HookSubject::Compaction { model, bytes: 100_000 },
     }
 }

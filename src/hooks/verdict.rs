@@ -4,13 +4,15 @@ use hermod_actors::model::{HookPoint, HookVerdict};
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::excerpt::quoted_first_chars;
+use crate::{excerpt::quoted_first_chars, redaction};
 
 /// Characters of an answer that is no verdict which are shown.
 const MAX_SHOWN_CHARS: usize = 80;
 /// The forms of a verdict, for messages.
 const FORMS: &str =
     r#"answer {"verdict":"allow"}, {"verdict":"refuse","reason":"…"} or {"verdict":"replace",…}"#;
+/// The same where hooks only annotate.
+const ANNOTATION_FORMS: &str = r#"answer {"verdict":"allow"} or {"verdict":"annotate","text":"…"}"#;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -22,6 +24,8 @@ struct Answer {
     arguments: Option<Value>,
     #[serde(default)]
     result: Option<Value>,
+    #[serde(default)]
+    text: Option<String>,
     #[serde(default)]
     input: Option<Value>,
     #[serde(default)]
@@ -46,17 +50,31 @@ enum Ruling {
     Allow,
     Refuse,
     Replace,
+    Annotate,
 }
 
 /// The verdict in these bytes. The error says why they are none.
 pub(super) fn parse_verdict(point: HookPoint, bytes: &[u8]) -> Result<HookVerdict, String> {
-    let shown = || quoted_first_chars(&String::from_utf8_lossy(bytes), MAX_SHOWN_CHARS);
+    let shown = || {
+        let text = redaction::of_process().redact_bytes(bytes);
+        quoted_first_chars(&String::from_utf8_lossy(&text), MAX_SHOWN_CHARS)
+    };
+    let forms = if point == HookPoint::BeforeCompaction { ANNOTATION_FORMS } else { FORMS };
     if bytes.trim_ascii().is_empty() {
-        return Err(format!("its answer is empty; {FORMS}"));
+        return Err(format!("its answer is empty; {forms}"));
     }
     let answer: Answer = serde_json::from_slice(bytes)
-        .map_err(|error| format!("its answer {} is no verdict: {error}; {FORMS}", shown()))?;
+        .map_err(|error| format!("its answer {} is no verdict: {error}; {forms}", shown()))?;
+    let cannot = |what: &str| Err(format!("nothing can be {what} at {}; {forms}", point.name()));
+    let is_blank = |text: &String| text.trim().is_empty();
     match answer.verdict {
+        Ruling::Annotate if point != HookPoint::BeforeCompaction => cannot("annotated"),
+        Ruling::Annotate => match answer.text.filter(|text| !is_blank(text)) {
+            Some(text) => Ok(HookVerdict::Annotate(text)),
+            None => Err("it annotates, and gives no `text`".to_owned()),
+        },
+        Ruling::Refuse if point == HookPoint::BeforeCompaction => cannot("refused"),
+        _ if answer.text.is_some() => Err("it gives a `text`, and does not annotate".to_owned()),
         Ruling::Allow if answer.replaces() => Err("it allows and replaces at once; say `replace`".to_owned()),
         Ruling::Allow => Ok(HookVerdict::Allow),
         Ruling::Refuse => Ok(HookVerdict::Refuse(answer.reason.unwrap_or_default())),
@@ -66,9 +84,7 @@ pub(super) fn parse_verdict(point: HookPoint, bytes: &[u8]) -> Result<HookVerdic
                 HookPoint::BeforeRun => ("input", Some(answer.change_of_run())),
                 HookPoint::PreToolCall | HookPoint::MessageSending => ("arguments", answer.arguments),
                 HookPoint::PostToolCall | HookPoint::ToolResultPersist => ("result", answer.result),
-                HookPoint::BeforeModelCall => {
-                    return Err(format!("nothing can be replaced at {}", point.name()));
-                }
+                HookPoint::BeforeModelCall | HookPoint::BeforeCompaction => return cannot("replaced"),
             };
             value.map(HookVerdict::Replace).ok_or_else(|| format!("it replaces, and gives no `{field}`"))
         }
@@ -88,6 +104,24 @@ mod tests {
             (Err(error), Err(part)) => assert!(error.contains(part), "{text}: {error}"),
             (found, expect) => panic!("{text}: expected {expect:?}, got {found:?}"),
         }
+    }
+
+    #[test]
+    fn a_compaction_is_annotated_and_nothing_else() {
+        use HookPoint::{BeforeCompaction, PreToolCall};
+        check(BeforeCompaction, r#"{"verdict":"allow"}"#, Ok(HookVerdict::Allow));
+        let annotate = r#"{"verdict":"annotate","text":"keep the ticket"}"#;
+        check(BeforeCompaction, annotate, Ok(HookVerdict::Annotate("keep the ticket".into())));
+        check(BeforeCompaction, r#"{"verdict":"annotate","text":" "}"#, Err("gives no `text`"));
+        check(BeforeCompaction, r#"{"verdict":"allow","text":"x"}"#, Err("does not annotate"));
+        check(
+            BeforeCompaction,
+            r#"{"verdict":"refuse"}"#,
+            Err("nothing can be refused at before_compaction"),
+        );
+        check(BeforeCompaction, r#"{"verdict":"replace","result":"x"}"#, Err("nothing can be replaced"));
+        check(BeforeCompaction, "", Err("annotate"));
+        check(PreToolCall, annotate, Err("nothing can be annotated at pre_tool_call"));
     }
 
     #[test]

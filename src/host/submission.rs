@@ -26,6 +26,7 @@ use crate::{
     config::Config,
     control::StoreReader,
     discovery::{RequestedModel, Variables},
+    hooks::ConfiguredHooks,
 };
 
 /// A task for a shared runtime, with what its caller may set.
@@ -184,6 +185,11 @@ impl RunSubmitter {
         self.revivals.cancelled().await;
         self.add_endpoints(&spec).await?;
         Ok(self.host.runtime.raise(row.id, by).await?)
+    }
+
+    /// The hooks.
+    pub fn hooks(&self) -> Arc<ConfiguredHooks> {
+        self.host.hooks()
     }
 
     /// The names of the agents: `default` first, then the others by name.

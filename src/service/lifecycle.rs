@@ -19,7 +19,9 @@ use crate::{
     control::{RequestError, ServiceControl, StoreReader},
     host::{Exchangeable, HostError, RunSubmitter, RuntimeHost, ServiceManager},
     prompt::LayeredPrompt,
-    view::{BreakerView, DrainView, ReloadView, ServicePhase, ServiceStatusView, UnfinishedRunsView},
+    view::{
+        BreakerView, DrainView, HookView, ReloadView, ServicePhase, ServiceStatusView, UnfinishedRunsView,
+    },
 };
 
 /// Milliseconds after which a write to the store counts as stuck.
@@ -207,5 +209,12 @@ impl ServiceControl for ServiceLifecycle {
 
     fn reload(&self) -> BoxFuture<'_, Result<ReloadView, RequestError>> {
         Box::pin(async move { self.reload_now().await.map_err(crate::host::request_error) })
+    }
+
+    fn enable_hook(&self, name: &str) -> Result<HookView, RequestError> {
+        let hooks = self.host.hooks();
+        let hook = hooks.find(name).map_err(RequestError::usage)?;
+        hook.enable();
+        Ok(hook.view())
     }
 }

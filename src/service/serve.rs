@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     HttpServer, ServerLimits, Service, TlsAcceptor, TlsFiles,
     lifecycle::{ServiceLifecycle, hangups},
-    metrics::{CommitDurations, MeasuredJournal, Metrics, RunStates},
+    metrics::{JournalCounts, MeasuredJournal, Metrics},
 };
 use crate::{
     access::TokenVerifier,
@@ -78,21 +78,18 @@ pub async fn serve(
     let OwnedStore { journal, state, signals, notes, .. } = &mut *store;
     let tls = request.tls.map(|files| TlsAcceptor::start(files, Arc::clone(notes))).transpose()?;
     let prompt = Exchangeable::new(LayeredPrompt::new(config, state));
-    let (commits, run_states, spans) =
-        (CommitDurations::default(), RunStates::default(), ExportCounts::default());
+    let (counts, spans) = (JournalCounts::default(), ExportCounts::default());
     let started = async {
         let (revival, endpoints) = Revival::find((config, variables), &reader, state, &**notes).await?;
         let spec = run_defaults::spec(config, Vec::new(), None, state);
         let defaults = Defaults { spec, prompt: Arc::<Exchangeable<LayeredPrompt>>::clone(&prompt) };
-        // No commit of this process has changed a run yet.
-        run_states.read(journal.rows()).await.map_err(RunError::Read)?;
-        let measured = MeasuredJournal::new(Arc::clone(journal), commits.clone(), run_states.clone());
+        counts.read(journal.rows()).await.map_err(RunError::Read)?;
+        let measured = MeasuredJournal::new(Arc::clone(journal), counts.clone());
         let settings = (config, variables);
         let host = start(Arc::new(measured), endpoints, settings, defaults, Some(Arc::clone(notes))).await?;
         revival.keep_places(&host.runtime);
         host.start_deliveries(settings, request.output);
-        let counted = (commits.clone(), run_states.clone(), spans.clone());
-        let metrics = Metrics::start(&host.runtime, counted, revival.count()).await?;
+        let metrics = Metrics::start(&host.runtime, (counts, spans.clone()), revival.count()).await?;
         // Before runs go on, so that none ends unseen.
         let source = TraceSource { runtime: &host.runtime, journal, state };
         let traces = TraceExport::start(source, (config, variables), spans, notes).await;

@@ -441,6 +441,7 @@ fn a_call_for_a_summary_is_a_call_of_its_model() {
         started: model_started(id, 1, "openai/mini"),
         call_end: HistoryPosition::default(),
         summary_end: HistoryPosition::default(),
+        hooks: None,
     };
     let summary = SummaryAnswered {
         call: id,

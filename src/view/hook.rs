@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// A hook: `{name, on, kind, priority, tools, state, calls, failures, skipped, last_error}`.
+/// A hook: `{name, on, kind, priority, tools, state, calls, failures, refusals, skipped, last_error, retry_in_s}`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HookView {
     /// Its name.
@@ -21,10 +21,16 @@ pub struct HookView {
     pub calls: u64,
     /// Those that failed.
     pub failures: u64,
-    /// Events that were given up after several failures.
+    /// Verdicts that refuse.
+    #[serde(default)]
+    pub refusals: u64,
+    /// Events that were given up after several failures, and of which the hook was not told later.
     pub skipped: u64,
     /// The last error since the last success.
     pub last_error: Option<String>,
+    /// Seconds until a hook that fails is called again; `None` (`null`) if it is called at once.
+    #[serde(default)]
+    pub retry_in_s: Option<u64>,
 }
 
 /// The state of a hook.
@@ -36,8 +42,8 @@ pub enum HookStateView {
     Ready,
     /// Its last calls have failed.
     Failing,
-    /// It has failed too often: an observer is told of no more until a reload, and a hook that decides refuses and is asked
-    /// once a minute.
+    /// It has failed too often: an observer is told of nothing and tried every half an hour, and a hook that decides refuses
+    /// and is asked once a minute.
     Disabled,
 }
 
@@ -46,12 +52,12 @@ pub enum HookStateView {
 pub struct HookTrialView {
     /// The point or event.
     pub name: String,
-    /// `allow`, `replace` or `refuse`; `told` of an event; `None` (`null`) if the hook has failed.
+    /// `allow`, `replace`, `annotate` or `refuse`; `told` of an event; `None` (`null`) if the hook has failed.
     pub verdict: Option<&'static str>,
     /// Why it refuses.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// What it puts in place of the arguments or the result.
+    /// What it puts in place of the arguments or the result, or what it adds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replacement: Option<serde_json::Value>,
     /// Why it has failed.

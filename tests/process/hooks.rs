@@ -44,15 +44,15 @@ fn record<'r>(records: &'r [Value], kind: &str) -> &'r Value {
 }
 
 /// A hook that appends what it gets to a ledger, and answers this.
-fn noting(ledger: &Path, answer: &Value) -> String {
+pub(crate) fn noting(ledger: &Path, answer: &Value) -> String {
     format!("cat >> {}; echo '{answer}'", ledger.display())
 }
 
-fn hook(name: &str, on: &[&str], command: &str, more: &str) -> String {
+pub(crate) fn hook(name: &str, on: &[&str], command: &str, more: &str) -> String {
     format!("[hooks.{name}]\non = {on:?}\ncommand = {command:?}\n{more}\n")
 }
 
-fn ledger_lines(ledger: &Path) -> Vec<Value> {
+pub(crate) fn ledger_lines(ledger: &Path) -> Vec<Value> {
     let text = fs::read_to_string(ledger).unwrap_or_default();
     text.lines()
         .map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{line}: {error}")))
@@ -300,6 +300,6 @@ fn killed_twenty_times_a_recorded_verdict_is_not_asked_for_again() {
     assert_eq!(count(&done), CALLS, "no command ran twice");
 }
 
-fn resumed(world: &World) -> Running {
+pub(crate) fn resumed(world: &World) -> Running {
     world.running(&["runs", "resume", "--all", "--wait"])
 }

@@ -6,6 +6,8 @@ mod crash;
 mod expectations;
 mod handover;
 mod hooks;
+mod hooks_compaction;
+mod hooks_everywhere;
 mod killed_command;
 mod last;
 mod loops;

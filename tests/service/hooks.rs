@@ -102,16 +102,19 @@ fn an_observer_is_told_of_each_event_over_kills() {
     assert_eq!(of_feed, expected, "an id is the same whenever its event is told");
 }
 
-#[test]
-fn an_observer_that_keeps_failing_is_disabled_until_a_reload() {
+/// Runs of a service with the hook `broken`, which fails unless its file `works` is there; and the events that it is to be
+/// told of.
+fn with_broken_hook() -> (Served, BTreeSet<String>) {
     let world = World::new();
-    let path = ledger(&world);
-    let config = |command: &str| {
-        format!(
-            "[hooks.broken]\non = [\"after_model_call\", \"run_end\", \"message_received\", \"message_sent\"]\ncommand = \"{command}\"\n"
-        )
-    };
-    world.configure(&config("echo out of order >&2; exit 4"));
+    let works = world.work().join("works");
+    let command = format!(
+        "if [ -e {} ]; then cat >> {}; else echo out of order >&2; exit 4; fi",
+        works.display(),
+        ledger(&world).display()
+    );
+    world.configure(&format!(
+        "[hooks.broken]\non = [\"after_model_call\", \"run_end\", \"message_received\", \"message_sent\"]\ncommand = {command:?}\n"
+    ));
     let served = Served::start_in(world, &scripts());
     let mut expected = BTreeSet::new();
     for n in 0..3 {
@@ -119,21 +122,56 @@ fn an_observer_that_keeps_failing_is_disabled_until_a_reload() {
         let ids = expected_ids(&served, &run);
         expected.extend(ids.into_iter().filter(|id| !id.ends_with("/session_start")));
     }
-    let status = || object(&served.world.ok(&["status", "--json"]));
-    until("it is disabled", || status()["hooks"][0]["state"] == "disabled");
-    let hook = status()["hooks"][0].clone();
-    assert_eq!((&hook["name"], &hook["skipped"]), (&json!("broken"), &json!(10)), "{hook}");
+    until("two events are given up", || hook_status(&served)["skipped"].as_u64() >= Some(2));
+    (served, expected)
+}
+
+/// The first hook, as `hermod status` shows it.
+fn hook_status(served: &Served) -> Value {
+    object(&served.world.ok(&["status", "--json"]))["hooks"][0].clone()
+}
+
+#[test]
+fn an_observer_that_fails_rests_longer_and_longer_until_it_is_enabled() {
+    let (served, expected) = with_broken_hook();
+    let hook = hook_status(&served);
+    assert_eq!((&hook["name"], &hook["state"]), (&json!("broken"), &json!("failing")), "{hook}");
+    until("its pause is long", || hook_status(&served)["retry_in_s"].as_u64() > Some(2));
     let text = served.world.ok(&["status"]);
-    assert!(
-        text.contains("hook         broken is disabled: it exits with 4 and says: out of order"),
-        "{text}"
-    );
+    for part in ["broken is failing: it exits with 4 and says: out of order", "`hermod hooks enable broken`"]
+    {
+        assert!(text.contains(part), "{part}: {text}");
+    }
     let list = served.world.ok(&["hooks", "list"]);
-    assert!(list.contains("broken") && list.contains("disabled"), "{list}");
-    served.world.configure(&config(&format!("cat >> {}", path.display())));
+    assert!(list.contains("failing") && list.contains("NEXT CALL"), "{list}");
+    fs::write(served.world.work().join("works"), "").unwrap();
+    let enabled = object(&served.world.ok(&["hooks", "enable", "broken", "--json"]));
+    assert_eq!(enabled["name"], "broken", "{enabled}");
+    until("what was given up is told", || expected.is_subset(&ids(&ledger(&served.world))));
+    let is_ready = || {
+        let hook = hook_status(&served);
+        (&hook["state"], &hook["skipped"], &hook["retry_in_s"]) == (&json!("ready"), &json!(0), &Value::Null)
+    };
+    until("nothing is skipped", is_ready);
+    served.world.fails(
+        &["hooks", "enable", "other"],
+        2,
+        "there is no hook `other`; the configuration has: broken",
+    );
+}
+
+#[test]
+fn a_reload_and_a_restart_tell_what_was_given_up() {
+    let (mut served, expected) = with_broken_hook();
+    served.kill();
+    served.start_again();
+    until("two events are given up again", || hook_status(&served)["skipped"].as_u64() >= Some(2));
+    fs::write(served.world.work().join("works"), "").unwrap();
     served.world.ok(&["config", "reload"]);
-    until("what was given up is told", || expected.is_subset(&ids(&path)));
-    assert_eq!(status()["hooks"][0]["state"], "ready");
+    until("what was given up is told", || expected.is_subset(&ids(&ledger(&served.world))));
+    assert_eq!(hook_status(&served)["state"], "ready");
+    served.stop();
+    served.world.fails(&["hooks", "enable", "broken"], 1, "no service runs");
 }
 
 #[test]

@@ -27,6 +27,7 @@ mod served;
 mod sessions;
 mod shaping;
 mod shaping_rpc;
+mod shaping_sent;
 mod socket;
 mod store_limits;
 mod tls;

@@ -5,8 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::json;
 
 use crate::{
+    receiver::SECRET,
     running::until,
     served::{Served, scripts},
+    world::World,
 };
 
 /// The samples of a scrape, by name and labels.
@@ -90,6 +92,54 @@ fn a_scrape_needs_a_token_that_may_read() {
     let old = served.send(("GET", "/metrics"), &[("accept", "text/plain;version=0.0.4")], "");
     assert_eq!(old.header("content-type"), Some("text/plain; version=0.0.4; charset=utf-8"));
     assert!(old.text().contains("# TYPE hermod_runs_accepted_total counter\n"));
+}
+
+#[test]
+fn messages_deliveries_and_hooks_are_counted() {
+    let world = World::new();
+    let folder = world.work().join("box");
+    world.configure(&format!(
+        "[targets.box]\nkind = \"folder\"\npath = \"{}\"\n\
+         [targets.ops]\nkind = \"webhook\"\nurl = \"http://127.0.0.1:9/\"\nsecret = \"env:HOOK\"\n\
+         [delivery]\nfirst_pause = \"1h\"\n\
+         [hooks.guard]\non = [\"pre_tool_call\"]\ncommand = \"cat >/dev/null; echo '{{\\\"verdict\\\":\\\"refuse\\\"}}'\"\n\
+         [hooks.broken]\non = [\"run_end\"]\ncommand = \"exit 1\"\n",
+        folder.display()
+    ));
+    let mut served = Served::start_with((world, &scripts()), |_| vec![("HOOK", SECRET.into())]);
+    let targets = json!({ "input": "hello", "deliver_to": ["box", "ops"] });
+    served.post("/v1/runs", &targets);
+    for (n, mode) in ["followup", "collect", "followup"].iter().enumerate() {
+        let text = if n == 2 { "wait" } else { "hi" };
+        served.post("/v1/sessions/s/messages", &json!({ "text": text, "mode": mode }));
+    }
+    let is = |served: &Served, name: &str, expect: f64| {
+        scrape(served).get(name).is_some_and(|value| (value - expect).abs() < f64::EPSILON)
+    };
+    for (name, expect) in [
+        (r#"hermod_messages_accepted_total{mode="followup"}"#, 2.0),
+        (r#"hermod_messages_accepted_total{mode="collect"}"#, 1.0),
+        (r#"hermod_messages_ended_total{fate="answered"}"#, 3.0),
+        ("hermod_messages_queued", 0.0),
+        (r#"hermod_deliveries_pending{target="box"}"#, 0.0),
+        (r#"hermod_deliveries_pending{target="ops"}"#, 1.0),
+        (r#"hermod_deliveries_ended_total{target="box",state="delivered"}"#, 1.0),
+        (r#"hermod_delivery_attempts_total{target="ops"}"#, 1.0),
+        (r#"hermod_deliveries_dead{target="ops"}"#, 0.0),
+        (r#"hermod_hook_refusals_total{hook="guard"}"#, 1.0),
+        (r#"hermod_hook_failures_total{hook="guard"}"#, 0.0),
+        (r#"hermod_hook_disabled{hook="broken"}"#, 0.0),
+    ] {
+        until(&format!("{name} is {expect}: {:?}", scrape(&served).get(name)), || is(&served, name, expect));
+    }
+    assert!(scrape(&served)[r#"hermod_hook_failures_total{hook="broken"}"#] >= 1.0);
+    let age = r#"hermod_delivery_oldest_age_seconds{target="ops"}"#;
+    until("it has an age", || scrape(&served)[age] > 0.0);
+    // What waits is known after a restart too.
+    served.kill();
+    served.start_again();
+    assert!(is(&served, r#"hermod_deliveries_pending{target="ops"}"#, 1.0));
+    assert!(scrape(&served)[age] > 0.0);
 }
 
 /// Words of a text that are names of metrics.

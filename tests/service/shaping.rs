@@ -30,13 +30,13 @@ fn start(scripts: &Value) -> Served {
 }
 
 /// A step that ends when the test lets it.
-fn wait_step() -> Value {
+pub(crate) fn wait_step() -> Value {
     json!({ "call": [{ "tool": "shell", "arguments": { "command": WAITING } }] })
 }
 
 /// An event: its name, its id, and its data.
 #[derive(Debug)]
-struct Event {
+pub(crate) struct Event {
     name: String,
     id: Option<String>,
     data: Value,
@@ -50,7 +50,7 @@ impl Event {
 
 impl Served {
     #[track_caller]
-    fn begin_reply(&self, body: &Value) -> String {
+    pub(crate) fn begin_reply(&self, body: &Value) -> String {
         let accepted = self.post("/v1/runs", body);
         assert_eq!(accepted.status, 202);
         accepted.json()["run"].as_str().unwrap().to_owned()
@@ -58,7 +58,7 @@ impl Served {
 
     /// The whole reply of a run that waits; what it does next happens while the client reads.
     #[track_caller]
-    fn live(&self, body: &Value, query: &str) -> (String, Vec<Event>) {
+    pub(crate) fn live(&self, body: &Value, query: &str) -> (String, Vec<Event>) {
         let run = self.begin_reply(body);
         until("the command runs", || self.world.work().join("ran").exists());
         let answer = self.get(&format!("/v1/runs/{run}/reply?{query}"));
@@ -69,7 +69,7 @@ impl Served {
 
     /// The reply of a run from its records, behind the event with this id.
     #[track_caller]
-    fn reply(&self, run: &str, query: &str, seen: Option<&str>) -> Vec<Event> {
+    pub(crate) fn reply(&self, run: &str, query: &str, seen: Option<&str>) -> Vec<Event> {
         let header = seen.map(|seen| ("last-event-id", seen));
         let answer = self.send(("GET", &format!("/v1/runs/{run}/reply?{query}")), header.as_slice(), "");
         assert_eq!(answer.status, 200);
@@ -78,7 +78,7 @@ impl Served {
 
     /// The result of a run, and its reply in this shape.
     #[track_caller]
-    fn ended(&self, body: &Value, query: &str) -> (Value, Vec<Event>) {
+    pub(crate) fn ended(&self, body: &Value, query: &str) -> (Value, Vec<Event>) {
         let run = self.begin_reply(body);
         self.get(&format!("/v1/runs/{run}/wait?timeout=60s"));
         (self.get(&format!("/v1/runs/{run}/result")).json(), self.reply(&run, query, None))
@@ -97,18 +97,18 @@ fn events(text: &str) -> Vec<Event> {
     events.collect()
 }
 
-fn names(events: &[Event]) -> Vec<&str> {
+pub(crate) fn names(events: &[Event]) -> Vec<&str> {
     events.iter().map(|event| event.name.as_str()).collect()
 }
 
 /// The texts of the events with this name.
-fn texts(events: &[Event], name: &str) -> Vec<String> {
+pub(crate) fn texts(events: &[Event], name: &str) -> Vec<String> {
     events.iter().filter(|event| event.name == name).map(|event| event.text().to_owned()).collect()
 }
 
 /// Checks that there is one final piece, at the end, and returns its data.
 #[track_caller]
-fn last(events: &[Event]) -> &Value {
+pub(crate) fn last(events: &[Event]) -> &Value {
     let finals = events.iter().filter(|event| event.name == "final").count();
     let last = events.last().unwrap();
     assert_eq!((finals, last.name.as_str()), (1, "final"), "{events:?}");

@@ -6,7 +6,10 @@ use std::{fmt, sync::Arc};
 use serde::{Deserialize, Serialize};
 use strum::IntoStaticStr;
 
-use super::{Attempt, CallId, ModelProfile, ModelRef, ModelStarted, RunId, SessionId, Usage, UsageAnomaly};
+use super::{
+    Attempt, CallId, HookedSummary, ModelProfile, ModelRef, ModelStarted, RunId, SessionId, Usage,
+    UsageAnomaly,
+};
 
 /// The compaction of a run's view, resolved when the run is accepted.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -95,6 +98,9 @@ pub struct SummaryStarted {
     /// The end of the part that all calls for this summary cover.
     #[serde(rename = "to")]
     pub summary_end: HistoryPosition,
+    /// What hooks have decided about the summary, if some were asked for this attempt. It holds for later attempts too.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hooks: Option<Arc<HookedSummary>>,
 }
 
 /// A model answered a summary call.

@@ -24,6 +24,9 @@ pub enum HookPoint {
     BeforeModelCall,
     /// Before a call of the tool `message`, after `PreToolCall`.
     MessageSending,
+    /// Before a summary of a view's oldest part is made: hooks may annotate its prompt. A hook without a verdict changes
+    /// nothing.
+    BeforeCompaction,
 }
 
 impl HookPoint {
@@ -44,6 +47,10 @@ pub enum HookRuling {
     Replaced,
     /// The hook has refused, or has given no verdict.
     Refused,
+    /// The hook has added a text.
+    Annotated,
+    /// The hook has given no verdict, at a point where that changes nothing.
+    Failed,
 }
 
 impl HookRuling {
@@ -88,6 +95,16 @@ pub struct HookedCall {
     pub arguments: Option<Arc<str>>,
 }
 
+/// The decisions of the hooks that were asked about a summary, and the text that its prompt gets.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct HookedSummary {
+    /// The decisions, in the order in which the hooks were asked.
+    pub decisions: Arc<[HookDecision]>,
+    /// The text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub annotation: Option<Arc<str>>,
+}
+
 /// The verdict of one hook.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HookVerdict {
@@ -97,6 +114,8 @@ pub enum HookVerdict {
     Replace(Value),
     /// It may not happen; the model reads why.
     Refuse(String),
+    /// It happens with this text added.
+    Annotate(String),
 }
 
 /// The joint answer of all hooks at one point.
@@ -104,7 +123,7 @@ pub enum HookVerdict {
 pub struct HookAnswer {
     /// What each hook has decided, in the order in which they were asked. Those after a refusal were not asked.
     pub decisions: Vec<HookDecision>,
-    /// What replaces the arguments or the result. Of no account after a refusal.
+    /// What replaces the arguments or the result, or all annotations as one text. Of no account after a refusal.
     pub replacement: Option<Value>,
 }
 

@@ -70,7 +70,7 @@ pub use expectation::{Expectation, ExpectationMiss, MAX_EXPECTATIONS, RunVerifie
 pub use failure::{Deadline, Failure, FailureClass, RequestFate};
 pub use hash::{ContentHash, ContentHasher, Digest, Hash, Hasher};
 pub use hold::{BeginRules, Hold, HookedRun, Lane, LaneLimits, RunBegun};
-pub use hook::{HookAnswer, HookDecision, HookPoint, HookRuling, HookVerdict, HookedCall};
+pub use hook::{HookAnswer, HookDecision, HookPoint, HookRuling, HookVerdict, HookedCall, HookedSummary};
 pub use ids::{AccountId, Attempt, AttemptId, BootId, CallId, IdError, Incarnation, RunId, Seq, SessionId};
 pub use imported_history::{ImportedCall, ImportedHistory, ImportedRound, ImportedStep};
 pub use inbox::InboxMessage;

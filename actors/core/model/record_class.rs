@@ -110,6 +110,10 @@ impl Body {
                 let hooked = admitted.hooks.as_ref().and_then(|hooks| hooks.arguments.as_ref());
                 hooked.map_or(0, |arguments| arguments.len())
             }
+            Self::SummaryStarted(started) => {
+                let hooked = started.hooks.as_ref().and_then(|hooks| hooks.annotation.as_ref());
+                hooked.map_or(0, |annotation| annotation.len())
+            }
             Self::CallEnded(ended) => ended.end.content.len(),
             Self::ChildEnded(ended) => ended.result.len(),
             Self::ContextCompacted(compacted) => compacted.summary.as_deref().map_or(0, str::len),
@@ -137,7 +141,6 @@ impl Body {
             | Self::RunExhausted(_)
             | Self::RunReopened(_)
             | Self::BudgetRaised(_)
-            | Self::SummaryStarted(_)
             | Self::SummaryFailed(_)
             | Self::ApprovalAnswered(_) => 0,
         }

@@ -1,5 +1,6 @@
 //! Joins the verdicts of the hooks at one point, which are asked one after the other, by priority. A refusal is final:
-//! no later hook is asked, so no allow can undo it. A hook without a verdict refuses.
+//! no later hook is asked, so no allow can undo it. A hook without a verdict refuses; where hooks only annotate, it changes
+//! nothing.
 
 use std::sync::Arc;
 
@@ -9,6 +10,8 @@ use crate::model::{HookAnswer, HookDecision, HookPoint, HookRuling, HookVerdict,
 
 /// Most characters of a hook's reason that are kept.
 const MAX_REASON_CHARS: usize = 500;
+/// Most bytes of all annotations together.
+const MAX_ANNOTATION_BYTES: usize = 4_000;
 
 /// Most bytes of a text that a hook gives for a run.
 const MAX_TEXT_BYTES: usize = 256 << 10;
@@ -28,7 +31,8 @@ impl HookTally {
         Self { point, answer: HookAnswer { decisions: Vec::new(), replacement: None } }
     }
 
-    /// What an earlier hook has put in place of the arguments or the result: the next hook is asked about that.
+    /// What an earlier hook has put in place of the arguments or the result, or the annotations so far: the next hook is
+    /// asked about that.
     pub const fn replacement(&self) -> Option<&Value> {
         self.answer.replacement.as_ref()
     }
@@ -55,7 +59,22 @@ impl HookTally {
                 (HookRuling::Replaced, None)
             }
             Ok(HookVerdict::Refuse(reason)) => (HookRuling::Refused, Some(reason)),
-            Err(error) => (HookRuling::Refused, Some(format!("it has given no verdict: {error}"))),
+            Ok(HookVerdict::Annotate(text)) => {
+                self.answer.replacement = Some(self.with_annotation(&text).into());
+                (HookRuling::Annotated, None)
+            }
+            Err(error) => {
+                let ruling = match self.point {
+                    HookPoint::BeforeCompaction => HookRuling::Failed,
+                    HookPoint::BeforeRun
+                    | HookPoint::PreToolCall
+                    | HookPoint::PostToolCall
+                    | HookPoint::ToolResultPersist
+                    | HookPoint::BeforeModelCall
+                    | HookPoint::MessageSending => HookRuling::Refused,
+                };
+                (ruling, Some(format!("it has given no verdict: {error}")))
+            }
         };
         let reason = reason.filter(|reason| !reason.trim().is_empty());
         let reason = reason.map(|reason| reason.chars().take(MAX_REASON_CHARS).collect::<String>().into());
@@ -68,20 +87,45 @@ impl HookTally {
         self.answer
     }
 
-    /// The verdict, unless it replaces what cannot be replaced here, or by something else than is there.
+    /// The annotations so far, and this one.
+    fn with_annotation(&self, text: &str) -> String {
+        match self.answer.replacement.as_ref().and_then(Value::as_str) {
+            Some(before) => format!("{before}\n\n{text}"),
+            None => text.to_owned(),
+        }
+    }
+
+    /// The verdict, unless it is none that can be given here, or puts something else in place than is there.
     fn accepted(&self, verdict: HookVerdict) -> Result<HookVerdict, String> {
-        let HookVerdict::Replace(value) = &verdict else { return Ok(verdict) };
-        match self.point {
-            HookPoint::PreToolCall | HookPoint::MessageSending if value.is_object() => Ok(verdict),
-            HookPoint::PreToolCall | HookPoint::MessageSending => {
-                Err("the arguments that it gives are no JSON object".to_owned())
+        let cannot = |what: &str| Err(format!("nothing can be {what} at {}", self.point.name()));
+        match (self.point, &verdict) {
+            (HookPoint::BeforeCompaction, HookVerdict::Annotate(text)) => {
+                let bytes = self.with_annotation(text).len();
+                if bytes > MAX_ANNOTATION_BYTES {
+                    return Err(format!(
+                        "with its text all annotations have {bytes} bytes, over the limit of {MAX_ANNOTATION_BYTES}"
+                    ));
+                }
+                Ok(verdict)
             }
-            HookPoint::PostToolCall | HookPoint::ToolResultPersist => Ok(verdict),
-            HookPoint::BeforeRun => {
+            (_, HookVerdict::Annotate(_)) => cannot("annotated"),
+            (HookPoint::BeforeCompaction, HookVerdict::Refuse(_)) => cannot("refused"),
+            (HookPoint::BeforeModelCall | HookPoint::BeforeCompaction, HookVerdict::Replace(_)) => {
+                cannot("replaced")
+            }
+            (HookPoint::PreToolCall | HookPoint::MessageSending, HookVerdict::Replace(value)) => {
+                let error = || "the arguments that it gives are no JSON object".to_owned();
+                value.is_object().then_some(()).ok_or_else(error)?;
+                Ok(verdict)
+            }
+            (_, HookVerdict::Allow | HookVerdict::Refuse(_))
+            | (HookPoint::PostToolCall | HookPoint::ToolResultPersist, HookVerdict::Replace(_)) => {
+                Ok(verdict)
+            }
+            (HookPoint::BeforeRun, HookVerdict::Replace(value)) => {
                 change_of_run(value)?;
                 Ok(verdict)
             }
-            HookPoint::BeforeModelCall => Err(format!("nothing can be replaced at {}", self.point.name())),
         }
     }
 }
@@ -200,6 +244,24 @@ mod tests {
             "the hook `h2` refuses this: it has given no verdict: nothing can be replaced at before_model_call",
         );
         check(HookPoint::BeforeModelCall, &[Ok(Allow), result], (&[Allowed, Refused], fixed, None));
+    }
+
+    #[test]
+    fn annotations_are_joined_and_a_failure_changes_nothing() {
+        use HookRuling::{Allowed, Annotated, Failed};
+        use HookVerdict::{Allow, Annotate, Refuse, Replace};
+        let point = HookPoint::BeforeCompaction;
+        let note = |text: &str| Ok(Annotate(text.to_owned()));
+        let all = [note("a"), Err("it hangs"), Ok(Allow), note("b")];
+        check(point, &all, (&[Annotated, Failed, Allowed, Annotated], None, Some(json!("a\n\nb"))));
+        let none = [Ok(Refuse("no".to_owned())), Ok(Replace(json!("x"))), note(&"x".repeat(4_001))];
+        check(point, &none, (&[Failed, Failed, Failed], None, None));
+        let long = [note(&"x".repeat(3_000)), note(&"y".repeat(999))];
+        check(point, &long, (&[Annotated, Failed], None, Some(json!("x".repeat(3_000)))));
+        let refused = Some(
+            "the hook `h1` refuses this: it has given no verdict: nothing can be annotated at before_model_call",
+        );
+        check(HookPoint::BeforeModelCall, &[note("a")], (&[HookRuling::Refused], refused, None));
     }
 
     #[test]

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use crate::{
     model::{
-        Body, CallId, HistoryPosition, ModelFailed, RunId, SessionTime, SummaryAnswered, SummaryStarted,
-        TokenDensity,
+        Body, CallId, HistoryPosition, HookedSummary, ModelFailed, RunId, SessionTime, SummaryAnswered,
+        SummaryStarted, TokenDensity,
     },
     turn::{
         input::DueAction,
@@ -27,6 +27,8 @@ pub(super) struct CompactionState {
     pub(super) target: Option<HistoryPosition>,
     /// The summary so far, until the view contains it.
     pub(super) summary: Option<PrefixSummary>,
+    /// What hooks have decided about the summary, if they were asked.
+    pub(super) hooks: Option<Arc<HookedSummary>>,
     /// Unusable answers in a row by the present link of the summarisers' chain.
     pub(super) unusable_answers: u32,
     /// Whether no further summary is requested for this compaction.
@@ -87,6 +89,7 @@ impl CompactionState {
             call_end: HistoryPosition { round: 0, step: 0 },
             target: None,
             summary: None,
+            hooks: None,
             unusable_answers: 0,
             given_up: false,
             only_when_needed: false,
@@ -125,6 +128,7 @@ impl CompactionState {
         let call = started.started.call;
         if self.summary_call(call.run) == call {
             (self.call_end, self.target) = (started.call_end, Some(started.summary_end));
+            self.hooks = started.hooks.clone().or(self.hooks.take());
             self.call.on_started(&started.started, None, now);
         }
     }

@@ -86,7 +86,8 @@ impl DecisionBuilder {
                 self.append.consumed.push(*row);
                 self.apply_input(input);
             }
-            Input::EmptyInboxRow => {}
+            // `on_summary_input` has taken the first.
+            Input::SummaryLeased { .. } | Input::EmptyInboxRow => {}
             Input::TimerFired => self.on_timer(),
             Input::BudgetRefused(refusal) => self.on_budget_refusal(refusal),
         }

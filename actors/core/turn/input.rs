@@ -7,9 +7,9 @@ use std::sync::Arc;
 use crate::{
     model::{
         ApprovalNeed, AttemptId, BudgetRefusal, CallEnd, CallId, ChildEnded, ExpectationMiss, Failure, Hash,
-        HookedCall, HookedRun, Intent, Lane, LimitIncrease, MessageSteered, ModelAnswer, ModelRef,
-        ModelStarted, PersonAnswer, RunAccepted, RunId, SessionOpened, SessionRevived, StopReason, Timestamp,
-        ToolClass, UnansweredModel,
+        HookedCall, HookedRun, HookedSummary, Intent, Lane, LimitIncrease, MessageSteered, ModelAnswer,
+        ModelRef, ModelStarted, PersonAnswer, RunAccepted, RunId, SessionOpened, SessionRevived, StopReason,
+        Timestamp, ToolClass, UnansweredModel,
     },
     policy::{CredentialRecovery, LinkAvailability},
 };
@@ -42,6 +42,15 @@ pub enum Input {
         id: AttemptId,
         /// The model of the lease.
         model: ModelRef,
+    },
+    /// The wanted lease of a summary call was granted.
+    SummaryLeased {
+        /// The attempt that may start.
+        id: AttemptId,
+        /// The model of the lease.
+        model: ModelRef,
+        /// What hooks have decided about the summary, if some were asked.
+        hooks: Option<Arc<HookedSummary>>,
     },
     /// No lease is possible, or none before a time that a provider has named.
     NoLease {

@@ -66,7 +66,7 @@ pub use queries::DelegationMode;
 pub use recovery::{CrashPoint, ReplayedSession};
 pub use reopen::RaiseError;
 pub use run_queue::BeginningRun;
-pub use summary::{PROMPT as SUMMARY_PROMPT, SummaryRequest, summary_defect};
+pub use summary::{SummaryRequest, summary_defect};
 pub use verification::UnverifiedRun;
 pub use wait_report::{TaskDeadlines, WaitTracker};
 

@@ -109,7 +109,8 @@ async fn a_refused_message_is_not_sent_and_the_other_call_runs() {
         | HookPoint::PreToolCall
         | HookPoint::PostToolCall
         | HookPoint::ToolResultPersist
-        | HookPoint::BeforeModelCall => HookVerdict::Allow,
+        | HookPoint::BeforeModelCall
+        | HookPoint::BeforeCompaction => HookVerdict::Allow,
     };
     let (outcome, ended, _) = run(decide).await;
     assert_eq!(outcome, Outcome::Completed);

@@ -1,4 +1,5 @@
-//! A journal that measures how long its commits take, and counts the unfinished runs. The actors measure nothing.
+//! A journal that measures how long its commits take, and counts unfinished runs, messages to sessions and messages to
+//! targets. The actors measure nothing.
 
 use std::{sync::Arc, time::Duration};
 
@@ -10,7 +11,7 @@ use hermod_actors::{
 use prometheus_client::metrics::histogram::Histogram;
 use tokio::time::Instant;
 
-use super::run_states::RunStates;
+use super::{JournalCounts, message_counts::MessageChanges, outbox_counts::OutboxChange};
 
 /// Upper bounds of the buckets, in seconds: from a disk without a sync to one that hardly answers.
 const BUCKETS: [f64; 12] = [0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0, 30.0];
@@ -39,15 +40,53 @@ impl CommitDurations {
 #[derive(Debug)]
 pub(crate) struct MeasuredJournal {
     journal: Arc<dyn Journal>,
-    durations: CommitDurations,
-    states: RunStates,
+    counts: JournalCounts,
 }
 
 impl MeasuredJournal {
-    /// Adds the durations of the commits of `journal` to `durations`, and keeps `states` up to date, which has the states
-    /// until now.
-    pub(crate) fn new(journal: Arc<dyn Journal>, durations: CommitDurations, states: RunStates) -> Self {
-        Self { journal, durations, states }
+    /// Keeps the counts up to date, which have what is until now.
+    pub(crate) const fn new(journal: Arc<dyn Journal>, counts: JournalCounts) -> Self {
+        Self { journal, counts }
+    }
+}
+
+/// Whether something was written.
+const fn is_made(outcome: &WriteOutcome) -> bool {
+    match outcome {
+        WriteOutcome::Appended(_) => true,
+        WriteOutcome::DeliveryUpdated(is_updated) => *is_updated,
+        WriteOutcome::Opened(_)
+        | WriteOutcome::Closed(_)
+        | WriteOutcome::Delivered(_)
+        | WriteOutcome::Refused(_) => false,
+    }
+}
+
+/// What a write changes of the counts.
+struct Changes {
+    runs: Vec<(RunId, RunState)>,
+    messages: Option<MessageChanges>,
+    outbox: Vec<OutboxChange>,
+}
+
+impl Changes {
+    fn of(write: &WriteOp) -> Self {
+        let messages = match write {
+            WriteOp::Append(append) => MessageChanges::of(append),
+            WriteOp::Open(_)
+            | WriteOp::Close(..)
+            | WriteOp::Deliver(..)
+            | WriteOp::UpdateDelivery(_)
+            | WriteOp::RetryDelivery(..) => None,
+        };
+        Self { runs: run_states(write), messages, outbox: OutboxChange::of(write) }
+    }
+
+    /// Counts the changes of a write that was made.
+    fn take_into(self, counts: &JournalCounts) {
+        counts.run_states.update_states(self.runs);
+        self.messages.iter().for_each(|messages| counts.messages.take(messages));
+        counts.outbox.take(self.outbox);
     }
 }
 
@@ -63,16 +102,15 @@ fn run_states(write: &WriteOp) -> Vec<(RunId, RunState)> {
 
 impl Journal for MeasuredJournal {
     fn commit(&self, batch: Vec<WriteOp>) -> BoxFuture<'static, Result<Vec<WriteOutcome>, JournalError>> {
-        let (since, durations, states) = (Instant::now(), self.durations.clone(), self.states.clone());
-        let changes: Vec<_> = batch.iter().map(run_states).collect();
+        let (since, counts) = (Instant::now(), self.counts.clone());
+        let changes: Vec<_> = batch.iter().map(Changes::of).collect();
         let committing = self.journal.commit(batch);
         Box::pin(async move {
             let committed = committing.await;
-            durations.add(since.elapsed());
+            counts.commits.add(since.elapsed());
             if let Ok(outcomes) = &committed {
-                let changes = changes.into_iter().zip(outcomes);
-                let made = changes.filter(|(_, outcome)| matches!(outcome, WriteOutcome::Appended(_)));
-                states.update_states(made.flat_map(|(states, _)| states));
+                let made = changes.into_iter().zip(outcomes).filter(|(_, outcome)| is_made(outcome));
+                made.for_each(|(changes, _)| changes.take_into(&counts));
             }
             committed
         })

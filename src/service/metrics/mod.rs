@@ -4,7 +4,10 @@
 mod exposition;
 mod live_count;
 mod measured_journal;
+mod message_counts;
+mod messages_and_hooks;
 mod open_waits;
+mod outbox_counts;
 mod process;
 mod run_states;
 mod scrape;
@@ -12,7 +15,11 @@ mod totals;
 
 use std::{sync::Arc, time::Duration};
 
-use hermod_actors::{RecordFeed, RunError, Runtime, model::Timestamp, port::ReadError};
+use hermod_actors::{
+    RecordFeed, RunError, Runtime,
+    model::Timestamp,
+    port::{ReadError, RowReader},
+};
 use tokio::{
     sync::{Mutex, OnceCell},
     time::sleep,
@@ -21,8 +28,11 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{clock, traces::ExportCounts};
 pub(crate) use live_count::{Counted, LiveCount};
-pub(crate) use measured_journal::{CommitDurations, MeasuredJournal};
-pub(crate) use run_states::RunStates;
+use measured_journal::CommitDurations;
+pub(crate) use measured_journal::MeasuredJournal;
+use message_counts::MessageCounts;
+use outbox_counts::OutboxCounts;
+use run_states::RunStates;
 pub(super) use scrape::scrape;
 use totals::RecordTotals;
 
@@ -39,6 +49,10 @@ pub(crate) struct Metrics {
     background: OnceCell<()>,
     commits: CommitDurations,
     run_states: RunStates,
+    /// Messages to sessions.
+    messages: MessageCounts,
+    /// Messages to targets.
+    outbox: OutboxCounts,
     /// The export of traces.
     spans: ExportCounts,
     /// Open HTTP connections.
@@ -51,6 +65,23 @@ pub(crate) struct Metrics {
     revived_runs: usize,
 }
 
+/// What a [`MeasuredJournal`] counts. A clone has the same counts.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct JournalCounts {
+    commits: CommitDurations,
+    run_states: RunStates,
+    messages: MessageCounts,
+    outbox: OutboxCounts,
+}
+
+impl JournalCounts {
+    /// Takes over what is open at the start. No commit of this process has changed it yet.
+    pub(crate) async fn read(&self, rows: &dyn RowReader) -> Result<(), ReadError> {
+        self.run_states.read(rows).await?;
+        self.outbox.read(rows).await
+    }
+}
+
 /// The feed, as far as it is folded.
 #[derive(Debug)]
 struct FoldedFeed {
@@ -59,19 +90,21 @@ struct FoldedFeed {
 }
 
 impl Metrics {
-    /// Begins to count with the next record. `commits` and `run_states` are kept by the journal, `spans` has the counts of
-    /// the export of traces, and `revived_runs` is the number of the unfinished runs of earlier processes.
+    /// Begins to count with the next record. `counts` are kept by the journal, `spans` has the counts of the export of
+    /// traces, and `revived_runs` is the number of the unfinished runs of earlier processes.
     pub(super) async fn start(
         runtime: &Runtime,
-        (commits, run_states, spans): (CommitDurations, RunStates, ExportCounts),
+        (counts, spans): (JournalCounts, ExportCounts),
         revived_runs: usize,
     ) -> Result<Self, RunError> {
         let feed = runtime.feed(runtime.feed_end().await?);
         Ok(Self {
             folded: Arc::new(Mutex::new(FoldedFeed { feed, totals: RecordTotals::default() })),
             background: OnceCell::new(),
-            commits,
-            run_states,
+            commits: counts.commits,
+            run_states: counts.run_states,
+            messages: counts.messages,
+            outbox: counts.outbox,
             spans,
             connections: LiveCount::default(),
             streams: LiveCount::default(),

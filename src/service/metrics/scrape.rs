@@ -13,6 +13,7 @@ use hermod_actors::{
 
 use super::{
     exposition::{Exposition, TextFormat},
+    messages_and_hooks::{add_deliveries, add_hooks, add_messages},
     process,
     totals::{ModelTotals, RecordTotals},
 };
@@ -40,6 +41,9 @@ pub(in crate::service) async fn scrape(
     });
     let waits = waits.await.map_err(RunError::Read)?;
     add_runs(&mut exposition, service, service.metrics.run_states.counts(), waits);
+    add_messages(&mut exposition, &service.metrics.messages.get());
+    add_deliveries(&mut exposition, &service.metrics.outbox, clock::now());
+    add_hooks(&mut exposition, &service.submitter.hooks());
     add_runtime(&mut exposition, service).await?;
     add_providers(&mut exposition, &service.runtime.providers().await);
     add_process(&mut exposition, service);
@@ -197,6 +201,6 @@ fn add_process(to: &mut Exposition, service: &Service) {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "milliseconds of some centuries are exact")]
-fn seconds(from: Timestamp, to: Timestamp) -> f64 {
+pub(super) fn seconds(from: Timestamp, to: Timestamp) -> f64 {
     to.ms_since(from) as f64 / 1_000.0
 }

@@ -10,7 +10,10 @@ use serde_json::Value;
 use super::reply::{ToolSummary, Verbosity};
 use crate::{
     model::{CallAdmitted, CallEnded, CallId, CallStatus, ModelAnswered},
-    policy::message::{MAX_TEXT_BYTES, MESSAGE, parse_message},
+    policy::{
+        message::{MAX_TEXT_BYTES, MESSAGE, parse_message},
+        parse_arguments,
+    },
 };
 
 /// Most characters of the arguments in a summary.
@@ -147,7 +150,7 @@ fn words(text: &str) -> String {
 }
 
 fn message_text(arguments: &str) -> Option<String> {
-    let arguments: Value = serde_json::from_str(arguments).ok()?;
+    let arguments = parse_arguments(arguments).ok()?;
     parse_message(&arguments).ok().map(|message| message.text)
 }
 

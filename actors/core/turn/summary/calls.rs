@@ -3,10 +3,10 @@
 
 use std::sync::Arc;
 
-use super::PROMPT;
+use super::{prompt, request_hash};
 use crate::{
     model::{
-        Amounts, AttemptId, Body, Dimension, Failure, FailureClass, Hash, ModelAnswer, ModelFailed,
+        Amounts, AttemptId, Body, Dimension, Failure, FailureClass, HookedSummary, ModelAnswer, ModelFailed,
         ModelProfile, ModelRef, ModelStarted, SummaryAnswered, SummaryDefect, SummaryStarted, TokenDensity,
         UnansweredModel,
     },
@@ -29,7 +29,8 @@ impl DecisionBuilder {
     #[expect(clippy::wildcard_enum_match_arm, reason = "other inputs are about no summary")]
     pub(in crate::turn) fn on_summary_input(&mut self, input: &Input) -> bool {
         match input {
-            Input::Leased { id, model } if id.call.is_summary() => self.start_summary(*id, model),
+            Input::Leased { id, model } if id.call.is_summary() => self.start_summary(*id, model, None),
+            Input::SummaryLeased { id, model, hooks } => self.start_summary(*id, model, hooks.as_ref()),
             Input::NoLease { id, skipped } if id.call.is_summary() => self.on_no_summary_lease(*id, skipped),
             Input::Answered { started, answer, .. } if started.call.is_summary() => {
                 self.on_summary_answer(started, answer);
@@ -42,7 +43,7 @@ impl DecisionBuilder {
         true
     }
 
-    fn start_summary(&mut self, id: AttemptId, model: &ModelRef) {
+    fn start_summary(&mut self, id: AttemptId, model: &ModelRef, hooks: Option<&Arc<HookedSummary>>) {
         let AttemptId { call, attempt } = id;
         let Some(run) = self.run().filter(|run| run.is_summary_wanted(id) && self.may_start()) else {
             return;
@@ -56,7 +57,8 @@ impl DecisionBuilder {
         let from = self.turn.summary_end(compacting);
         let (transcript, call_end) = self.turn.history.transcript(from, to, bytes);
         let text = self.turn.summary_input(compacting, &transcript);
-        let bytes = (PROMPT.len() + text.len()) as u64;
+        let prompt = prompt(hooks.or(compacting.hooks.as_ref()));
+        let bytes = (prompt.len() + text.len()) as u64;
         let likely = density.tokens(bytes);
         let input = likely.saturating_add(likely / 4);
         let ModelProfile { max_output, price, .. } = run.spec.profile_of(model);
@@ -76,7 +78,7 @@ impl DecisionBuilder {
             attempt,
             model: model.clone(),
             view_seq: self.turn.last,
-            request_hash: Hash::of(text.as_bytes()),
+            request_hash: request_hash(&prompt, &text),
             bytes,
             images: 0,
             max_tokens: output,
@@ -90,6 +92,7 @@ impl DecisionBuilder {
             started: Arc::new(started),
             call_end,
             summary_end: to,
+            hooks: hooks.cloned(),
         })));
     }
 

@@ -4,19 +4,24 @@ mod calls;
 
 pub use calls::summary_defect;
 
-use std::sync::Arc;
+use std::{borrow::Cow, sync::Arc};
 
 use crate::{
-    model::{HistoryPosition, ModelRef, ModelStarted},
+    model::{Hash, HistoryPosition, HookedSummary, ModelRef, ModelStarted},
     policy::Candidate,
-    turn::{Turn, active_run::ActiveRun, compaction_state::CompactionState, estimates},
+    turn::{
+        Turn,
+        active_run::ActiveRun,
+        compaction_state::{CompactionNeed, CompactionState},
+        estimates,
+    },
 };
 
 /// Bytes of conversation in one summary call if the model's window is unknown.
 const DEFAULT_CHUNK_BYTES: usize = 200_000;
 
 /// The system prompt of summary calls.
-pub const PROMPT: &str = "You keep the working notes of an agent whose conversation has become too long. Write the \
+const PROMPT: &str = "You keep the working notes of an agent whose conversation has become too long. Write the \
     notes that replace the part of the conversation that you are given: whoever reads them goes on with the task and sees \
     nothing else of that part. If there are notes already, update them: keep what still holds, change what has changed, \
     drop what is done with. Use these sections, and leave out what is empty: Goal; Constraints; Progress; Decisions; Files; \
@@ -28,8 +33,26 @@ pub const PROMPT: &str = "You keep the working notes of an agent whose conversat
 pub struct SummaryRequest {
     /// The started attempt.
     pub started: Arc<ModelStarted>,
+    /// The system prompt, with what hooks have added.
+    pub prompt: Cow<'static, str>,
     /// The summary so far, if there is one, and the part of the conversation to summarise.
     pub text: String,
+}
+
+/// The system prompt, with what hooks have added.
+fn prompt(hooks: Option<&Arc<HookedSummary>>) -> Cow<'static, str> {
+    match hooks.and_then(|hooks| hooks.annotation.as_deref()) {
+        Some(annotation) => format!("{PROMPT}\n\n# What the operator adds\n{annotation}").into(),
+        None => PROMPT.into(),
+    }
+}
+
+/// The hash of a request: that of its text, as long as the prompt is the plain one.
+fn request_hash(prompt: &str, text: &str) -> Hash {
+    match prompt.strip_prefix(PROMPT) {
+        None | Some("") => Hash::of(text.as_bytes()),
+        Some(added) => Hash::of(format!("{added}\n\n{text}").as_bytes()),
+    }
 }
 
 impl Turn {
@@ -39,7 +62,16 @@ impl Turn {
         let started = Arc::clone(run.compaction.call.started()?);
         let from = self.summary_end(&run.compaction);
         let (transcript, _) = self.history.transcript(from, run.compaction.call_end, usize::MAX);
-        Some(SummaryRequest { started, text: self.summary_input(&run.compaction, &transcript) })
+        let prompt = prompt(run.compaction.hooks.as_ref());
+        Some(SummaryRequest { started, prompt, text: self.summary_input(&run.compaction, &transcript) })
+    }
+
+    /// Bytes of the conversation that the next summary replaces, if hooks have not been asked about it.
+    pub fn unhooked_summary_bytes(&self) -> Option<u64> {
+        let run = self.run().filter(|run| run.compaction.hooks.is_none())?;
+        let (CompactionNeed::Now(to) | CompactionNeed::Soon(to)) = self.need(run) else { return None };
+        let before = |end| self.history.bytes_before(end);
+        Some(before(to).saturating_sub(before(self.summary_end(&run.compaction))) as u64)
     }
 
     /// The models that may still be called for a summary. With a limit on money, models without a known price are left

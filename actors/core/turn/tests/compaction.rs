@@ -5,7 +5,8 @@ use crate::{
     model::estimate_tokens,
     model::{
         AttemptId, Body, BudgetRefusal, CallEnd, CompactionMethod, CompactionPolicy, Dimension,
-        LimitIncrease, ModelAnswer, ModelProfile, Outcome, OutcomeDetail, Price, RunSpec, SummaryDefect,
+        HookedSummary, LimitIncrease, ModelAnswer, ModelProfile, Outcome, OutcomeDetail, Price, RunSpec,
+        SummaryDefect,
     },
     policy::SummaryUrgency,
     turn::{
@@ -41,6 +42,9 @@ pub(super) struct Task {
     waiting: u32,
     /// Whether `work` stops when a summary is wanted.
     halts: bool,
+    /// What hooks decide about each summary, and how often they were asked.
+    hooks: Option<Arc<HookedSummary>>,
+    hooks_asked: usize,
 }
 
 impl Task {
@@ -68,7 +72,17 @@ impl Task {
             spec.limits.max_tokens = 4_096;
             spec.compaction = Some(Arc::new(compression));
         });
-        Self { driver, summariser, result: 1_800, slow, asked: 0, waiting: 0, halts: false }
+        Self {
+            driver,
+            summariser,
+            result: 1_800,
+            slow,
+            asked: 0,
+            waiting: 0,
+            halts: false,
+            hooks: None,
+            hooks_asked: 0,
+        }
     }
 
     /// Runs this number of iterations; the last one has the final answer.
@@ -125,10 +139,9 @@ impl Task {
                 .find(|due| matches!(due, DueAction::Acquire(AttemptId { call, .. }) if call.is_summary()));
             match ahead.copied().unwrap_or(effect) {
                 DueAction::Acquire(AttemptId { call, .. }) if call.is_summary() && self.halts => return,
-                DueAction::Acquire(AttemptId { call, attempt }) => {
-                    let candidates = self.driver.turn.candidates_of(call).unwrap();
-                    let model = candidates[0].model.clone();
-                    self.driver.feed(&Input::Leased { id: AttemptId { call, attempt }, model });
+                DueAction::Acquire(id) => {
+                    let lease = self.lease(id);
+                    self.driver.feed(&lease);
                 }
                 DueAction::CallModel(AttemptId { call, .. }) if call.is_summary() => {
                     let main = due.iter().find_map(|due| {
@@ -151,6 +164,18 @@ impl Task {
         panic!("nobody is asked: {:?}", self.driver.turn.due(self.driver.now));
     }
 
+    /// The lease of a call; of a summary with what hooks decide about it, if they were not asked before.
+    fn lease(&mut self, id: AttemptId) -> Input {
+        let model = self.driver.turn.candidates_of(id.call).unwrap()[0].model.clone();
+        let Some(hooks) = self.hooks.clone().filter(|_| id.call.is_summary()) else {
+            return Input::Leased { id, model };
+        };
+        let unhooked = self.driver.turn.unhooked_summary_bytes();
+        assert!(unhooked.is_none_or(|bytes| bytes > 1_000), "{unhooked:?}");
+        self.hooks_asked += usize::from(unhooked.is_some());
+        Input::SummaryLeased { id, model, hooks: unhooked.map(|_| hooks) }
+    }
+
     fn summarise(&mut self, effect: DueAction) {
         let DueAction::CallModel(AttemptId { call, attempt }) = effect else { unreachable!() };
         (self.waiting, self.asked) = (0, self.asked + 1);
@@ -161,6 +186,11 @@ impl Task {
             self.driver.turn.observations.window(&run.spec, &request.started.model).unwrap_or(WINDOW);
         assert!(size <= window, "a request for a summary of {size} tokens");
         assert_eq!((request.started.call, request.started.attempt), (call, attempt));
+        if let Some(annotation) = self.hooks.as_ref().and_then(|hooks| hooks.annotation.as_deref()) {
+            let end = format!("\n\n# What the operator adds\n{annotation}");
+            assert!(request.prompt.ends_with(&end), "{}", request.prompt);
+            assert_eq!(request.started.bytes, (request.prompt.len() + request.text.len()) as u64);
+        }
         let notes = "Goal: the keel. Progress: so far so good.".to_owned();
         let text = match self.summariser {
             Summariser::FailsEverySecond if self.asked.is_multiple_of(2) => Err(FailureClass::Server),
@@ -356,6 +386,31 @@ fn a_refused_reservation_stops_no_run_that_waits_for_a_summary() {
     assert_eq!(records, ["summary.answered", "context.compacted", "run.exhausted"]);
     let (mut driver, call) = halted();
     assert_eq!(answered(&mut driver, call, Dimension::Children), ["summary.answered", "context.compacted"]);
+}
+
+/// Hooks are asked once for each compaction: what they add is recorded with the first attempt of its summary, and holds
+/// for all attempts.
+#[test]
+fn what_hooks_add_to_a_summary_holds_for_all_of_its_attempts() {
+    for summariser in [Summariser::Good, Summariser::FailsEverySecond, Summariser::Silent] {
+        let mut task = Task::new(summariser, 0, false);
+        let hooks = HookedSummary { annotation: Some("Keep the key.".into()), ..HookedSummary::default() };
+        task.hooks = Some(Arc::new(hooks));
+        task.work(300);
+        let mut hooked = Vec::new();
+        for record in &task.driver.records {
+            if let Body::SummaryStarted(started) = &record.body {
+                let (id, is_hooked) = (started.started.id(), started.hooks.is_some());
+                hooked.push((id.call, id.attempt, is_hooked));
+            }
+        }
+        let is_first = |n: usize| n == 0 || hooked[n - 1].0 != hooked[n].0;
+        for (n, one) in hooked.iter().enumerate() {
+            assert_eq!(one.2, is_first(n), "{summariser:?}: {one:?}");
+        }
+        let compactions = (0..hooked.len()).filter(|n| is_first(*n)).count();
+        assert!(compactions > 1 && task.hooks_asked == compactions, "{summariser:?}: {hooked:?}");
+    }
 }
 
 /// The usage of a summary call may show that the view was not too long yet. Then the summary is kept until it is

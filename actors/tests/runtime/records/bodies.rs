@@ -10,8 +10,8 @@ use proptest::{prelude::*, sample::select};
 
 use super::{
     parts::{
-        accepted, admitted, allowance, answered, call_end, child, compacted, ended, failed, hooked_run, miss,
-        not_answered, place, raised, repetition, started, summary_answered, todo,
+        accepted, admitted, allowance, answered, call_end, child, compacted, ended, failed, hooked_run,
+        hooked_summary, miss, not_answered, place, raised, repetition, started, summary_answered, todo,
     },
     values::{
         Made, account, agent, amounts, anomaly, call, hash, images, incarnation, list, maybe, number, run,
@@ -49,15 +49,7 @@ pub(crate) fn body(kind: Kind) -> Made<Body> {
         Kind::ModelLate => late_settled(),
         Kind::ModelWaiting => model_waiting(),
         Kind::ContextCompacted => compacted().prop_map(|body| Body::ContextCompacted(Box::new(body))).boxed(),
-        Kind::SummaryStarted => (started(), place(), place())
-            .prop_map(|(asked, upto, to)| {
-                Body::SummaryStarted(Box::new(SummaryStarted {
-                    started: asked,
-                    call_end: upto,
-                    summary_end: to,
-                }))
-            })
-            .boxed(),
+        Kind::SummaryStarted => summary_started(),
         Kind::SummaryAnswered => summary_answered().prop_map(Body::SummaryAnswered).boxed(),
         Kind::SummaryFailed => failed().prop_map(Body::SummaryFailed).boxed(),
         Kind::CallAdmitted => admitted().prop_map(Body::CallAdmitted).boxed(),
@@ -83,6 +75,14 @@ pub(crate) fn body(kind: Kind) -> Made<Body> {
         Kind::ChildEnded => child_ended(),
         Kind::TodoChanged => todo().prop_map(Body::TodoChanged).boxed(),
     }
+}
+
+fn summary_started() -> Made<Body> {
+    (started(), place(), place(), maybe(hooked_summary()))
+        .prop_map(|(started, call_end, summary_end, hooks)| {
+            Body::SummaryStarted(Box::new(SummaryStarted { started, call_end, summary_end, hooks }))
+        })
+        .boxed()
 }
 
 fn message_collected() -> Made<Body> {

@@ -6,11 +6,11 @@ use hermod_actors::model::{
     Access, BudgetRefusal, CallAdmitted, CallEnd, CallStatus, CompactionMethod, CompactionPolicy,
     ContextBreakdown, ContextCompacted, Deadline, Delegation, Dimension, DropPolicy, EffectClass,
     Expectation, ExpectationMiss, Failure, FailureClass, FinishReason, Flaw, HistoryPosition, Hold,
-    HookDecision, HookPoint, HookRuling, HookedCall, HookedRun, InDoubtAction, InDoubtPolicy, Lane,
-    LimitIncrease, Limits, ModelAnswered, ModelFailed, ModelStarted, Outcome, OutcomeCause, OutcomeDetail,
-    ParentRef, PrefixChange, QueueMode, Queueing, Repetition, RepetitionPattern, RequestFate, RetryAttempts,
-    RetryPolicy, RunAccepted, RunSpec, StopReason, SubagentRef, SummaryAnswered, SummaryDefect, TodoChanged,
-    TodoItem, TodoList, TodoStatus, UnansweredModel, UnansweredReason,
+    HookDecision, HookPoint, HookRuling, HookedCall, HookedRun, HookedSummary, InDoubtAction, InDoubtPolicy,
+    Lane, LimitIncrease, Limits, ModelAnswered, ModelFailed, ModelStarted, Outcome, OutcomeCause,
+    OutcomeDetail, ParentRef, PrefixChange, QueueMode, Queueing, Repetition, RepetitionPattern, RequestFate,
+    RetryAttempts, RetryPolicy, RunAccepted, RunSpec, StopReason, SubagentRef, SummaryAnswered,
+    SummaryDefect, TodoChanged, TodoItem, TodoList, TodoStatus, UnansweredModel, UnansweredReason,
 };
 use proptest::{prelude::*, sample::select};
 use serde_json::json;
@@ -382,8 +382,15 @@ fn hook_decisions() -> Made<Arc<[HookDecision]>> {
         HookPoint::BeforeRun,
         HookPoint::BeforeModelCall,
         HookPoint::MessageSending,
+        HookPoint::BeforeCompaction,
     ]);
-    let ruling = select(vec![HookRuling::Allowed, HookRuling::Replaced, HookRuling::Refused]);
+    let ruling = select(vec![
+        HookRuling::Allowed,
+        HookRuling::Replaced,
+        HookRuling::Refused,
+        HookRuling::Annotated,
+        HookRuling::Failed,
+    ]);
     let decision = (shared(), point, ruling, maybe(shared()))
         .prop_map(|(hook, point, ruling, reason)| HookDecision { hook, point, ruling, reason });
     list(decision.boxed()).prop_map(Into::into).boxed()
@@ -392,6 +399,12 @@ fn hook_decisions() -> Made<Arc<[HookDecision]>> {
 fn hooked_call() -> Made<Arc<HookedCall>> {
     (hook_decisions(), maybe(shared()))
         .prop_map(|(decisions, arguments)| Arc::new(HookedCall { decisions, arguments }))
+        .boxed()
+}
+
+pub(crate) fn hooked_summary() -> Made<Arc<HookedSummary>> {
+    (hook_decisions(), maybe(shared()))
+        .prop_map(|(decisions, annotation)| Arc::new(HookedSummary { decisions, annotation }))
         .boxed()
 }
 

@@ -47,3 +47,13 @@ fn a_run_that_goes_on_with_a_larger_budget_has_sent_what_it_sent_before() {
     run.completes();
     assert_eq!(run.shown().pop().as_deref(), Some("final Some(Sent) -"));
 }
+
+#[test]
+fn arguments_inside_of_a_string_are_read_as_the_tool_reads_them() {
+    let mut run = Shaped::new(DELTAS);
+    run.answer((1, 1), "", "", &[("message", r#""{\"target\":\"me\",\"text\":\"Hello\"}""#)]);
+    run.tool_ends(1, 1, CallEnd::ok("sent"));
+    run.answer((2, 1), "Hello", "", &[]);
+    run.completes();
+    run.check(&["final Some(Sent) -"]);
+}

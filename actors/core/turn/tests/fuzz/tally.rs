@@ -86,6 +86,7 @@ impl Tally {
                 Input::Submitted { .. } => "Submitted",
                 Input::MayBegin { .. } => "MayBegin",
                 Input::Leased { .. } => "Leased",
+                Input::SummaryLeased { .. } => "SummaryLeased",
                 Input::NoLease { .. } => "NoLease",
                 Input::Permitted { .. } => "Permitted",
                 Input::Answered { .. } => "Answered",

@@ -149,6 +149,7 @@ impl World {
         }
         match input {
             Input::Leased { .. }
+            | Input::SummaryLeased { .. }
             | Input::MayBegin { .. }
             | Input::NoLease { .. }
             | Input::Permitted { .. }
