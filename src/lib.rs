@@ -20,6 +20,7 @@ mod feed_cursor;
 mod files;
 pub mod hooks;
 pub mod host;
+pub mod inbound;
 pub mod maintenance;
 pub mod memory;
 pub mod model_catalogue;

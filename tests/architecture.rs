@@ -191,6 +191,10 @@ fn adapters_know_the_actors_and_never_each_other() {
     check_rooms("src/memory", &["files"]);
     check_rooms("src/store", &["clock", "files", "disk_space"]);
     check_rooms("src/delivery", &["clock", "config", "files", "provider", "redaction", "secret"]);
+    check_rooms(
+        "src/inbound",
+        &["config", "delivery", "discovery", "excerpt", "prompt", "redaction", "secret"],
+    );
     check_rooms("src/view", &["access", "clock", "config", "store"]);
     check_rooms("src/control", &["clock", "files", "policy", "redaction", "secret", "view"]);
     check_rooms(
@@ -211,6 +215,7 @@ fn adapters_know_the_actors_and_never_each_other() {
             "disk_space",
             "files",
             "hooks",
+            "inbound",
             "maintenance",
             "memory",
             "model_catalogue",
@@ -231,7 +236,7 @@ fn adapters_know_the_actors_and_never_each_other() {
     check_rooms("src/rehearsal", &[]);
     check_rooms(
         "src/config",
-        &["excerpt", "files", "hooks", "policy", "process", "provider", "secret", "tool"],
+        &["excerpt", "files", "hooks", "inbound", "policy", "process", "provider", "secret", "tool"],
     );
 }
 

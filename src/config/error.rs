@@ -88,7 +88,7 @@ pub fn redacted(key: &str, value: &Value) -> Option<Value> {
         Some("bearer" | "credential" | "client_secret" | "refresh_token" | "otlp_headers" | "secret") => {
             redacted_reference(value)
         }
-        Some("credentials") => value.as_array()?.iter().map(redacted_reference).collect(),
+        Some("credentials" | "secrets") => value.as_array()?.iter().map(redacted_reference).collect(),
         Some("base_url" | "token_url" | "otlp_endpoint" | "url") => {
             value.as_str().map(|url| redacted_url(url).into())
         }

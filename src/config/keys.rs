@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 use super::{
     agents::{self, AGENTS},
     hooks_section::{self, HOOK_FIELDS, HOOKS},
+    inbound_section::{self, INBOUND, INBOUND_FIELDS},
     layer::{SettingLayer, first_name},
 };
 
@@ -129,6 +130,13 @@ pub(super) fn kind<'a>(defaults: &'a SettingLayer, key: &str) -> KeyKind<'a> {
         }
         None => {}
     }
+    match inbound_section::inbound(key) {
+        Some((_, None)) => return KeyKind::Named,
+        Some((_, Some(field))) => {
+            return inbound_section::sample(field).map_or(KeyKind::Unknown, KeyKind::Setting);
+        }
+        None => {}
+    }
     match provider(key) {
         Some((_, None)) => KeyKind::Named,
         Some((_, Some(OAUTH))) => KeyKind::Section,
@@ -137,7 +145,7 @@ pub(super) fn kind<'a>(defaults: &'a SettingLayer, key: &str) -> KeyKind<'a> {
             Some(default) => KeyKind::Setting(&default.value),
             None => KeyKind::Unknown,
         },
-        None if [PROVIDERS, MODELS, TARGETS, HOOKS].contains(&key) => KeyKind::Section,
+        None if [PROVIDERS, MODELS, TARGETS, HOOKS, INBOUND].contains(&key) => KeyKind::Section,
         None if defaults.keys().any(|known| below(key, known).is_some()) => KeyKind::Section,
         None => KeyKind::Unknown,
     }
@@ -195,6 +203,9 @@ pub(super) fn nearest(defaults: &SettingLayer, key: &str) -> Option<String> {
     }
     if let Some((hook, Some(_))) = hooks_section::hook(key) {
         candidates.extend(HOOK_FIELDS.into_iter().map(|field| format!("{HOOKS}.{hook}.{field}")));
+    }
+    if let Some((name, Some(_))) = inbound_section::inbound(key) {
+        candidates.extend(INBOUND_FIELDS.into_iter().map(|field| format!("{INBOUND}.{name}.{field}")));
     }
     if let Some((model, Some(_))) = model(key) {
         candidates.extend(MODEL_FIELDS.into_iter().map(|field| format!("{MODELS}.{model}.{field}")));

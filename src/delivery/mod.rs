@@ -15,4 +15,5 @@ mod webhook;
 
 pub use deliverer::{Deliverer, LineOutput};
 pub use outbox_journal::{OutboxJournal, OutboxSignal};
+pub(crate) use signature::hmac_key;
 pub use target::{Targets, described_targets};

@@ -35,6 +35,7 @@ use crate::{
     disk_space::DiskSpaceMonitor,
     files::{IoResult as _, off_thread},
     hooks::{ConfiguredHooks, HookObservers, HookedPrompt},
+    inbound::InboundEndpoints,
     process::{
         runner::{OWN_PROGRAM, Runner},
         sandbox::remove_temp_folders,
@@ -74,6 +75,7 @@ pub struct RuntimeHost {
     pub(super) policy: Arc<Exchangeable<AgentPolicies>>,
     pub(super) hooks: Arc<Exchangeable<ConfiguredHooks>>,
     observers: Mutex<HookObservers>,
+    pub(super) inbound: Arc<Exchangeable<InboundEndpoints>>,
     pub(super) notes: Option<Arc<dyn NoteSink>>,
 }
 
@@ -196,6 +198,7 @@ pub async fn start(
         policy,
         hooks,
         observers,
+        inbound: Exchangeable::new(InboundEndpoints::default()),
         notes,
     })
 }

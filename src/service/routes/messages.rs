@@ -14,7 +14,7 @@ use utoipa::ToSchema;
 use super::{IdempotencyKey, idempotency_key};
 use crate::{
     access::Scope,
-    host::{BudgetLimits, MessageOptions, RunInput, Submission},
+    host::{MessageOptions, RunInput, Submission},
     service::{
         Service,
         authorization::{Granted, Read, Submit, require},
@@ -94,21 +94,8 @@ async fn send(
         expects: Vec::new(),
         request_hash: Some(hash),
     };
-    let submission = Submission {
-        input,
-        session: Some(session),
-        agent: None,
-        model: None,
-        workspace: None,
-        budget: BudgetLimits::default(),
-        timeout: None,
-        thinking: None,
-        system: None,
-        deliver_to: None,
-        must_answer: None,
-        idempotency_key: idempotency_key(&headers, &granted.token)?,
-        message: Some(message),
-    };
+    let key = idempotency_key(&headers, &granted.token)?;
+    let submission = Submission { idempotency_key: key, ..Submission::of_message(session, input, message) };
     service.check_ready()?;
     let submission = granted.reach(Arc::clone(&service)).admit(submission).await?;
     let accepted = service.submit(submission).await?;
