@@ -35,6 +35,7 @@ pub mod rehearsal;
 pub mod secret;
 pub mod service;
 pub mod store;
+mod text_template;
 pub mod tool;
 pub mod traces;
 pub mod view;

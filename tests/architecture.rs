@@ -190,10 +190,13 @@ fn adapters_know_the_actors_and_never_each_other() {
     check_rooms("src/prompt", &["config", "memory", "process", "secret", "tool"]);
     check_rooms("src/memory", &["files"]);
     check_rooms("src/store", &["clock", "files", "disk_space"]);
-    check_rooms("src/delivery", &["clock", "config", "files", "provider", "redaction", "secret"]);
+    check_rooms(
+        "src/delivery",
+        &["clock", "config", "excerpt", "files", "provider", "redaction", "secret", "text_template"],
+    );
     check_rooms(
         "src/inbound",
-        &["config", "delivery", "discovery", "excerpt", "prompt", "redaction", "secret"],
+        &["config", "delivery", "discovery", "excerpt", "prompt", "redaction", "secret", "text_template"],
     );
     check_rooms("src/view", &["access", "clock", "config", "store"]);
     check_rooms("src/control", &["clock", "files", "policy", "redaction", "secret", "view"]);
@@ -236,7 +239,19 @@ fn adapters_know_the_actors_and_never_each_other() {
     check_rooms("src/rehearsal", &[]);
     check_rooms(
         "src/config",
-        &["excerpt", "files", "hooks", "inbound", "policy", "process", "provider", "secret", "tool"],
+        &[
+            "delivery",
+            "excerpt",
+            "files",
+            "hooks",
+            "inbound",
+            "policy",
+            "process",
+            "provider",
+            "secret",
+            "text_template",
+            "tool",
+        ],
     );
 }
 

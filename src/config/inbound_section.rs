@@ -11,8 +11,9 @@ use super::{
     values::{NonEmptyText, QueueModeName, SecretRefs, StaticSecretRef, TargetNames},
 };
 use crate::{
-    inbound::{EventFilter, SignatureScheme, check_template},
+    inbound::{EventFilter, SignatureScheme},
     secret::Reference,
+    text_template,
 };
 
 /// The section of the endpoints, by name.
@@ -74,7 +75,7 @@ impl<'de> Deserialize<'de> for TemplateText {
         let value = Value::deserialize(from)?;
         let text = value.as_str().filter(|text| !text.trim().is_empty());
         let text = text.ok_or_else(|| D::Error::custom("must be a text in quotes, and not empty"))?;
-        check_template(text).map_err(|error| D::Error::custom(format!("is no template: {error}")))?;
+        text_template::check(text).map_err(|error| D::Error::custom(format!("is no template: {error}")))?;
         Ok(Self(text.to_owned()))
     }
 }

@@ -39,7 +39,21 @@ pub(super) const TARGETS: &str = "targets";
 /// The section of the defaults for all targets.
 const TARGET_DEFAULTS: &str = "delivery";
 /// The keys of a target's section without a default.
-const TARGET_FIELDS: [&str; 5] = ["description", "kind", "path", "secret", "url"];
+const TARGET_FIELDS: [&str; 13] = [
+    "description",
+    "from",
+    "kind",
+    "password",
+    "path",
+    "port",
+    "secret",
+    "server",
+    "subject",
+    "tls",
+    "to",
+    "url",
+    "user",
+];
 /// The section of the models, by name.
 pub(super) const MODELS: &str = "models";
 /// The keys of a model's section.
@@ -116,7 +130,9 @@ pub(super) fn kind<'a>(defaults: &'a SettingLayer, key: &str) -> KeyKind<'a> {
     }
     match target(key) {
         Some((_, None)) => return KeyKind::Named,
-        Some((_, Some(field))) if TARGET_FIELDS.contains(&field) => return KeyKind::Setting(&TEXT),
+        Some((_, Some(field))) if TARGET_FIELDS.contains(&field) => {
+            return KeyKind::Setting(target_sample(field));
+        }
         Some((_, Some(field))) => {
             let default = defaults.get(&format!("{TARGET_DEFAULTS}.{field}"));
             return default.map_or(KeyKind::Unknown, |default| KeyKind::Setting(&default.value));
@@ -166,6 +182,17 @@ pub(super) fn model(key: &str) -> Option<(&str, Option<&str>)> {
 pub(super) fn target(key: &str) -> Option<(&str, Option<&str>)> {
     let rest = below(TARGETS, key)?;
     Some(rest.split_once('.').map_or((rest, None), |(name, field)| (name, Some(field))))
+}
+
+/// A sample value of a key of a target's section, for its type.
+fn target_sample(field: &str) -> &'static Value {
+    static LIST: Value = Value::Array(Vec::new());
+    static NUMBER: LazyLock<Value> = LazyLock::new(|| 0.into());
+    match field {
+        "to" => &LIST,
+        "port" => &NUMBER,
+        _ => &TEXT,
+    }
 }
 
 /// The part of a key below a section.

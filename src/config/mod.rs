@@ -12,6 +12,7 @@ mod keys;
 mod layer;
 mod limits_section;
 mod load;
+mod mail_keys;
 mod model_section;
 mod queue_section;
 mod replies_section;
@@ -34,6 +35,7 @@ pub use inbound_section::{EventItems, InboundSection, SignatureName, TemplateTex
 pub use layer::{Setting, SettingLayer, SettingOrigin};
 pub use limits_section::LimitsSection;
 pub use load::{ConfigFile, EMBEDDED};
+pub use mail_keys::{MailAddress, MailAddresses, MailTls, MailTlsName, Port};
 pub use model_section::{EMBEDDED_MODELS, ModelSection, PriceSection};
 pub use queue_section::QueueSection;
 pub use replies_section::{BlockBreakName, ReasoningModeName, RepliesSection, VerbosityName};

@@ -148,7 +148,7 @@ impl Config {
             let several = section.credentials.iter().flat_map(|secrets| &secrets.0);
             section.credential.iter().map(|secret| &secret.0).chain(several).chain(oauth)
         });
-        let of_targets = self.targets.values().filter_map(|section| Some(&section.secret.as_ref()?.0));
+        let of_targets = self.targets.values().flat_map(TargetSection::references);
         let of_hooks = self.hooks.values().filter_map(|hook| hook.bearer.as_ref().map(|bearer| &bearer.0));
         let of_inbound = self.inbound.values().flat_map(InboundSection::references);
         of_providers.chain(&self.telemetry.otlp_headers.0).chain(of_targets).chain(of_hooks).chain(of_inbound)

@@ -14,4 +14,3 @@ pub use endpoint::{InboundEndpoint, InboundError, InboundMessage, InboundProbe};
 pub use endpoints::InboundEndpoints;
 pub use event_filter::EventFilter;
 pub use signature::{Claim, SignatureScheme};
-pub use template::check_template;

@@ -1,26 +1,16 @@
-//! Texts made of a webhook's body and headers. A template is the operator's, and what it is filled with is anybody's: the
-//! work and the memory of a rendering are bounded.
+//! What the templates of a webhook are filled with: its body and its headers.
 
 use std::collections::BTreeMap;
 
 use http::HeaderMap;
-use minijinja::{Environment, Error, ErrorKind, UndefinedBehavior, context};
+use minijinja::context;
 use serde_json::Value;
 
 use super::signature::single;
-use crate::excerpt::first_chars;
+use crate::text_template;
 
-/// Work of one rendering: about as many instructions, or 64 bytes of data each.
-const FUEL: u64 = 50_000;
-/// Most characters of a template's part in a message.
-const MAX_PLACE_CHARS: usize = 80;
 /// Headers that no template gets: they may hold secrets.
 const HIDDEN_HEADERS: [&str; 3] = ["authorization", "cookie", "proxy-authorization"];
-
-/// Checks that a text is a template.
-pub fn check_template(source: &str) -> Result<(), String> {
-    environment().template_from_str(source).map(drop).map_err(|error| explain(&error, source))
-}
 
 /// What templates are filled with.
 #[derive(Debug)]
@@ -40,30 +30,7 @@ impl TemplateValues {
 
     /// Fills a template. The error names the part of it that fails.
     pub(super) fn fill(&self, source: &str) -> Result<String, String> {
-        let environment = environment();
-        let rendered = environment.template_from_str(source).and_then(|template| template.render(&self.0));
-        rendered.map_err(|error| explain(&error, source))
-    }
-}
-
-fn environment<'source>() -> Environment<'source> {
-    let mut environment = Environment::new();
-    environment.set_fuel(Some(FUEL));
-    // A name that is wrong must not become an empty text.
-    environment.set_undefined_behavior(UndefinedBehavior::SemiStrict);
-    environment.set_debug(true);
-    environment
-}
-
-fn explain(error: &Error, source: &str) -> String {
-    if error.kind() == ErrorKind::OutOfFuel {
-        return "is too much work for one webhook; make the template do less".to_owned();
-    }
-    let kind = error.kind().to_string();
-    let what = error.detail().map_or_else(|| kind.clone(), |detail| format!("{kind}: {detail}"));
-    match error.range().and_then(|range| source.get(range)) {
-        Some(place) => format!("{what}, at `{}`", first_chars(place, MAX_PLACE_CHARS)),
-        None => what,
+        text_template::fill(source, &self.0)
     }
 }
 
@@ -117,31 +84,5 @@ mod tests {
         check("{{ headers.authorization }}", Err("undefined value"));
         check("{{ headers.x_hub_signature_256 }}", Err("undefined value"));
         check("{{ labels | frobnicate }}", Err("frobnicate"));
-    }
-
-    #[test]
-    fn work_and_memory_are_bounded() {
-        check(
-            "{% for a in range(9999) %}{% for b in range(9999) %}x{% endfor %}{% endfor %}",
-            Err("too much work"),
-        );
-        check("{{ 'x' * 100000000 }}", Err("too much work"));
-        check(
-            "{% set ns = 'xxxxxxxxxxxxxxxx' %}{% for a in range(9999) %}{{ ns * 1000 }}{% endfor %}",
-            Err("too much work"),
-        );
-    }
-
-    #[test]
-    fn mistakes_are_found_before_a_webhook_comes() {
-        let check = |source: &str, expect: Result<(), &str>| match (check_template(source), expect) {
-            (Ok(()), Ok(())) => {}
-            (Err(error), Err(part)) => assert!(error.contains(part), "{error}"),
-            (found, expect) => panic!("{source}: expected {expect:?}, got {found:?}"),
-        };
-        check("plain", Ok(()));
-        check("{{ a.b }}", Ok(()));
-        check("{{ a.b ", Err("syntax error"));
-        check("{% for x in %}", Err("syntax error"));
     }
 }

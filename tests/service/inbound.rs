@@ -155,8 +155,9 @@ fn a_webhook_that_is_not_signed_opens_nothing() {
     let wrong = right.replace(&right[10..14], "0000");
     let mut texts = Vec::new();
     let mut check = |answer: Answer| {
-        assert_eq!(answer.status, 401, "{}", answer.text());
-        texts.push(answer.text());
+        let (status, text) = (answer.status, answer.text());
+        assert_eq!(status, 401, "{text}");
+        texts.push(text);
     };
     let id = ("x-github-delivery", "d");
     check(served.hook("hub", &[id], &body));
@@ -250,8 +251,9 @@ fn what_cannot_become_a_message_is_named() {
     let tag = format!("sha256={}", HEXLOWER.encode(&mac(HUB.as_bytes(), &body)));
     let headers = [("x-hub-signature-256", tag.as_str()), ("x-github-event", "issues")];
     let answer = served.hook("hub", &headers, &body);
-    assert_eq!(answer.status, 422);
-    assert!(answer.text().contains("id: the header X-GitHub-Delivery"), "{}", answer.text());
+    let (status, problem) = (answer.status, answer.text());
+    assert_eq!(status, 422, "{problem}");
+    assert!(problem.contains("id: the header X-GitHub-Delivery"), "{problem}");
     // A session of another agent stays as it is, also if a sender can name it.
     let taken = json!({ "input": "hello", "session": "plain-x" });
     let mine = json!({ "input": "hello", "session": "github-c/d" });
@@ -259,8 +261,9 @@ fn what_cannot_become_a_message_is_named() {
     let event =
         json!({ "action": "opened", "issue": { "title": "t" }, "repository": { "full_name": "c/d" } });
     let answer = served.github((HUB, "d-9", "issues"), &event);
-    assert_eq!(answer.status, 422);
-    assert!(answer.text().contains("session: `github-c/d` belongs to another agent"), "{}", answer.text());
+    let (status, problem) = (answer.status, answer.text());
+    assert_eq!(status, 422, "{problem}");
+    assert!(problem.contains("session: `github-c/d` belongs to another agent"), "{problem}");
 }
 
 #[test]
