@@ -74,7 +74,7 @@ fn serve(stream: TcpStream, manner: Manner, letters: &Mutex<Vec<Letter>>) -> Opt
     }
     let mut reader = BufReader::new(stream);
     let mut commands = Vec::new();
-    write!(reader.get_mut(), "220 test ESMTP\r\n").ok()?;
+    say(reader.get_mut(), "220 test ESMTP")?;
     loop {
         let mut line = String::new();
         if reader.read_line(&mut line).ok()? == 0 {
@@ -93,7 +93,7 @@ fn serve(stream: TcpStream, manner: Manner, letters: &Mutex<Vec<Letter>>) -> Opt
                 }
             }
         };
-        write!(reader.get_mut(), "{reply}\r\n").ok()?;
+        say(reader.get_mut(), reply)?;
         commands.push(line);
         if reply.starts_with("354") {
             let text = read_letter(&mut reader)?;
@@ -102,9 +102,14 @@ fn serve(stream: TcpStream, manner: Manner, letters: &Mutex<Vec<Letter>>) -> Opt
             if manner == Manner::DieAfterData {
                 return None;
             }
-            write!(reader.get_mut(), "250 queued\r\n").ok()?;
+            say(reader.get_mut(), "250 queued")?;
         }
     }
+}
+
+/// Writes a reply at once: in pieces it would wait for acknowledgements.
+fn say(stream: &mut TcpStream, reply: &str) -> Option<()> {
+    stream.write_all(format!("{reply}\r\n").as_bytes()).ok()
 }
 
 fn read_letter(reader: &mut BufReader<TcpStream>) -> Option<String> {
