@@ -166,6 +166,14 @@ struct TargetWorker {
     outbox: Outbox,
 }
 
+/// What a worker does next.
+enum NextStep {
+    /// This message may be tried.
+    Attempt(Box<StoredDelivery>),
+    /// Something has changed, or time has passed: the outbox is read again.
+    LookAgain,
+}
+
 /// The message that a worker has tried last, and when it may try it again by the monotonic clock.
 type Planned = Option<(u64, Instant)>;
 
@@ -187,14 +195,14 @@ impl TargetWorker {
             let step = tokio::select! {
                 biased;
                 () = replaced.cancelled() => return,
-                head = self.due_message(&mut changed, planned) => head,
+                step = self.next_step(&mut changed, planned) => step,
             };
             match step {
-                Ok(Some(stored)) => match self.attempt(stored, replaced).await {
+                Ok(NextStep::Attempt(stored)) => match self.attempt(*stored, replaced).await {
                     Ok(next) => planned = next,
                     Err(RuntimeGone) => return,
                 },
-                Ok(None) => {}
+                Ok(NextStep::LookAgain) => {}
                 Err(error) => {
                     tracing::error!(to = &*self.name, %error, "the outbox cannot be read now");
                     sleep(RETRY_PAUSE).await;
@@ -203,26 +211,25 @@ impl TargetWorker {
         }
     }
 
-    /// The oldest message of the target if it may be tried now. Otherwise waits for that time or for new messages, and
-    /// returns `None`: the outbox is read again then.
-    async fn due_message(
+    /// Tries the oldest message of the target if it may be tried now. Otherwise waits for that time or for new messages.
+    async fn next_step(
         &self,
         changed: &mut watch::Receiver<()>,
         planned: Planned,
-    ) -> Result<Option<StoredDelivery>, ReadError> {
+    ) -> Result<NextStep, ReadError> {
         let Some(stored) = self.outbox.head(&self.name).await? else {
             // The worker has a sender itself, so this does not fail.
             let (Ok(()) | Err(_)) = changed.changed().await;
-            return Ok(None);
+            return Ok(NextStep::LookAgain);
         };
         let of_this = planned.filter(|(number, _)| *number == stored.number);
         let left = of_this.map(|(_, at)| at.saturating_duration_since(Instant::now()));
         let wait = wait_before(stored.delivery.next_at, clock::now(), left, &self.target.limits);
         if wait.is_zero() {
-            return Ok(Some(stored));
+            return Ok(NextStep::Attempt(Box::new(stored)));
         }
         sleep(wait.min(MAX_SLEEP)).await;
-        Ok(None)
+        Ok(NextStep::LookAgain)
     }
 
     /// Makes an attempt and writes its result. A worker that is replaced does not wait for a store that cannot be written.

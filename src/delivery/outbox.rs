@@ -7,7 +7,7 @@ use std::{
 };
 
 use hermod_actors::{
-    Runtime,
+    RunError, Runtime,
     model::{Delivery, DeliveryQuery, DeliveryState, RunId, StoredDelivery},
     port::{Journal, ReadError},
 };
@@ -71,17 +71,73 @@ impl Outbox {
         update: &StoredDelivery,
         replaced: &CancellationToken,
     ) -> Result<(), RuntimeGone> {
-        let mut pause = WRITE_PAUSE;
-        loop {
+        let id = &update.delivery.message.id;
+        repeat_write(id, replaced, || async {
             let runtime = self.runtime.upgrade().ok_or(RuntimeGone)?;
-            let Err(error) = runtime.update_delivery(update.clone()).await else { return Ok(()) };
-            drop(runtime);
-            let id = &update.delivery.message.id;
-            tracing::error!(%id, %error, ?pause, "the state of a message cannot be written now");
-            if replaced.run_until_cancelled(sleep(pause)).await.is_none() {
-                return Ok(());
-            }
-            pause = (pause * 2).min(LONGEST_WRITE_PAUSE);
+            Ok(runtime.update_delivery(update.clone()).await.map(drop))
+        })
+        .await
+    }
+}
+
+/// Repeats a write until it succeeds, after growing pauses, or until `replaced` fires.
+async fn repeat_write<W>(
+    id: &str,
+    replaced: &CancellationToken,
+    mut write: impl FnMut() -> W,
+) -> Result<(), RuntimeGone>
+where
+    W: Future<Output = Result<Result<(), RunError>, RuntimeGone>>,
+{
+    let mut pause = WRITE_PAUSE;
+    loop {
+        let Err(error) = write().await? else { return Ok(()) };
+        tracing::error!(%id, %error, ?pause, "the state of a message cannot be written now");
+        if replaced.run_until_cancelled(sleep(pause)).await.is_none() {
+            return Ok(());
         }
+        pause = (pause * 2).min(LONGEST_WRITE_PAUSE);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{cell::Cell, future::ready};
+
+    use tokio::time::Instant;
+
+    use super::*;
+
+    fn failed() -> RunError {
+        RunError::Read(ReadError::Unavailable("input/output error".into()))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_cannot_be_written_is_written_later() {
+        let (writes, replaced) = (Cell::new(0_u32), CancellationToken::new());
+        let write = || {
+            writes.set(writes.get() + 1);
+            ready(Ok(if writes.get() < 10 { Err(failed()) } else { Ok(()) }))
+        };
+        let start = Instant::now();
+        assert!(repeat_write("m", &replaced, write).await.is_ok());
+        // 1 + 2 + 4 + 8 + 16 + 32 + 60 + 60 + 60 seconds.
+        assert_eq!((writes.get(), start.elapsed().as_secs()), (10, 243));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_worker_that_is_replaced_and_one_without_a_runtime_end() {
+        let replaced = CancellationToken::new();
+        replaced.cancel();
+        assert!(repeat_write("m", &replaced, || ready(Ok(Err(failed())))).await.is_ok());
+        // A write that succeeds is made all the same.
+        let writes = Cell::new(0);
+        let write = || {
+            writes.set(writes.get() + 1);
+            ready(Ok(Ok(())))
+        };
+        assert!(repeat_write("m", &replaced, write).await.is_ok());
+        assert_eq!(writes.get(), 1);
+        assert!(repeat_write("m", &replaced, || ready(Err(RuntimeGone))).await.is_err());
     }
 }

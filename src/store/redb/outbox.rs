@@ -1,6 +1,11 @@
 //! The outbox: pending messages by target and number, and those that are delivered or dead. A number is never used twice,
 //! and grows with the order of the appends.
 
+use std::{
+    collections::BTreeSet,
+    sync::{Mutex, PoisonError},
+};
+
 use hermod_actors::{
     model::{Delivery, DeliveryQuery, DeliveryState, OutboxMessage, StoredDelivery, Timestamp},
     port::KEPT_DELIVERIES,
@@ -14,6 +19,8 @@ use super::{
     tables::{DEAD_LETTERS, DELIVERED, OUTBOX},
 };
 
+/// Most unreadable rows that are logged.
+const MAX_LOGGED: usize = 1_000;
 /// Fewer rows are not sorted before the last one is read.
 const MIN_SORTED: usize = 64;
 
@@ -140,8 +147,17 @@ fn wanted(number: u64, stored: &[u8], query: &DeliveryQuery) -> Option<StoredDel
     match serde_json::from_slice::<Delivery>(stored) {
         Ok(delivery) => query.wants(&delivery.message).then_some(StoredDelivery { number, delivery }),
         Err(error) => {
-            tracing::error!(number, %error, "a row of the outbox cannot be read");
+            if is_new_damage(number) {
+                tracing::error!(number, %error, "a row of the outbox cannot be read");
+            }
             None
         }
     }
+}
+
+/// True if the damage of this row is not logged yet: each look at the outbox finds it again.
+fn is_new_damage(number: u64) -> bool {
+    static LOGGED: Mutex<BTreeSet<u64>> = Mutex::new(BTreeSet::new());
+    let mut logged = LOGGED.lock().unwrap_or_else(PoisonError::into_inner);
+    logged.len() < MAX_LOGGED && logged.insert(number)
 }
