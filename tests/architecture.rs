@@ -190,14 +190,6 @@ fn adapters_know_the_actors_and_never_each_other() {
     check_rooms("src/prompt", &["config", "memory", "process", "secret", "tool"]);
     check_rooms("src/memory", &["files"]);
     check_rooms("src/store", &["clock", "files", "disk_space"]);
-    check_rooms(
-        "src/delivery",
-        &["clock", "config", "excerpt", "files", "provider", "redaction", "secret", "text_template"],
-    );
-    check_rooms(
-        "src/inbound",
-        &["config", "delivery", "discovery", "excerpt", "prompt", "redaction", "secret", "text_template"],
-    );
     check_rooms("src/view", &["access", "clock", "config", "store"]);
     check_rooms("src/control", &["clock", "files", "policy", "redaction", "secret", "view"]);
     check_rooms(
@@ -235,6 +227,18 @@ fn adapters_know_the_actors_and_never_each_other() {
             "view",
             "watchdog",
         ],
+    );
+}
+
+#[test]
+fn what_is_beside_the_actors_knows_only_what_it_needs() {
+    check_rooms(
+        "src/inbound",
+        &["config", "delivery", "discovery", "excerpt", "prompt", "redaction", "secret", "text_template"],
+    );
+    check_rooms(
+        "src/delivery",
+        &["clock", "config", "excerpt", "files", "provider", "redaction", "secret", "text_template"],
     );
     check_rooms("src/rehearsal", &[]);
     check_rooms(

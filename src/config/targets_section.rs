@@ -264,6 +264,17 @@ mod tests {
         check(&format!("{HOOK}path = \"/var/spool\""), Err("a target of kind webhook has none"));
         check(&format!("{HOOK}colour = \"red\""), Err("targets.ops.colour"));
         check(&format!("{HOOK}timeout = \"1h\""), Err("must not be longer than 5m"));
+        check("[targets.a__b]\nkind = \"stdout\"", Err("no name for a target"));
+        check(&format!("{HOOK}[agent]\ndeliver_to = [\"ops\"]"), Ok(()));
+        check(
+            &format!("{HOOK}[agent]\ndeliver_to = [\"dev\"]"),
+            Err("there is no target `dev`; there are: ops"),
+        );
+        check(&format!("{HOOK}[agents.x]\ndeliver_to = [\"dev\"]"), Err("there is no target `dev`"));
+    }
+
+    #[test]
+    fn targets_of_mail_are_checked() {
         const MAIL: &str = "[targets.mail]\nkind = \"email\"\nserver = \"mx.example.com\"\nfrom = \"Bot <bot@example.com>\"\n\
                             to = [\"ops@example.com\"]\n";
         check(MAIL, Ok(()));
@@ -282,13 +293,6 @@ mod tests {
         check(&format!("{MAIL}user = \"bot\"\npassword = \"hunter2\""), Err("does not belong here"));
         check(&format!("{MAIL}subject = \"{{{{ a\""), Err("is no template"));
         check(&format!("{MAIL}url = \"https://host/x\""), Err("a target of kind email has none"));
-        check("[targets.a__b]\nkind = \"stdout\"", Err("no name for a target"));
-        check(&format!("{HOOK}[agent]\ndeliver_to = [\"ops\"]"), Ok(()));
-        check(
-            &format!("{HOOK}[agent]\ndeliver_to = [\"dev\"]"),
-            Err("there is no target `dev`; there are: ops"),
-        );
-        check(&format!("{HOOK}[agents.x]\ndeliver_to = [\"dev\"]"), Err("there is no target `dev`"));
     }
 
     #[test]

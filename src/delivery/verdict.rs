@@ -106,6 +106,7 @@ mod tests {
         longest_pause: Duration::from_secs(30),
     };
     const MINUTE: i64 = 60_000;
+    const DAY: i64 = 86_400_000;
 
     fn delivery(attempts: u32) -> Delivery {
         let call = CallId { run: RunId::from_bits(2), iteration: 1, n: 1 };
@@ -172,7 +173,6 @@ mod tests {
             let wait = wait_before(next_at, Timestamp(1_000), planned, &LIMITS);
             assert_eq!(wait, Duration::from_millis(expect), "{next_at:?} {planned:?}");
         };
-        const DAY: i64 = 86_400_000;
         check(None, None, 0);
         check(Some(500), None, 0);
         check(Some(6_000), None, 5_000);
