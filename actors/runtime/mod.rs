@@ -9,6 +9,7 @@ mod event_projection;
 mod feed;
 mod health;
 mod images;
+mod lanes;
 mod model_lists;
 mod prompt;
 mod raise;
@@ -203,6 +204,7 @@ impl Runtime {
     /// Opens every session with an unfinished run, and returns the number of these runs.
     pub async fn revive_all(&self) -> Result<usize, RunError> {
         let runs = self.open_runs().await?;
+        self.keep_lane_places(&runs);
         for run in &runs {
             self.revive(run.session)?;
         }

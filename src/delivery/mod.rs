@@ -5,10 +5,10 @@
 //! writes states through the runtime. `verdict.rs` decides what becomes of a message, and is pure.
 
 mod abandoned;
+mod blocking_slot;
 mod deliverer;
 mod email;
 mod folder;
-mod lane;
 mod outbox;
 mod outbox_journal;
 mod payload;
@@ -17,9 +17,9 @@ mod target;
 mod verdict;
 mod webhook;
 
+pub use blocking_slot::{LineOutput, SharedOutput};
 pub use deliverer::Deliverer;
 pub(crate) use email::is_loopback;
-pub use lane::{LineOutput, OutputLane};
 pub use outbox_journal::{OutboxJournal, OutboxSignal};
 pub(crate) use signature::hmac_key;
 pub use target::{Targets, described_targets};

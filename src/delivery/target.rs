@@ -11,9 +11,9 @@ use std::{
 use hermod_actors::model::OutboxMessage;
 
 use super::{
+    blocking_slot::{BlockingSlot, SharedOutput},
     email::Email,
     folder,
-    lane::{Lane, OutputLane},
     payload::payload,
     signature::SigningKey,
     verdict::{DeliveryLimits, SendResult},
@@ -45,9 +45,9 @@ pub(super) struct Target {
 
 enum Channel {
     Webhook(Box<Webhook>),
-    Folder(PathBuf, Lane),
-    Email(Arc<Email>, Lane),
-    Output(OutputLane),
+    Folder(PathBuf, BlockingSlot),
+    Email(Arc<Email>, BlockingSlot),
+    Output(SharedOutput),
 }
 
 impl Targets {
@@ -56,7 +56,7 @@ impl Targets {
     pub fn resolve(
         config: &Config,
         variables: &BTreeMap<String, String>,
-        output: Option<&OutputLane>,
+        output: Option<&SharedOutput>,
     ) -> Self {
         let known = config.targets.keys().map(|name| name.as_str().into()).collect::<BTreeSet<_>>();
         let abandoned_after = output.map(|_| config.delivery.max_age.0);
@@ -84,7 +84,7 @@ fn target(
     config: &Config,
     section: &TargetSection,
     variables: &BTreeMap<String, String>,
-    output: Option<&OutputLane>,
+    output: Option<&SharedOutput>,
 ) -> Result<Option<Target>, String> {
     let limits = section.limits(&config.delivery);
     // The check of the configuration has found these keys.
@@ -100,14 +100,14 @@ fn target(
         }
         TargetKind::Folder => {
             let path = section.path.as_ref().and_then(|path| path.0.clone());
-            Channel::Folder(path.ok_or_else(missing)?, Lane::default())
+            Channel::Folder(path.ok_or_else(missing)?, BlockingSlot::default())
         }
         TargetKind::Email => {
             let password = section.password.as_ref();
             let password =
                 password.map(|reference| resolved("password", &reference.0, variables)).transpose()?;
             let email = Email::new(section, password.as_ref(), limits.timeout.0)?.ok_or_else(missing)?;
-            Channel::Email(Arc::new(email), Lane::default())
+            Channel::Email(Arc::new(email), BlockingSlot::default())
         }
         TargetKind::Stdout => match output {
             Some(output) => Channel::Output(output.clone()),
@@ -140,13 +140,13 @@ impl Target {
     pub(super) async fn send(&self, message: &OutboxMessage) -> SendResult {
         match &self.channel {
             Channel::Webhook(webhook) => webhook.send(message).await,
-            Channel::Folder(folder, lane) => {
+            Channel::Folder(folder, slot) => {
                 let (folder, message) = (folder.clone(), message.clone());
-                lane.run(self.limits.timeout, move || folder::write(&folder, &message)).await
+                slot.run(self.limits.timeout, move || folder::write(&folder, &message)).await
             }
-            Channel::Email(email, lane) => {
+            Channel::Email(email, slot) => {
                 let (email, message) = (Arc::clone(email), message.clone());
-                lane.run(self.limits.timeout, move || email.send(&message)).await
+                slot.run(self.limits.timeout, move || email.send(&message)).await
             }
             Channel::Output(output) => output.write(self.limits.timeout, payload(message).to_string()).await,
         }

@@ -8,7 +8,7 @@ use hermod_actors::model::RunId;
 use super::{error::HostError, start::RuntimeHost};
 use crate::{
     config::Config,
-    delivery::{Deliverer, LineOutput, OutputLane, Targets},
+    delivery::{Deliverer, LineOutput, SharedOutput, Targets},
     discovery::Variables,
 };
 
@@ -23,7 +23,7 @@ impl RuntimeHost {
         (config, variables): (&Config, &Variables),
         output: Option<Arc<dyn LineOutput>>,
     ) {
-        let output = output.map(OutputLane::new);
+        let output = output.map(SharedOutput::new);
         let targets = Targets::resolve(config, variables, output.as_ref());
         for (name, reason) in &targets.unusable {
             if let Some(notes) = &self.notes {

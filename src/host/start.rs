@@ -30,7 +30,7 @@ use crate::{
     artifacts::FileArtifacts,
     clock::{self, SystemClock},
     config::Config,
-    delivery::{Deliverer, OutboxJournal, OutboxSignal, OutputLane, described_targets},
+    delivery::{Deliverer, OutboxJournal, OutboxSignal, SharedOutput, described_targets},
     discovery::Variables,
     disk_space::DiskSpaceMonitor,
     files::{IoResult as _, off_thread},
@@ -70,7 +70,7 @@ pub struct RuntimeHost {
     pub(super) journal: Arc<dyn Journal>,
     pub(super) outbox: OutboxSignal,
     /// Delivers messages, and the output for those to standard output; once it is started.
-    pub(super) deliverer: OnceLock<(Deliverer, Option<OutputLane>)>,
+    pub(super) deliverer: OnceLock<(Deliverer, Option<SharedOutput>)>,
     pub(super) state: PathBuf,
     pub(super) policy: Arc<Exchangeable<AgentPolicies>>,
     pub(super) hooks: Arc<Exchangeable<ConfiguredHooks>>,
@@ -326,5 +326,6 @@ pub(crate) async fn runtime(config: &Config, dependencies: HostDependencies) -> 
     };
     let runtime = Runtime::start(dependencies).await.map_err(StartError::Actors)?;
     runtime.set_store_limits(config.limits.by_period());
+    runtime.set_lane_limits(config.lanes.limits());
     Ok(runtime)
 }

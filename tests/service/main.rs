@@ -9,6 +9,7 @@ mod hooks;
 #[path = "../common/http.rs"]
 mod http;
 mod inbound;
+mod lanes;
 mod mail_server;
 mod messages;
 mod metrics;

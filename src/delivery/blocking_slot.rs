@@ -10,12 +10,12 @@ use tokio::{
 
 use super::verdict::SendResult;
 
-/// Does one piece of work at a time, on a thread of its own. A clone is the same lane.
+/// Does one piece of work at a time, on a thread of its own. A clone is the same slot.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Lane(Arc<Mutex<()>>);
+pub(super) struct BlockingSlot(Arc<Mutex<()>>);
 
-impl Lane {
-    /// Does the work, and waits for it at most this long. What takes longer goes on, and holds the lane until it ends.
+impl BlockingSlot {
+    /// Does the work, and waits for it at most this long. What takes longer goes on, and holds the slot until it ends.
     pub(super) async fn run(
         &self,
         limit: Duration,
@@ -49,15 +49,15 @@ pub trait LineOutput: Debug + Send + Sync {
 
 /// An output that all targets share, so that its lines come whole, and each once for each attempt.
 #[derive(Debug, Clone)]
-pub struct OutputLane {
+pub struct SharedOutput {
     output: Arc<dyn LineOutput>,
-    lane: Lane,
+    slot: BlockingSlot,
 }
 
-impl OutputLane {
+impl SharedOutput {
     /// Writes to this output.
     pub fn new(output: Arc<dyn LineOutput>) -> Self {
-        Self { output, lane: Lane::default() }
+        Self { output, slot: BlockingSlot::default() }
     }
 
     pub(super) async fn write(&self, limit: Duration, line: String) -> SendResult {
@@ -66,7 +66,7 @@ impl OutputLane {
             Ok(()) => SendResult::Delivered,
             Err(why) => SendResult::Temporary { why, pause: None },
         };
-        self.lane.run(limit, work).await
+        self.slot.run(limit, work).await
     }
 }
 
@@ -98,7 +98,7 @@ mod tests {
     async fn a_hung_output_holds_up_its_own_lines_only_and_none_is_begun_beside_it() {
         let (opener, open) = mpsc::channel();
         let gate = Arc::new(Gate { lines: StdMutex::default(), open: StdMutex::new(open) });
-        let output = OutputLane::new(Arc::<Gate>::clone(&gate));
+        let output = SharedOutput::new(Arc::<Gate>::clone(&gate));
         for line in ["one", "two"] {
             let SendResult::Temporary { why, .. } = output.write(SHORT, line.to_owned()).await else {
                 panic!()
@@ -114,7 +114,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_crash_is_a_failed_attempt() {
-        let result = Lane::default().run(LONG, || panic!("on purpose")).await;
+        let result = BlockingSlot::default().run(LONG, || panic!("on purpose")).await;
         assert_eq!(result, SendResult::Temporary { why: "the attempt has crashed".into(), pause: None });
     }
 }
