@@ -190,7 +190,6 @@ fn adapters_know_the_actors_and_never_each_other() {
     check_rooms("src/prompt", &["config", "memory", "process", "secret", "tool"]);
     check_rooms("src/memory", &["files"]);
     check_rooms("src/store", &["clock", "files", "disk_space"]);
-    check_rooms("src/delivery", &["clock", "config", "files", "provider", "redaction", "secret"]);
     check_rooms("src/view", &["access", "clock", "config", "store"]);
     check_rooms("src/control", &["clock", "files", "policy", "redaction", "secret", "view"]);
     check_rooms(
@@ -211,6 +210,7 @@ fn adapters_know_the_actors_and_never_each_other() {
             "disk_space",
             "files",
             "hooks",
+            "inbound",
             "maintenance",
             "memory",
             "model_catalogue",
@@ -228,10 +228,34 @@ fn adapters_know_the_actors_and_never_each_other() {
             "watchdog",
         ],
     );
+}
+
+#[test]
+fn what_is_beside_the_actors_knows_only_what_it_needs() {
+    check_rooms(
+        "src/inbound",
+        &["config", "delivery", "discovery", "excerpt", "prompt", "redaction", "secret", "text_template"],
+    );
+    check_rooms(
+        "src/delivery",
+        &["clock", "config", "excerpt", "files", "provider", "redaction", "secret", "text_template"],
+    );
     check_rooms("src/rehearsal", &[]);
     check_rooms(
         "src/config",
-        &["excerpt", "files", "hooks", "policy", "process", "provider", "secret", "tool"],
+        &[
+            "delivery",
+            "excerpt",
+            "files",
+            "hooks",
+            "inbound",
+            "policy",
+            "process",
+            "provider",
+            "secret",
+            "text_template",
+            "tool",
+        ],
     );
 }
 

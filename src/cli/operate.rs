@@ -92,6 +92,11 @@ fn format_status(status: &ServiceStatusView) -> String {
     ];
     lines.extend(status.breakers.iter().map(format_breaker));
     lines.extend(status.hooks.iter().filter_map(format_hook));
+    lines.extend(status.gone_targets.iter().map(|name| {
+        format!(
+            "target       {name} is gone: messages wait for it, and are dead letters once they are too old"
+        )
+    }));
     lines.extend(status.reasons.iter().map(|reason| format!("unhealthy    {reason}")));
     lines.join("\n")
 }

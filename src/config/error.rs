@@ -85,10 +85,11 @@ pub fn redacted_toml(key: &str, value: &Value) -> Option<String> {
 pub fn redacted(key: &str, value: &Value) -> Option<Value> {
     match key.rsplit('.').next() {
         Some("otlp_endpoint" | "otlp_headers") if has_no_text(value) => Some(value.clone()),
-        Some("bearer" | "credential" | "client_secret" | "refresh_token" | "otlp_headers" | "secret") => {
-            redacted_reference(value)
-        }
-        Some("credentials") => value.as_array()?.iter().map(redacted_reference).collect(),
+        Some(
+            "bearer" | "credential" | "client_secret" | "refresh_token" | "otlp_headers" | "password"
+            | "secret",
+        ) => redacted_reference(value),
+        Some("credentials" | "secrets") => value.as_array()?.iter().map(redacted_reference).collect(),
         Some("base_url" | "token_url" | "otlp_endpoint" | "url") => {
             value.as_str().map(|url| redacted_url(url).into())
         }

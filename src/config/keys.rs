@@ -9,6 +9,7 @@ use serde_json::{Map, Value};
 use super::{
     agents::{self, AGENTS},
     hooks_section::{self, HOOK_FIELDS, HOOKS},
+    inbound_section::{self, INBOUND, INBOUND_FIELDS},
     layer::{SettingLayer, first_name},
 };
 
@@ -38,7 +39,21 @@ pub(super) const TARGETS: &str = "targets";
 /// The section of the defaults for all targets.
 const TARGET_DEFAULTS: &str = "delivery";
 /// The keys of a target's section without a default.
-const TARGET_FIELDS: [&str; 5] = ["description", "kind", "path", "secret", "url"];
+const TARGET_FIELDS: [&str; 13] = [
+    "description",
+    "from",
+    "kind",
+    "password",
+    "path",
+    "port",
+    "secret",
+    "server",
+    "subject",
+    "tls",
+    "to",
+    "url",
+    "user",
+];
 /// The section of the models, by name.
 pub(super) const MODELS: &str = "models";
 /// The keys of a model's section.
@@ -115,7 +130,9 @@ pub(super) fn kind<'a>(defaults: &'a SettingLayer, key: &str) -> KeyKind<'a> {
     }
     match target(key) {
         Some((_, None)) => return KeyKind::Named,
-        Some((_, Some(field))) if TARGET_FIELDS.contains(&field) => return KeyKind::Setting(&TEXT),
+        Some((_, Some(field))) if TARGET_FIELDS.contains(&field) => {
+            return KeyKind::Setting(target_sample(field));
+        }
         Some((_, Some(field))) => {
             let default = defaults.get(&format!("{TARGET_DEFAULTS}.{field}"));
             return default.map_or(KeyKind::Unknown, |default| KeyKind::Setting(&default.value));
@@ -129,6 +146,13 @@ pub(super) fn kind<'a>(defaults: &'a SettingLayer, key: &str) -> KeyKind<'a> {
         }
         None => {}
     }
+    match inbound_section::inbound(key) {
+        Some((_, None)) => return KeyKind::Named,
+        Some((_, Some(field))) => {
+            return inbound_section::sample(field).map_or(KeyKind::Unknown, KeyKind::Setting);
+        }
+        None => {}
+    }
     match provider(key) {
         Some((_, None)) => KeyKind::Named,
         Some((_, Some(OAUTH))) => KeyKind::Section,
@@ -137,7 +161,7 @@ pub(super) fn kind<'a>(defaults: &'a SettingLayer, key: &str) -> KeyKind<'a> {
             Some(default) => KeyKind::Setting(&default.value),
             None => KeyKind::Unknown,
         },
-        None if [PROVIDERS, MODELS, TARGETS, HOOKS].contains(&key) => KeyKind::Section,
+        None if [PROVIDERS, MODELS, TARGETS, HOOKS, INBOUND].contains(&key) => KeyKind::Section,
         None if defaults.keys().any(|known| below(key, known).is_some()) => KeyKind::Section,
         None => KeyKind::Unknown,
     }
@@ -158,6 +182,17 @@ pub(super) fn model(key: &str) -> Option<(&str, Option<&str>)> {
 pub(super) fn target(key: &str) -> Option<(&str, Option<&str>)> {
     let rest = below(TARGETS, key)?;
     Some(rest.split_once('.').map_or((rest, None), |(name, field)| (name, Some(field))))
+}
+
+/// A sample value of a key of a target's section, for its type.
+fn target_sample(field: &str) -> &'static Value {
+    static LIST: Value = Value::Array(Vec::new());
+    static NUMBER: LazyLock<Value> = LazyLock::new(|| 0.into());
+    match field {
+        "to" => &LIST,
+        "port" => &NUMBER,
+        _ => &TEXT,
+    }
 }
 
 /// The part of a key below a section.
@@ -195,6 +230,9 @@ pub(super) fn nearest(defaults: &SettingLayer, key: &str) -> Option<String> {
     }
     if let Some((hook, Some(_))) = hooks_section::hook(key) {
         candidates.extend(HOOK_FIELDS.into_iter().map(|field| format!("{HOOKS}.{hook}.{field}")));
+    }
+    if let Some((name, Some(_))) = inbound_section::inbound(key) {
+        candidates.extend(INBOUND_FIELDS.into_iter().map(|field| format!("{INBOUND}.{name}.{field}")));
     }
     if let Some((model, Some(_))) = model(key) {
         candidates.extend(MODEL_FIELDS.into_iter().map(|field| format!("{MODELS}.{model}.{field}")));

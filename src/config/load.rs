@@ -12,7 +12,7 @@ use serde_path_to_error::{Path, Segment};
 use super::{
     agents, auxiliary,
     error::{ConfigErrors, SettingError},
-    hooks_section,
+    hooks_section, inbound_section,
     keys::{self, KeyKind, MODELS, PROVIDERS},
     layer::{self, Setting, SettingLayer, SettingOrigin, quoted, to_object},
     model_section::{self, PriceSection},
@@ -82,6 +82,9 @@ impl Config {
         let known_models = model_section::embedded()?;
         let config = config.map(|config| Self { known_models, ..config });
         let config = config.and_then(|config| agents::with_agents(config, settings, &mut errors));
+        if let (Some(config), true) = (&config, errors.is_empty()) {
+            inbound_section::check(config, &mut errors);
+        }
         match config {
             Some(config) if errors.is_empty() => {
                 let files = files.iter().map(|file| file.path.clone()).collect();
@@ -127,7 +130,7 @@ fn check_keys(layer: SettingLayer, defaults: &SettingLayer, errors: &mut Vec<Set
     valid
 }
 
-/// True unless the key names a provider, a model, an agent, a target or a hook by an invalid name. Each invalid name is reported once.
+/// True unless the key names a provider, a model, an agent, a target, a hook or an incoming webhook by an invalid name. Each invalid name is reported once.
 fn has_name(key: &str, origin: &SettingOrigin, errors: &mut Vec<SettingError>) -> bool {
     let provider = keys::provider(key).map(|(name, _)| name).filter(|name| !keys::is_provider_name(name));
     let model = keys::model(key).map(|(name, _)| name);
@@ -135,21 +138,24 @@ fn has_name(key: &str, origin: &SettingOrigin, errors: &mut Vec<SettingError>) -
     let agent = agents::agent(key).map(|(name, _)| name).filter(|name| !agents::is_agent_name(name));
     let target = keys::target(key).map(|(name, _)| name).filter(|name| !keys::is_provider_name(name));
     let hook = hooks_section::hook(key).map(|(name, _)| name).filter(|name| !keys::is_provider_name(name));
-    let Some(name) = provider.or(model).or(agent).or(target).or(hook) else { return true };
-    let problem = match provider {
-        None if target.is_some() || hook.is_some() => {
-            let what = if target.is_some() { "target" } else { "hook" };
-            format!("`{name}` is no name for a {what}; use lower-case letters, digits, `-` and single `_`")
+    let inbound = inbound_section::inbound(key).map(|(name, _)| name);
+    let inbound = inbound.filter(|name| !keys::is_provider_name(name));
+    let Some(name) = provider.or(model).or(agent).or(target).or(hook).or(inbound) else { return true };
+    let what = target.and(Some("a target")).or(hook.and(Some("a hook")));
+    let what = what.or(inbound.and(Some("an inbound webhook")));
+    let problem = match (provider, what) {
+        (None, Some(what)) => {
+            format!("`{name}` is no name for {what}; use lower-case letters, digits, `-` and single `_`")
         }
-        None if agent.is_some() => {
+        (None, None) if agent.is_some() => {
             format!(
                 "`{name}` is no name for an agent; use at most 64 lower-case letters, digits, `-` and single `_`"
             )
         }
-        Some(_) => {
+        (Some(_), _) => {
             format!("`{name}` is no name for a provider; use lower-case letters, digits, `-` and single `_`")
         }
-        None => {
+        (None, None) => {
             format!("`{name}` is no name of a model; write the name itself, or how names begin and `*`")
         }
     };

@@ -10,6 +10,7 @@ use super::{
     agent_sections::{AgentSection, AgentsSection},
     auxiliary::AuxiliarySection,
     hooks_section::HookSection,
+    inbound_section::InboundSection,
     keys,
     lanes_section::LanesSection,
     layer::{SettingLayer, SettingOrigin},
@@ -104,6 +105,9 @@ pub struct Config {
     /// The hooks, by name.
     #[serde(default)]
     pub hooks: BTreeMap<String, HookSection>,
+    /// The webhooks of other services, by name.
+    #[serde(default)]
+    pub inbound: BTreeMap<String, InboundSection>,
     /// The local Ollama.
     pub ollama: OllamaSection,
     /// Every setting with its origin.
@@ -138,7 +142,8 @@ impl Config {
         section.unwrap_or(self.provider_defaults.cache).0
     }
 
-    /// The references to all secrets: those of the sections `providers`, `targets` and `hooks`, and the headers of the export of traces.
+    /// The references to all secrets: those of the sections `providers`, `targets`, `hooks` and `inbound`, and the headers of the
+    /// export of traces.
     pub fn secret_references(&self) -> impl Iterator<Item = &Reference> {
         let of_providers = self.providers.values().flat_map(|section| {
             let oauth = section.oauth.iter().flat_map(|oauth| [&oauth.client_secret, &oauth.refresh_token]);
@@ -146,9 +151,10 @@ impl Config {
             let several = section.credentials.iter().flat_map(|secrets| &secrets.0);
             section.credential.iter().map(|secret| &secret.0).chain(several).chain(oauth)
         });
-        let of_targets = self.targets.values().filter_map(|section| Some(&section.secret.as_ref()?.0));
+        let of_targets = self.targets.values().flat_map(TargetSection::references);
         let of_hooks = self.hooks.values().filter_map(|hook| hook.bearer.as_ref().map(|bearer| &bearer.0));
-        of_providers.chain(&self.telemetry.otlp_headers.0).chain(of_targets).chain(of_hooks)
+        let of_inbound = self.inbound.values().flat_map(InboundSection::references);
+        of_providers.chain(&self.telemetry.otlp_headers.0).chain(of_targets).chain(of_hooks).chain(of_inbound)
     }
 
     /// The configured providers in the order of the file. Those that only variables set come last.

@@ -6,10 +6,13 @@ use serde::Deserialize;
 
 use super::{
     error::SettingError,
+    inbound_section::TemplateText,
     keys::TARGETS,
+    mail_keys::{self, MailAddress, MailAddresses, MailTls, MailTlsName, Port},
     sections::Config,
     values::{BaseUrl, NonEmptyText, OptionalFolder, PositiveCount, PositiveDuration, StaticSecretRef},
 };
+use crate::secret::Reference;
 
 /// The section `delivery`: defaults for all targets.
 #[derive(Debug, Clone, Copy, Deserialize)]
@@ -34,6 +37,8 @@ pub struct DeliverySection {
 pub enum TargetKind {
     /// A URL that gets signed requests.
     Webhook,
+    /// Addresses that get letters.
+    Email,
     /// A folder that gets files.
     Folder,
     /// The standard output of the service.
@@ -41,7 +46,7 @@ pub enum TargetKind {
 }
 
 impl TargetKind {
-    const ALL: [Self; 3] = [Self::Webhook, Self::Folder, Self::Stdout];
+    const ALL: [Self; 4] = [Self::Webhook, Self::Email, Self::Folder, Self::Stdout];
 
     /// The name in the configuration.
     pub fn name(self) -> &'static str {
@@ -52,8 +57,17 @@ impl TargetKind {
     const fn required(self) -> &'static [&'static str] {
         match self {
             Self::Webhook => &["url", "secret"],
+            Self::Email => &["server", "from", "to"],
             Self::Folder => &["path"],
             Self::Stdout => &[],
+        }
+    }
+
+    /// The keys that such a target may have besides.
+    const fn optional(self) -> &'static [&'static str] {
+        match self {
+            Self::Email => &["port", "tls", "user", "password", "subject"],
+            Self::Webhook | Self::Folder | Self::Stdout => &[],
         }
     }
 }
@@ -72,6 +86,22 @@ pub struct TargetSection {
     pub secret: Option<StaticSecretRef>,
     /// The folder.
     pub path: Option<OptionalFolder>,
+    /// The host name or address of a mail server.
+    pub server: Option<NonEmptyText>,
+    /// Its port.
+    pub port: Option<Port>,
+    /// How the connection to it is encrypted.
+    pub tls: Option<MailTlsName>,
+    /// The user that it knows.
+    pub user: Option<NonEmptyText>,
+    /// Reference to the user's password.
+    pub password: Option<StaticSecretRef>,
+    /// The sender of letters.
+    pub from: Option<MailAddress>,
+    /// Their receivers.
+    pub to: Option<MailAddresses>,
+    /// The template of their subject.
+    pub subject: Option<TemplateText>,
     /// Overrides [`DeliverySection::attempts`].
     pub attempts: Option<PositiveCount>,
     /// Overrides [`DeliverySection::max_age`].
@@ -113,10 +143,32 @@ impl TargetSection {
         }
     }
 
+    /// How the connection to the mail server is encrypted.
+    pub fn mail_tls(&self) -> MailTls {
+        self.tls.map_or_else(MailTls::default, |tls| tls.0)
+    }
+
+    /// The references to its secrets.
+    pub fn references(&self) -> impl Iterator<Item = &Reference> {
+        [&self.secret, &self.password].into_iter().flatten().map(|reference| &reference.0)
+    }
+
     /// The keys of one kind only that are set.
     fn kind_keys(&self) -> impl Iterator<Item = &'static str> {
         let is_folder = self.path.as_ref().is_some_and(|path| path.0.is_some());
-        let set = [("url", self.url.is_some()), ("secret", self.secret.is_some()), ("path", is_folder)];
+        let set = [
+            ("url", self.url.is_some()),
+            ("secret", self.secret.is_some()),
+            ("path", is_folder),
+            ("server", self.server.is_some()),
+            ("port", self.port.is_some()),
+            ("tls", self.tls.is_some()),
+            ("user", self.user.is_some()),
+            ("password", self.password.is_some()),
+            ("from", self.from.is_some()),
+            ("to", self.to.is_some()),
+            ("subject", self.subject.is_some()),
+        ];
         set.into_iter().filter(|(_, is_set)| *is_set).map(|(key, _)| key)
     }
 }
@@ -138,10 +190,14 @@ pub(super) fn check(config: &Config, errors: &mut Vec<SettingError>) {
             let error = config.settings.get(&key).map(|setting| SettingError::value(&key, setting, reason));
             errors.extend(error);
         };
-        for field in section.kind_keys().filter(|field| !kind.required().contains(field)) {
+        let is_of_kind = |field: &&str| kind.required().contains(field) || kind.optional().contains(field);
+        for field in section.kind_keys().filter(|field| !is_of_kind(field)) {
             reject(field, format!("a target of kind {} has none; leave it out", kind.name()));
         }
         let limits = section.limits(&config.delivery);
+        if kind == TargetKind::Email {
+            mail_keys::check(section, &mut reject);
+        }
         if limits.timeout.0 > MAX_TIMEOUT {
             reject("timeout", "must not be longer than 5m".to_owned());
         }
@@ -199,7 +255,10 @@ mod tests {
         check("[targets.dir]\nkind = \"folder\"\npath = \"/var/spool\"", Ok(()));
         check("[targets.dir]\nkind = \"folder\"\npath = \"spool\"", Err("targets.dir.path"));
         check("[targets.ops]\nkind = \"webhook\"\nurl = \"https://host/x\"", Err("targets.ops.secret"));
-        check("[targets.ops]\nkind = \"pigeon\"", Err("must be one of \"webhook\", \"folder\", \"stdout\""));
+        check(
+            "[targets.ops]\nkind = \"pigeon\"",
+            Err("must be one of \"webhook\", \"email\", \"folder\", \"stdout\""),
+        );
         check("[targets.ops]\nurl = \"https://host/x\"", Err("targets.ops.kind"));
         check(&HOOK.replace("env:S", "hunter2"), Err("does not belong here"));
         check(&format!("{HOOK}path = \"/var/spool\""), Err("a target of kind webhook has none"));
@@ -212,6 +271,28 @@ mod tests {
             Err("there is no target `dev`; there are: ops"),
         );
         check(&format!("{HOOK}[agents.x]\ndeliver_to = [\"dev\"]"), Err("there is no target `dev`"));
+    }
+
+    #[test]
+    fn targets_of_mail_are_checked() {
+        const MAIL: &str = "[targets.mail]\nkind = \"email\"\nserver = \"mx.example.com\"\nfrom = \"Bot <bot@example.com>\"\n\
+                            to = [\"ops@example.com\"]\n";
+        check(MAIL, Ok(()));
+        let more = "port = 2525\ntls = \"starttls\"\nuser = \"bot\"\npassword = \"env:P\"\nsubject = \"[bot] {{ first_line }}\"";
+        check(&format!("{MAIL}{more}"), Ok(()));
+        check(&MAIL.replace("server", "host"), Err("targets.mail.host"));
+        check(&MAIL.replace("server = \"mx.example.com\"\n", ""), Err("targets.mail.server: it is missing"));
+        check(&MAIL.replace("[\"ops@example.com\"]", "[]"), Err("must be a list of 1 to 50 addresses"));
+        check(&MAIL.replace("ops@example.com", "ops"), Err("must be an address"));
+        check(&MAIL.replace("Bot <bot@example.com>", "a@b.c\\nBcc: d@e.f"), Err("must be an address"));
+        check(&format!("{MAIL}port = 0"), Err("from 1 to 65535"));
+        check(&format!("{MAIL}tls = \"none\""), Err("is only for this machine"));
+        check(&format!("{}tls = \"none\"", MAIL.replace("mx.example.com", "127.0.0.1")), Ok(()));
+        check(&format!("{MAIL}user = \"bot\""), Err("stands without `password`"));
+        check(&format!("{MAIL}password = \"env:P\""), Err("stands without `user`"));
+        check(&format!("{MAIL}user = \"bot\"\npassword = \"hunter2\""), Err("does not belong here"));
+        check(&format!("{MAIL}subject = \"{{{{ a\""), Err("is no template"));
+        check(&format!("{MAIL}url = \"https://host/x\""), Err("a target of kind email has none"));
     }
 
     #[test]

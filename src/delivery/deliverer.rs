@@ -2,51 +2,52 @@
 //! a time, for the oldest message of its target.
 
 use std::{
-    collections::BTreeMap,
-    fmt::Debug,
-    sync::{Arc, Mutex, PoisonError, Weak},
+    collections::{BTreeMap, BTreeSet},
+    panic::AssertUnwindSafe,
+    sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
+use futures::FutureExt as _;
 use hermod_actors::{
-    RunError, Runtime,
-    model::{Delivery, DeliveryQuery, DeliveryState, RunId, StoredDelivery},
+    Runtime,
+    model::{Delivery, DeliveryState, RunId, StoredDelivery},
     port::{Journal, ReadError},
 };
 use tokio::{
     sync::watch,
     task::JoinHandle,
-    time::{sleep, timeout},
+    time::{Instant, sleep, timeout},
 };
 use tokio_util::sync::CancellationToken;
 
 use super::{
+    abandoned::give_up,
+    outbox::{Outbox, RuntimeGone},
     outbox_journal::OutboxSignal,
     target::{Target, Targets},
-    verdict::after_attempt,
+    verdict::{after_attempt, wait_before},
 };
 use crate::clock;
 
-/// Pause after a read of the outbox has failed.
-const READ_PAUSE: Duration = Duration::from_secs(1);
+/// Pause after a read of the outbox has failed, or a worker has crashed.
+const RETRY_PAUSE: Duration = Duration::from_secs(1);
 /// The longest sleep before a planned attempt: the wall clock may be set meanwhile.
 const MAX_SLEEP: Duration = Duration::from_secs(30);
-/// Pause between two looks at the outbox while a process waits for its own deliveries.
-const POLL: Duration = Duration::from_millis(50);
-/// Most messages of a target that are looked at for those of one run.
-const MAX_OWN: usize = 1_000;
-
-/// Where messages for standard output go.
-pub trait LineOutput: Debug + Send + Sync {
-    /// Writes a line, and flushes it.
-    fn write_line(&self, line: &str) -> Result<(), String>;
-}
+/// Pauses between two looks at the outbox while a process waits for its own deliveries: the first, and the longest.
+const POLL_INTERVALS: [Duration; 2] = [Duration::from_millis(50), Duration::from_secs(1)];
+/// Time between two looks for messages whose target is gone.
+const ABANDONED_INTERVAL: Duration = Duration::from_mins(10);
 
 /// Delivers the messages of a store until it is stopped. Dropping it stops it too.
 #[derive(Debug)]
 pub struct Deliverer {
     outbox: Outbox,
     workers: Mutex<BTreeMap<Arc<str>, Worker>>,
+    /// Looks for messages whose target is gone.
+    watch: Mutex<Option<JoinHandle<()>>>,
+    /// The targets that are gone, and for which messages wait.
+    gone: Arc<Mutex<BTreeSet<Arc<str>>>>,
 }
 
 #[derive(Debug)]
@@ -56,17 +57,6 @@ struct Worker {
     task: JoinHandle<()>,
 }
 
-/// The outbox of a store.
-#[derive(Debug, Clone)]
-struct Outbox {
-    journal: Arc<dyn Journal>,
-    runtime: Weak<Runtime>,
-    signal: OutboxSignal,
-}
-
-/// Why a worker ends.
-struct RuntimeGone;
-
 impl Deliverer {
     /// Starts a worker for each target. `signal` is that of the journal of `runtime`.
     pub fn start(
@@ -75,7 +65,8 @@ impl Deliverer {
         targets: &Targets,
     ) -> Self {
         let outbox = Outbox { journal, runtime: Arc::downgrade(runtime), signal };
-        let deliverer = Self { outbox, workers: Mutex::default() };
+        let deliverer =
+            Self { outbox, workers: Mutex::default(), watch: Mutex::default(), gone: Arc::default() };
         deliverer.exchange(targets);
         deliverer
     }
@@ -93,21 +84,49 @@ impl Deliverer {
             let token = replaced.clone();
             let task = tokio::spawn(async move {
                 if let Some(before) = before {
-                    // A worker that has panicked is replaced all the same.
+                    // A worker that was aborted is replaced all the same.
                     let (Ok(()) | Err(_)) = before.await;
                 }
-                work.run(&token).await;
+                work.run_supervised(&token).await;
             });
             workers.insert(Arc::clone(name), Worker { replaced, task });
         }
+        drop(workers);
+        self.watch_abandoned(targets);
+    }
+
+    /// Gives up old messages of targets that are gone, from now on.
+    fn watch_abandoned(&self, targets: &Targets) {
+        let mut watch = self.watch.lock().unwrap_or_else(PoisonError::into_inner);
+        watch.take().inspect(JoinHandle::abort);
+        let Some(max_age) = targets.abandoned_after else { return };
+        let (outbox, known) = (self.outbox.clone(), Arc::clone(&targets.known));
+        let gone = Arc::clone(&self.gone);
+        *watch = Some(tokio::spawn(async move {
+            loop {
+                match give_up(&outbox, &known, (clock::now(), max_age)).await {
+                    Ok(Ok(found)) => *gone.lock().unwrap_or_else(PoisonError::into_inner) = found,
+                    Ok(Err(RuntimeGone)) => return,
+                    Err(error) => tracing::error!(%error, "the outbox cannot be read now"),
+                }
+                sleep(ABANDONED_INTERVAL).await;
+            }
+        }));
+    }
+
+    /// The targets for which messages wait, though the configuration does not have them.
+    pub fn gone_targets(&self) -> Vec<String> {
+        let gone = self.gone.lock().unwrap_or_else(PoisonError::into_inner);
+        gone.iter().map(ToString::to_string).collect()
     }
 
     /// Waits until each message of this run is delivered, is dead, or has failed once; at most `limit`. Returns the messages
     /// of the run that are pending still.
     pub async fn wait_for_run(&self, run: RunId, limit: Duration) -> Result<Vec<Delivery>, ReadError> {
         let settled = async {
+            let [mut interval, longest] = POLL_INTERVALS;
             loop {
-                let pending = self.pending_of(run).await?;
+                let pending = self.outbox.of_run(run).await?;
                 let is_served = |delivery: &Delivery| {
                     let workers = self.workers.lock().unwrap_or_else(PoisonError::into_inner);
                     workers.contains_key(&delivery.message.target)
@@ -115,26 +134,22 @@ impl Deliverer {
                 if pending.iter().all(|delivery| delivery.attempts > 0 || !is_served(delivery)) {
                     return Ok(pending);
                 }
-                sleep(POLL).await;
+                sleep(interval).await;
+                interval = (interval * 2).min(longest);
             }
         };
         match timeout(limit, settled).await {
             Ok(pending) => pending,
-            Err(_) => self.pending_of(run).await,
+            Err(_) => self.outbox.of_run(run).await,
         }
-    }
-
-    async fn pending_of(&self, run: RunId) -> Result<Vec<Delivery>, ReadError> {
-        let query = DeliveryQuery::of_state(DeliveryState::Pending, MAX_OWN);
-        let pending = self.outbox.journal.rows().deliveries(query).await?;
-        let of_run = pending.into_iter().map(|stored| stored.delivery);
-        Ok(of_run.filter(|delivery| delivery.message.run == run).collect())
     }
 
     /// Ends the workers. An attempt under way is dropped: it is repeated later, with the same id.
     pub fn stop(&self) {
         let workers = std::mem::take(&mut *self.workers.lock().unwrap_or_else(PoisonError::into_inner));
         workers.values().for_each(|worker| worker.task.abort());
+        let watch = self.watch.lock().unwrap_or_else(PoisonError::into_inner).take();
+        watch.inspect(JoinHandle::abort);
     }
 }
 
@@ -151,83 +166,101 @@ struct TargetWorker {
     outbox: Outbox,
 }
 
+/// What a worker does next.
+enum NextStep {
+    /// This message may be tried.
+    Attempt(Box<StoredDelivery>),
+    /// Something has changed, or time has passed: the outbox is read again.
+    LookAgain,
+}
+
+/// The message that a worker has tried last, and when it may try it again by the monotonic clock.
+type Planned = Option<(u64, Instant)>;
+
 impl TargetWorker {
-    async fn run(self, replaced: &CancellationToken) {
+    /// Works until it is replaced, also after a crash.
+    async fn run_supervised(self, replaced: &CancellationToken) {
+        while AssertUnwindSafe(self.run(replaced)).catch_unwind().await.is_err() {
+            tracing::error!(to = &*self.name, "a worker of deliveries has crashed, and begins again");
+            sleep(RETRY_PAUSE).await;
+        }
+    }
+
+    async fn run(&self, replaced: &CancellationToken) {
         let mut changed = self.outbox.signal.subscribe();
+        let mut planned: Planned = None;
         loop {
             // Before the read, so that no message comes unseen between the two.
             changed.mark_unchanged();
             let step = tokio::select! {
                 biased;
                 () = replaced.cancelled() => return,
-                head = self.due_message(&mut changed) => head,
+                step = self.next_step(&mut changed, planned) => step,
             };
             match step {
-                Ok(Some(stored)) => {
-                    if let Err(RuntimeGone) = self.attempt(stored).await {
-                        return;
-                    }
-                }
-                Ok(None) => {}
+                Ok(NextStep::Attempt(stored)) => match self.attempt(*stored, replaced).await {
+                    Ok(next) => planned = next,
+                    Err(RuntimeGone) => return,
+                },
+                Ok(NextStep::LookAgain) => {}
                 Err(error) => {
                     tracing::error!(to = &*self.name, %error, "the outbox cannot be read now");
-                    sleep(READ_PAUSE).await;
+                    sleep(RETRY_PAUSE).await;
                 }
             }
         }
     }
 
-    /// The oldest message of the target if it may be tried now. Otherwise waits for that time or for new messages, and
-    /// returns `None`: the outbox is read again then.
-    async fn due_message(
+    /// Tries the oldest message of the target if it may be tried now. Otherwise waits for that time or for new messages.
+    async fn next_step(
         &self,
         changed: &mut watch::Receiver<()>,
-    ) -> Result<Option<StoredDelivery>, ReadError> {
-        let query = DeliveryQuery {
-            target: Some(Arc::clone(&self.name)),
-            ..DeliveryQuery::of_state(DeliveryState::Pending, 1)
-        };
-        let head = self.outbox.journal.rows().deliveries(query).await?.into_iter().next();
-        let Some(stored) = head else {
+        planned: Planned,
+    ) -> Result<NextStep, ReadError> {
+        let Some(stored) = self.outbox.head(&self.name).await? else {
             // The worker has a sender itself, so this does not fail.
             let (Ok(()) | Err(_)) = changed.changed().await;
-            return Ok(None);
+            return Ok(NextStep::LookAgain);
         };
-        let wait = stored.delivery.next_at.map_or(0, |next_at| next_at.ms_since(clock::now()));
-        if wait == 0 {
-            return Ok(Some(stored));
+        let of_this = planned.filter(|(number, _)| *number == stored.number);
+        let left = of_this.map(|(_, at)| at.saturating_duration_since(Instant::now()));
+        let wait = wait_before(stored.delivery.next_at, clock::now(), left, &self.target.limits);
+        if wait.is_zero() {
+            return Ok(NextStep::Attempt(Box::new(stored)));
         }
-        sleep(Duration::from_millis(wait).min(MAX_SLEEP)).await;
-        Ok(None)
+        sleep(wait.min(MAX_SLEEP)).await;
+        Ok(NextStep::LookAgain)
     }
 
-    /// Makes an attempt and writes its result.
-    async fn attempt(&self, StoredDelivery { number, delivery }: StoredDelivery) -> Result<(), RuntimeGone> {
+    /// Makes an attempt and writes its result. A worker that is replaced does not wait for a store that cannot be written.
+    async fn attempt(
+        &self,
+        StoredDelivery { number, delivery }: StoredDelivery,
+        replaced: &CancellationToken,
+    ) -> Result<Planned, RuntimeGone> {
         let sent = self.target.send(&delivery.message).await;
         let [chance] = clock::random_bytes::<1>();
-        let after = after_attempt(delivery, sent, &self.target.limits, (clock::now(), chance));
-        let (id, state) = (Arc::clone(&after.message.id), after.state);
-        match (state, &after.error) {
-            (DeliveryState::Dead, why) => {
+        let now = clock::now();
+        let after = after_attempt(delivery, sent, &self.target.limits, (now, chance));
+        self.log(&after);
+        let pause = after.next_at.map(|next_at| Duration::from_millis(next_at.ms_since(now)));
+        let planned = pause.map(|pause| (number, Instant::now() + pause));
+        let update = StoredDelivery { number, delivery: after };
+        self.outbox.write(&update, replaced).await?;
+        Ok(planned)
+    }
+
+    fn log(&self, after: &Delivery) {
+        let (id, why) = (&after.message.id, &after.error);
+        match after.state {
+            DeliveryState::Dead => {
                 tracing::error!(to = &*self.name, %id, ?why, "a message is a dead letter");
             }
-            (DeliveryState::Pending, why) => {
+            DeliveryState::Pending => {
                 tracing::warn!(to = &*self.name, %id, ?why, "a message is not delivered yet");
             }
-            (DeliveryState::Delivered, _) => {
+            DeliveryState::Delivered => {
                 tracing::debug!(to = &*self.name, %id, "a message is delivered");
-            }
-        }
-        let runtime = self.outbox.runtime.upgrade().ok_or(RuntimeGone)?;
-        match runtime.update_delivery(StoredDelivery { number, delivery: after }).await {
-            Ok(_) => Ok(()),
-            Err(error @ (RunError::Read(_) | RunError::Terminated(_))) => {
-                tracing::debug!(to = &*self.name, %error, "no more is delivered in this process");
-                Err(RuntimeGone)
-            }
-            Err(error) => {
-                tracing::error!(to = &*self.name, %error, "no more is delivered in this process");
-                Err(RuntimeGone)
             }
         }
     }

@@ -6,16 +6,15 @@ use std::path::{Path, PathBuf};
 use hermod_actors::model::OutboxMessage;
 
 use super::{payload::line, verdict::SendResult};
-use crate::files::{self, off_thread};
+use crate::files;
 
-pub(super) async fn write(folder: &Path, message: &OutboxMessage) -> SendResult {
-    let (folder, id, text) = (folder.to_owned(), message.id.to_string(), line(message));
-    let written = off_thread(move || {
-        files::make_folder(&folder)?;
-        let path = folder.join(format!("{id}.json"));
-        files::replace(&path, &hidden(&folder, &id), text.as_bytes())
+/// Blocks for as long as the file system does.
+pub(super) fn write(folder: &Path, message: &OutboxMessage) -> SendResult {
+    let written = files::make_folder(folder).and_then(|()| {
+        let path = folder.join(format!("{}.json", message.id));
+        files::replace(&path, &hidden(folder, &message.id), line(message).as_bytes())
     });
-    match written.await {
+    match written {
         Ok(()) => SendResult::Delivered,
         Err(error) => SendResult::Temporary { why: error.to_string(), pause: None },
     }

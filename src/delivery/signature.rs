@@ -15,17 +15,7 @@ impl SigningKey {
     /// The key of a secret: the bytes of the base64 behind `whsec_`, otherwise the bytes of the text. The error does not
     /// contain the secret.
     pub(super) fn of_secret(secret: &Secret) -> Result<Self, String> {
-        let text = secret.reveal();
-        let bytes = match text.strip_prefix(ENCODED_PREFIX) {
-            Some(encoded) => {
-                STANDARD.decode(encoded).map_err(|_| format!("behind `{ENCODED_PREFIX}` it is no base64"))?
-            }
-            None => text.as_bytes().to_vec(),
-        };
-        if bytes.is_empty() {
-            return Err("it is empty".to_owned());
-        }
-        Ok(Self(hmac::Key::new(hmac::HMAC_SHA256, &bytes)))
+        hmac_key(secret).map(Self)
     }
 
     /// The value of the header `webhook-signature`; `seconds` is that of `webhook-timestamp`.
@@ -35,6 +25,21 @@ impl SigningKey {
         context.update(body);
         format!("v1,{}", STANDARD.encode(context.sign()))
     }
+}
+
+/// The key of a secret, as [`SigningKey::of_secret`] reads it.
+pub(crate) fn hmac_key(secret: &Secret) -> Result<hmac::Key, String> {
+    let text = secret.reveal();
+    let bytes = match text.strip_prefix(ENCODED_PREFIX) {
+        Some(encoded) => {
+            STANDARD.decode(encoded).map_err(|_| format!("behind `{ENCODED_PREFIX}` it is no base64"))?
+        }
+        None => text.as_bytes().to_vec(),
+    };
+    if bytes.is_empty() {
+        return Err("it is empty".to_owned());
+    }
+    Ok(hmac::Key::new(hmac::HMAC_SHA256, &bytes))
 }
 
 #[cfg(test)]

@@ -1,11 +1,18 @@
 //! The targets of a configuration, ready to be sent to.
 
-use std::{collections::BTreeMap, fmt, path::PathBuf, sync::Arc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    path::PathBuf,
+    sync::Arc,
+    time::Duration,
+};
 
 use hermod_actors::model::OutboxMessage;
 
 use super::{
-    deliverer::LineOutput,
+    blocking_slot::{BlockingSlot, SharedOutput},
+    email::Email,
     folder,
     payload::payload,
     signature::SigningKey,
@@ -15,6 +22,7 @@ use super::{
 use crate::{
     config::{Config, TargetKind, TargetKindName, TargetSection},
     redaction,
+    secret::{Reference, Secret},
 };
 
 /// The targets of a configuration by name.
@@ -23,6 +31,10 @@ pub struct Targets {
     pub(super) ready: BTreeMap<Arc<str>, Arc<Target>>,
     /// Those that cannot be used now, each with the reason. Their messages wait.
     pub unusable: Vec<(String, String)>,
+    /// The names of all that are configured.
+    pub(super) known: Arc<BTreeSet<Arc<str>>>,
+    /// The age after which messages for other targets are dead; `None` in a process that does not decide that.
+    pub(super) abandoned_after: Option<Duration>,
 }
 
 /// A target.
@@ -33,19 +45,22 @@ pub(super) struct Target {
 
 enum Channel {
     Webhook(Box<Webhook>),
-    Folder(PathBuf),
-    Output(Arc<dyn LineOutput>),
+    Folder(PathBuf, BlockingSlot),
+    Email(Arc<Email>, BlockingSlot),
+    Output(SharedOutput),
 }
 
 impl Targets {
     /// Resolves the secrets of the targets, which become known to this process's redaction. Touches no network. Without
-    /// `output`, messages for standard output wait.
+    /// `output`, which only a service has, messages for standard output wait.
     pub fn resolve(
         config: &Config,
         variables: &BTreeMap<String, String>,
-        output: Option<&Arc<dyn LineOutput>>,
+        output: Option<&SharedOutput>,
     ) -> Self {
-        let mut targets = Self::default();
+        let known = config.targets.keys().map(|name| name.as_str().into()).collect::<BTreeSet<_>>();
+        let abandoned_after = output.map(|_| config.delivery.max_age.0);
+        let mut targets = Self { known: known.into(), abandoned_after, ..Self::default() };
         for (name, section) in &config.targets {
             match target(config, section, variables, output) {
                 Ok(Some(target)) => drop(targets.ready.insert(name.as_str().into(), Arc::new(target))),
@@ -69,7 +84,7 @@ fn target(
     config: &Config,
     section: &TargetSection,
     variables: &BTreeMap<String, String>,
-    output: Option<&Arc<dyn LineOutput>>,
+    output: Option<&SharedOutput>,
 ) -> Result<Option<Target>, String> {
     let limits = section.limits(&config.delivery);
     // The check of the configuration has found these keys.
@@ -77,8 +92,7 @@ fn target(
     let channel = match section.kind.as_ref().map(|TargetKindName(kind)| kind).ok_or_else(missing)? {
         TargetKind::Webhook => {
             let (url, reference) = section.url.as_ref().zip(section.secret.as_ref()).ok_or_else(missing)?;
-            let secret = reference.0.resolve(variables).map_err(|missing| format!("secret: {missing}"))?;
-            redaction::of_process().learn_all([(&*reference.0.to_string(), &secret)]);
+            let secret = resolved("secret", &reference.0, variables)?;
             redaction::learn_url("url", &url.0);
             let key =
                 SigningKey::of_secret(&secret).map_err(|why| format!("secret: {}: {why}", reference.0))?;
@@ -86,20 +100,39 @@ fn target(
         }
         TargetKind::Folder => {
             let path = section.path.as_ref().and_then(|path| path.0.clone());
-            Channel::Folder(path.ok_or_else(missing)?)
+            Channel::Folder(path.ok_or_else(missing)?, BlockingSlot::default())
+        }
+        TargetKind::Email => {
+            let password = section.password.as_ref();
+            let password =
+                password.map(|reference| resolved("password", &reference.0, variables)).transpose()?;
+            let email = Email::new(section, password.as_ref(), limits.timeout.0)?.ok_or_else(missing)?;
+            Channel::Email(Arc::new(email), BlockingSlot::default())
         }
         TargetKind::Stdout => match output {
-            Some(output) => Channel::Output(Arc::clone(output)),
+            Some(output) => Channel::Output(output.clone()),
             None => return Ok(None),
         },
     };
     let limits = DeliveryLimits {
         attempts: limits.attempts.0,
         max_age: limits.max_age.0,
+        timeout: limits.timeout.0,
         first_pause: limits.first_pause.0,
         longest_pause: limits.longest_pause.0,
     };
     Ok(Some(Target { limits, channel }))
+}
+
+/// The secret of a key, which becomes known to this process's redaction.
+fn resolved(
+    key: &str,
+    reference: &Reference,
+    variables: &BTreeMap<String, String>,
+) -> Result<Secret, String> {
+    let secret = reference.resolve(variables).map_err(|missing| format!("{key}: {missing}"))?;
+    redaction::of_process().learn_all([(&*reference.to_string(), &secret)]);
+    Ok(secret)
 }
 
 impl Target {
@@ -107,11 +140,15 @@ impl Target {
     pub(super) async fn send(&self, message: &OutboxMessage) -> SendResult {
         match &self.channel {
             Channel::Webhook(webhook) => webhook.send(message).await,
-            Channel::Folder(folder) => folder::write(folder, message).await,
-            Channel::Output(output) => match output.write_line(&payload(message).to_string()) {
-                Ok(()) => SendResult::Delivered,
-                Err(why) => SendResult::Temporary { why, pause: None },
-            },
+            Channel::Folder(folder, slot) => {
+                let (folder, message) = (folder.clone(), message.clone());
+                slot.run(self.limits.timeout, move || folder::write(&folder, &message)).await
+            }
+            Channel::Email(email, slot) => {
+                let (email, message) = (Arc::clone(email), message.clone());
+                slot.run(self.limits.timeout, move || email.send(&message)).await
+            }
+            Channel::Output(output) => output.write(self.limits.timeout, payload(message).to_string()).await,
         }
     }
 }

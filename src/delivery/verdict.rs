@@ -23,6 +23,8 @@ pub(super) enum SendResult {
 pub(super) struct DeliveryLimits {
     pub(super) attempts: u32,
     pub(super) max_age: Duration,
+    /// The time limit of one attempt.
+    pub(super) timeout: Duration,
     pub(super) first_pause: Duration,
     pub(super) longest_pause: Duration,
 }
@@ -50,7 +52,8 @@ pub(super) fn after_attempt(
         SendResult::Temporary { why, .. } if attempts >= limits.attempts => {
             dead(format!("{why}; given up after {attempts} attempts"))
         }
-        SendResult::Temporary { why, .. } if is_too_old(&tried, limits, now) => {
+        // Not the first one: the clock of a machine that has just started may have been wrong.
+        SendResult::Temporary { why, .. } if attempts > 1 && is_too_old(&tried, limits, now) => {
             dead(format!("{why}; given up, as it is too old"))
         }
         SendResult::Temporary { why, pause: asked } => {
@@ -60,6 +63,18 @@ pub(super) fn after_attempt(
             Delivery { error: Some(why.into()), next_at: Some(now.plus_ms(ms)), ..tried }
         }
     }
+}
+
+/// The time until the next attempt. `planned` is what is left of the pause by the monotonic clock, if this process has made
+/// the last attempt: the wall clock may have been set back since. No pause is longer than all that may be planned.
+pub(super) fn wait_before(
+    next_at: Option<Timestamp>,
+    now: Timestamp,
+    planned: Option<Duration>,
+    limits: &DeliveryLimits,
+) -> Duration {
+    let wall = Duration::from_millis(next_at.map_or(0, |next_at| next_at.ms_since(now)));
+    wall.min(planned.unwrap_or_else(|| limits.longest_pause.max(MAX_ASKED_PAUSE)))
 }
 
 fn is_too_old(delivery: &Delivery, limits: &DeliveryLimits, now: Timestamp) -> bool {
@@ -86,10 +101,12 @@ mod tests {
     const LIMITS: DeliveryLimits = DeliveryLimits {
         attempts: 4,
         max_age: Duration::from_mins(10),
+        timeout: Duration::from_secs(1),
         first_pause: Duration::from_secs(10),
         longest_pause: Duration::from_secs(30),
     };
     const MINUTE: i64 = 60_000;
+    const DAY: i64 = 86_400_000;
 
     fn delivery(attempts: u32) -> Delivery {
         let call = CallId { run: RunId::from_bits(2), iteration: 1, n: 1 };
@@ -144,7 +161,26 @@ mod tests {
         check((0, 5), temporary(Some(60)), 255, (Pending, Some(60), Some("status 503")));
         check((0, 5), temporary(Some(86_400)), 255, (Pending, Some(3_600), Some("status 503")));
         check((3, 5), temporary(None), 0, (Dead, None, Some("given up after 4 attempts")));
-        check((0, 10 * MINUTE), temporary(None), 0, (Dead, None, Some("too old")));
+        check((1, 10 * MINUTE), temporary(None), 0, (Dead, None, Some("too old")));
+        check((0, 10 * MINUTE), temporary(None), 255, (Pending, Some(10), Some("status 503")));
         check((0, 10 * MINUTE), SendResult::Delivered, 0, (Delivered, None, None));
+    }
+
+    #[test]
+    fn a_clock_that_is_set_back_holds_up_nothing() {
+        let check = |next_at: Option<i64>, planned: Option<u64>, expect: u64| {
+            let (next_at, planned) = (next_at.map(Timestamp), planned.map(Duration::from_millis));
+            let wait = wait_before(next_at, Timestamp(1_000), planned, &LIMITS);
+            assert_eq!(wait, Duration::from_millis(expect), "{next_at:?} {planned:?}");
+        };
+        check(None, None, 0);
+        check(Some(500), None, 0);
+        check(Some(6_000), None, 5_000);
+        check(Some(6_000), Some(5_000), 5_000);
+        // Set back by a day; and set forward.
+        check(Some(DAY), Some(4_000), 4_000);
+        check(Some(500), Some(4_000), 0);
+        // By another process: at most the longest pause that a receiver may ask for.
+        check(Some(DAY), None, 3_600_000);
     }
 }

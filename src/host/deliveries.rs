@@ -8,7 +8,7 @@ use hermod_actors::model::RunId;
 use super::{error::HostError, start::RuntimeHost};
 use crate::{
     config::Config,
-    delivery::{Deliverer, LineOutput, Targets},
+    delivery::{Deliverer, LineOutput, SharedOutput, Targets},
     discovery::Variables,
 };
 
@@ -23,6 +23,7 @@ impl RuntimeHost {
         (config, variables): (&Config, &Variables),
         output: Option<Arc<dyn LineOutput>>,
     ) {
+        let output = output.map(SharedOutput::new);
         let targets = Targets::resolve(config, variables, output.as_ref());
         for (name, reason) in &targets.unusable {
             if let Some(notes) = &self.notes {
@@ -54,6 +55,11 @@ impl RuntimeHost {
         if let Some((deliverer, _)) = self.deliverer.get() {
             deliverer.exchange(targets);
         }
+    }
+
+    /// The targets for which messages wait, though the configuration does not have them.
+    pub fn gone_targets(&self) -> Vec<String> {
+        self.deliverer.get().map(|(deliverer, _)| deliverer.gone_targets()).unwrap_or_default()
     }
 
     /// Waits for the first attempt of each message of a run that has ended, and notes those that wait still.

@@ -18,6 +18,7 @@ mod exchangeable;
 mod folders;
 mod handover;
 mod identifier;
+mod inbound;
 mod model_choice;
 mod new_run;
 mod notes;

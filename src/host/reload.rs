@@ -5,6 +5,7 @@ use super::{
     config_check::check_config,
     error::HostError,
     exchangeable::Exchangeable,
+    inbound::checked_inbound,
     model_choice::{OllamaProbe, discover},
     sandbox_rules::note_missing_protections,
     start::{RuntimeHost, checked_policy, configured_tools, verifier},
@@ -51,6 +52,7 @@ impl RuntimeHost {
         }
         let policy = checked_policy(config, &self.state, self.notes.clone()).await;
         let targets = self.checked_targets(config, variables)?;
+        let inbound = checked_inbound(config, variables)?;
         let hooks = ConfiguredHooks::new(config, variables, &self.state);
         let tools = configured_tools(config, &self.state, &self.runner).await;
         let mut endpoints = self.endpoints.lock().await;
@@ -59,6 +61,7 @@ impl RuntimeHost {
         self.policy.exchange(policy);
         self.runtime.set_verifier(verifier(config, &self.state, &self.runner, &self.policy));
         self.exchange_targets(&targets);
+        self.inbound.exchange(inbound);
         self.exchange_hooks(hooks).await?;
         self.runtime.set_store_limits(config.limits.by_period());
         self.runtime.set_lane_limits(config.lanes.limits());

@@ -30,11 +30,12 @@ use crate::{
     artifacts::FileArtifacts,
     clock::{self, SystemClock},
     config::Config,
-    delivery::{Deliverer, LineOutput, OutboxJournal, OutboxSignal, described_targets},
+    delivery::{Deliverer, OutboxJournal, OutboxSignal, SharedOutput, described_targets},
     discovery::Variables,
     disk_space::DiskSpaceMonitor,
     files::{IoResult as _, off_thread},
     hooks::{ConfiguredHooks, HookObservers, HookedPrompt},
+    inbound::InboundEndpoints,
     process::{
         runner::{OWN_PROGRAM, Runner},
         sandbox::remove_temp_folders,
@@ -69,11 +70,12 @@ pub struct RuntimeHost {
     pub(super) journal: Arc<dyn Journal>,
     pub(super) outbox: OutboxSignal,
     /// Delivers messages, and the output for those to standard output; once it is started.
-    pub(super) deliverer: OnceLock<(Deliverer, Option<Arc<dyn LineOutput>>)>,
+    pub(super) deliverer: OnceLock<(Deliverer, Option<SharedOutput>)>,
     pub(super) state: PathBuf,
     pub(super) policy: Arc<Exchangeable<AgentPolicies>>,
     pub(super) hooks: Arc<Exchangeable<ConfiguredHooks>>,
     observers: Mutex<HookObservers>,
+    pub(super) inbound: Arc<Exchangeable<InboundEndpoints>>,
     pub(super) notes: Option<Arc<dyn NoteSink>>,
 }
 
@@ -196,6 +198,7 @@ pub async fn start(
         policy,
         hooks,
         observers,
+        inbound: Exchangeable::new(InboundEndpoints::default()),
         notes,
     })
 }

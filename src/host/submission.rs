@@ -62,6 +62,28 @@ pub struct Submission {
     pub message: Option<MessageOptions>,
 }
 
+impl Submission {
+    /// A message to the session with this id or key.
+    pub fn of_message(session: String, input: RunInput, message: MessageOptions) -> Self {
+        Self {
+            input,
+            session: Some(session),
+            agent: None,
+            model: None,
+            workspace: None,
+            budget: BudgetLimits::default(),
+            timeout: None,
+            thinking: None,
+            system: None,
+            deliver_to: None,
+            must_answer: None,
+            lane: Lane::Main,
+            idempotency_key: None,
+            message: Some(message),
+        }
+    }
+}
+
 /// How a message to a session queues.
 #[derive(Debug, Clone, Copy)]
 pub struct MessageOptions {

@@ -139,6 +139,12 @@ pub(super) fn fence_text(name: &str, text: &str) -> String {
     format!("{dashes} {name} {dashes}\n{text}\n{dashes} end of {name} {dashes}")
 }
 
+/// The beginning of a text that came from outside, between two lines that name its origin. Hidden characters are made
+/// visible.
+pub(crate) fn fence_outside_text(name: &str, text: &str, max_bytes: usize) -> String {
+    fence_text(name, &head(&FileExcerpt::of(text), SizeLimit::Bytes(max_bytes)).text)
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;

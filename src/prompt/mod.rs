@@ -28,6 +28,7 @@ use crate::{
     tool::skills::SkillFolders,
 };
 use bounded_text::BoundedText;
+pub(crate) use bounded_text::fence_outside_text;
 
 /// The function that builds a layer.
 enum LayerBuilder {

@@ -42,20 +42,29 @@ impl<S: Sync> FromRequest<S> for JsonText {
             let text = "the header Content-Type is not application/json";
             return Err(Problem::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, text));
         }
-        let space = body_space(&request)?;
-        let read = timeout(BODY_TIMEOUT, to_bytes(request.into_body(), MAX_BODY_BYTES)).await;
-        let bytes = read
-            .map_err(|_| {
-                let text = format!("the body was not complete after {} s", BODY_TIMEOUT.as_secs());
-                Problem::new(StatusCode::REQUEST_TIMEOUT, text)
-            })?
-            .map_err(|error| {
-                let text =
-                    format!("the body cannot be read, or is longer than {MAX_BODY_BYTES} bytes: {error}");
-                Problem::new(StatusCode::PAYLOAD_TOO_LARGE, text)
-            })?;
+        let (bytes, space) = read_body(request, MAX_BODY_BYTES, &BODIES).await?;
         Ok(Self { bytes, _space: space })
     }
+}
+
+/// The bytes of a body of at most this many, with the memory that they take of `space`.
+pub(super) async fn read_body(
+    request: Request,
+    max_bytes: usize,
+    space: &'static Semaphore,
+) -> Result<(Bytes, SemaphorePermit<'static>), Problem> {
+    let space = body_space(&request, max_bytes, space)?;
+    let read = timeout(BODY_TIMEOUT, to_bytes(request.into_body(), max_bytes)).await;
+    let bytes = read
+        .map_err(|_| {
+            let text = format!("the body was not complete after {} s", BODY_TIMEOUT.as_secs());
+            Problem::new(StatusCode::REQUEST_TIMEOUT, text)
+        })?
+        .map_err(|error| {
+            let text = format!("the body cannot be read, or is longer than {max_bytes} bytes: {error}");
+            Problem::new(StatusCode::PAYLOAD_TOO_LARGE, text)
+        })?;
+    Ok((bytes, space))
 }
 
 /// A JSON body, and its hash.
@@ -92,10 +101,14 @@ impl<T: DeserializeOwned, S: Sync> FromRequest<S> for JsonBody<T> {
 }
 
 /// Takes memory for a body, of which all clients have so much together.
-fn body_space(request: &Request) -> Result<SemaphorePermit<'static>, Problem> {
+fn body_space(
+    request: &Request,
+    max_bytes: usize,
+    space: &'static Semaphore,
+) -> Result<SemaphorePermit<'static>, Problem> {
     let bytes = request.body().size_hint().exact().and_then(|bytes| usize::try_from(bytes).ok());
-    let kib = bytes.unwrap_or(MAX_BODY_BYTES).min(MAX_BODY_BYTES) / 1024 + 1;
-    BODIES.try_acquire_many(u32::try_from(kib).unwrap_or(u32::MAX)).map_err(|_| {
+    let kib = bytes.unwrap_or(max_bytes).min(max_bytes) / 1024 + 1;
+    space.try_acquire_many(u32::try_from(kib).unwrap_or(u32::MAX)).map_err(|_| {
         let text = "other requests take the memory for bodies; try again in a moment";
         Problem::new(StatusCode::SERVICE_UNAVAILABLE, text)
     })

@@ -123,6 +123,7 @@ impl ServiceLifecycle {
             sessions: runtime.supervision_counts().await?.1.live,
             breakers: runtime.providers().await.iter().flat_map(open_breakers).collect(),
             hooks: self.host.hooks().hooks().iter().map(|hook| hook.view()).collect(),
+            gone_targets: self.host.gone_targets(),
             connections: self.connections.get(),
             streams: self.streams.get(),
         })

@@ -42,7 +42,8 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     access::TokenVerifier,
     control::{RequestError, RequestHandler, SessionRemoval},
-    host::{HostError, RunSubmitter},
+    host::{Exchangeable, HostError, RunSubmitter},
+    inbound::InboundEndpoints,
 };
 
 use metrics::Metrics;
@@ -68,6 +69,8 @@ pub struct Service {
     pub submitter: Arc<RunSubmitter>,
     /// Answers queries.
     pub handler: RequestHandler,
+    /// The webhooks of other services.
+    pub inbound: Arc<Exchangeable<InboundEndpoints>>,
     /// The tokens of clients.
     pub tokens: TokenVerifier,
     /// Names of this service in the header `Host`, each with or without its port; lower case.

@@ -19,7 +19,7 @@ use crate::{
     clock,
     control::DeliveryFilter,
     host::Submission,
-    view::{ApprovalView, DeliveryView, NodeView, PeriodUsageView},
+    view::{ApprovalView, DeliveryView, MessageAcceptedView, NodeView, PeriodUsageView},
 };
 
 /// Most sessions of which a stream remembers whether its client reaches them.
@@ -41,6 +41,40 @@ pub(super) struct AdmittedSubmission(Submission);
 impl AdmittedSubmission {
     pub(super) fn into_inner(self) -> Submission {
         self.0
+    }
+}
+
+/// What a webhook of another service reaches: the message that it has become, and sessions of its agent.
+#[derive(Debug)]
+pub(super) struct InboundReach(pub(super) Arc<Service>);
+
+impl InboundReach {
+    /// The first message of this key, and its session. Keys have the name of the endpoint in them, so no other door has
+    /// written it.
+    pub(super) async fn first_of_key(&self, key: &str) -> Result<Option<MessageAcceptedView>, Problem> {
+        let reader = self.0.handler.reader();
+        let Some(message) = reader.read(|rows| rows.id_of_key(key)).await? else { return Ok(None) };
+        let session = match reader.read(|rows| rows.message(message)).await? {
+            Some(row) => Some(row.session),
+            None => reader.read(|rows| rows.run(message)).await?.map(|row| row.session),
+        };
+        Ok(session.map(|session| MessageAcceptedView { message, session }))
+    }
+
+    /// Checks that a message goes to a session of this agent, or to a new one.
+    pub(super) async fn admit(
+        &self,
+        submission: Submission,
+        agent: &str,
+    ) -> Result<AdmittedSubmission, Problem> {
+        let name = submission.session.as_deref().unwrap_or_default();
+        let session = self.0.handler.reader().read(|rows| rows.session_of_key(name)).await?;
+        if session.is_some_and(|row| row.agent.as_str() != agent) {
+            let detail =
+                format!("session: `{name}` belongs to another agent than `{agent}`; take another key");
+            return Err(Problem::unprocessable(detail).with_field("session"));
+        }
+        Ok(AdmittedSubmission(Submission { agent: Some(agent.to_owned()), ..submission }))
     }
 }
 

@@ -144,6 +144,7 @@ async fn serve_host(
         engine: Handle::current(),
         submitter: Arc::clone(&submitter),
         handler: handler.clone(),
+        inbound: host.open_inbound(config, &submitter.settings().variables),
         tokens: TokenVerifier::new(state),
         hosts: own_hosts(address).into_iter().chain(config.service.hosts.0.iter().cloned()).collect(),
         tls: door.tls,

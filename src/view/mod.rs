@@ -51,7 +51,7 @@ pub use run::{
     NodeView, RunDetailView, RunStateView, RunSummaryView, RunView, SessionDetailView, SessionSummaryView,
     SessionView,
 };
-pub use service::{MessageAcceptedView, MessageFateView, RunAcceptedView, RunWaitView};
+pub use service::{InboundAnswerView, MessageAcceptedView, MessageFateView, RunAcceptedView, RunWaitView};
 pub use store::{RowsFileView, SetAsideView, StoreRepairView};
 pub use stream::{EventIds, derived_event, feed_entry, record_event, stream_event};
 pub use token::{CreatedTokenView, TokenView};

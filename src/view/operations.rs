@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::{encoding, hook::HookView};
 
 /// A running service: `{pid, version, address, state_dir, started_at, phase, reasons, runs, submissions, sessions,
-/// breakers, hooks, connections, streams}`.
+/// breakers, hooks, gone_targets, connections, streams}`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServiceStatusView {
     /// Its process.
@@ -37,6 +37,9 @@ pub struct ServiceStatusView {
     /// The hooks, by priority.
     #[serde(default)]
     pub hooks: Vec<HookView>,
+    /// The targets for which messages wait, though the configuration does not have them.
+    #[serde(default)]
+    pub gone_targets: Vec<String>,
     /// Open HTTP connections.
     pub connections: u64,
     /// Open streams of events.

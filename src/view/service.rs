@@ -51,6 +51,17 @@ impl From<AcceptedRun> for MessageAcceptedView {
     }
 }
 
+/// A webhook that became no message: `{challenge}` or `{ignored}`.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, ToSchema)]
+pub struct InboundAnswerView {
+    /// The text that the sender has asked for, to see that somebody listens.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub challenge: Option<String>,
+    /// Why it became none: `ping`, or `events`, which are not wanted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ignored: Option<&'static str>,
+}
+
 /// What became of a message: `{state, reason?, run?}`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct MessageFateView {

@@ -253,3 +253,73 @@ fn a_reload_changes_the_targets() {
     assert_eq!((receiver.taken().len(), other.taken().len()), (1, 1));
     served.stop();
 }
+
+#[test]
+fn the_head_of_an_answer_decides() {
+    let receiver = Receiver::start(|_, text| match text {
+        "tell bad" => Answer::HeadOnly(404),
+        _ => Answer::HeadOnly(200),
+    });
+    let served = start(&receiver);
+    for input in ["tell good", "tell bad"] {
+        served.submit_in_order(&json!({ "input": input, "session": "c" }));
+    }
+    until("both have ended", || served.deliveries("").iter().any(|delivery| delivery["state"] == "dead"));
+    assert_eq!(served.deliveries("?state=delivered")[0]["attempts"], 1);
+    assert_eq!(
+        (served.deliveries("?state=dead")[0]["attempts"].clone(), receiver.received().len()),
+        (json!(1), 2)
+    );
+}
+
+#[test]
+fn an_output_that_nobody_reads_stops_nothing_else() {
+    let receiver = Receiver::start(|_, _| Answer::Status(200));
+    let world = World::new();
+    let outputs = "[targets.out]\nkind = \"stdout\"\n[targets.out2]\nkind = \"stdout\"\n[targets.out3]\nkind = \"stdout\"\n";
+    world.configure(&format!("{}{outputs}", config(&receiver.url).replace("BOX", "/nowhere")));
+    let scripts = json!([
+        { "when": "flood", "steps": [{ "say": "x".repeat(60_000) }] },
+        { "steps": [{ "say": "You said: {{user}}" }] },
+    ]);
+    // The standard output of the service is a pipe, from which nobody reads.
+    let mut served = Served::start_with((world, &scripts), |_| vec![("HOOK", SECRET.into())]);
+    for _ in 0..3 {
+        served.submit_in_order(&json!({ "input": "flood", "deliver_to": ["out", "out2", "out3"] }));
+    }
+    until("the pipe is full", || {
+        served
+            .deliveries("?state=pending")
+            .iter()
+            .any(|delivery| delivery["error"].as_str().is_some_and(|error| error.contains("not done within")))
+    });
+    served.submit_in_order(&json!({ "input": "hello", "deliver_to": ["ops"] }));
+    until("another target gets its message", || receiver.taken().len() == 1);
+    served.stop();
+}
+
+#[test]
+fn messages_of_a_target_that_is_gone_are_told_of_and_then_dead() {
+    let receiver = Receiver::start(|_, _| Answer::Status(503));
+    let mut served = start(&receiver);
+    served.submit_in_order(&json!({ "input": "tell", "session": "c" }));
+    until("it is tried", || !receiver.received().is_empty());
+    served.world.configure("");
+    served.world.ok(&["config", "reload"]);
+    until("the status tells it", || {
+        let output = served.world.run(&["status", "--json"]);
+        object(&String::from_utf8_lossy(&output.stdout))["gone_targets"] == json!(["ops"])
+    });
+    let shown = served.world.run(&["status"]);
+    assert!(String::from_utf8_lossy(&shown.stdout).contains("target       ops is gone"), "{shown:?}");
+    served.world.configure("[delivery]\nmax_age = \"1ms\"\n");
+    served.world.ok(&["config", "reload"]);
+    until("it is dead", || served.deliveries("?state=dead").len() == 1);
+    let error = served.deliveries("?state=dead")[0]["error"].to_string();
+    assert!(error.contains("there is no target `ops` any more"), "{error}");
+    until("nothing is gone any more", || {
+        let output = served.world.run(&["status", "--json"]);
+        object(&String::from_utf8_lossy(&output.stdout))["gone_targets"] == json!([])
+    });
+    served.stop();
+}

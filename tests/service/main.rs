@@ -3,11 +3,14 @@
 
 mod agents;
 mod deliveries;
+mod email;
 mod expectations;
 mod hooks;
 #[path = "../common/http.rs"]
 mod http;
+mod inbound;
 mod lanes;
+mod mail_server;
 mod messages;
 mod metrics;
 mod openai_chat;

@@ -25,6 +25,8 @@ pub(crate) enum Answer {
     Late(Duration),
     /// The connection breaks after the request.
     Break,
+    /// The head of an answer with this status, whose body does not come.
+    HeadOnly(u16),
 }
 
 /// A request that was read whole.
@@ -131,7 +133,8 @@ fn serve(
     let answer = {
         let mut requests = requests.lock().unwrap_or_else(PoisonError::into_inner);
         let answer = decide(requests.len(), &text);
-        let is_taken = matches!(answer, Answer::Status(200..=299) | Answer::Late(_));
+        let is_taken =
+            matches!(answer, Answer::Status(200..=299) | Answer::HeadOnly(200..=299) | Answer::Late(_));
         requests.push(Received { id, text, body, is_taken });
         answer
     };
@@ -146,6 +149,13 @@ fn serve(
             return false;
         }
         Answer::Break => return false,
+        Answer::HeadOnly(status) => {
+            let head = format!("HTTP/1.1 {status} Status\r\ncontent-length: 10\r\n\r\n");
+            if stream.write_all(head.as_bytes()).is_ok() {
+                thread::sleep(HANG);
+            }
+            return false;
+        }
     };
     let written = write!(stream, "HTTP/1.1 {status} Status\r\ncontent-length: 0\r\n\r\n");
     written.is_ok()

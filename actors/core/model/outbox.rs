@@ -1,7 +1,7 @@
 //! The outbox: what the process owes to targets outside, such as a webhook. A message is written in the append that
 //! decides it, and stays pending until its target has taken it or it is dead.
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
@@ -158,6 +158,10 @@ pub struct DeliveryQuery {
     pub state: DeliveryState,
     /// Those for this target alone.
     pub target: Option<Arc<str>>,
+    /// Those for other targets than these.
+    pub except: Option<Arc<BTreeSet<Arc<str>>>>,
+    /// Those of this run alone.
+    pub run: Option<RunId>,
     /// The one with this id alone.
     pub id: Option<Arc<str>>,
     /// Most of them: of pending ones the oldest, of others the newest.
@@ -167,12 +171,19 @@ pub struct DeliveryQuery {
 impl DeliveryQuery {
     /// All deliveries in a state, at most `max`.
     pub const fn of_state(state: DeliveryState, max: usize) -> Self {
-        Self { state, target: None, id: None, max }
+        Self { state, target: None, except: None, run: None, id: None, max }
+    }
+
+    /// Whether messages for this target are wanted.
+    pub fn wants_target(&self, target: &str) -> bool {
+        self.target.as_ref().is_none_or(|wanted| **wanted == *target)
+            && self.except.as_ref().is_none_or(|except| !except.contains(target))
     }
 
     /// Whether this message is wanted, whatever its state is.
     pub fn wants(&self, message: &OutboxMessage) -> bool {
-        self.target.as_ref().is_none_or(|target| *target == message.target)
+        self.wants_target(&message.target)
+            && self.run.is_none_or(|run| run == message.run)
             && self.id.as_ref().is_none_or(|id| *id == message.id)
     }
 }

@@ -1,5 +1,7 @@
 //! Cases of the journal contract: messages of the outbox, and the states of their deliveries.
 
+use std::collections::BTreeSet;
+
 use hermod_actors::{
     model::{
         CallId, Delivery, DeliveryQuery, DeliveryState, Incarnation, OutboxContent, OutboxMessage,
@@ -74,6 +76,17 @@ pub(super) async fn messages_wait_in_their_order(mut journal: Subject) {
     assert_eq!(found[0].delivery, Delivery::new(message(1, "b")));
     let known = DeliveryQuery { id: Some(message(3, "b").id), ..DeliveryQuery::of_state(Pending, 1) };
     assert_eq!(calls(&journal.rows().deliveries(known).await.expect("it can be read")), [3]);
+    let all = DeliveryQuery::of_state(Pending, 2);
+    let except = |targets: &[&str]| targets.iter().map(|target| (*target).into()).collect::<BTreeSet<_>>();
+    let queries = [
+        (DeliveryQuery { except: Some(except(&["a"]).into()), ..all.clone() }, vec![1, 3]),
+        (DeliveryQuery { except: Some(except(&["a", "b"]).into()), ..all.clone() }, vec![]),
+        (DeliveryQuery { run: Some(run(1)), ..all.clone() }, vec![1, 2]),
+        (DeliveryQuery { run: Some(run(2)), ..all }, vec![]),
+    ];
+    for (query, expect) in queries {
+        assert_eq!(calls(&journal.rows().deliveries(query).await.expect("it can be read")), expect);
+    }
 }
 
 pub(super) async fn a_refused_append_sends_nothing(journal: Subject) {

@@ -65,12 +65,13 @@ impl UploadClient {
 
     /// Uploads bytes. The error says why there is no answer.
     pub async fn post(&self, bytes: Bytes) -> Result<UploadResponse, String> {
-        self.post_with(HeaderMap::new(), bytes).await
+        self.upload(HeaderMap::new(), bytes, (self.timeout, MAX_BODY_BYTES)).await
     }
 
-    /// Uploads bytes with further headers, as [`UploadClient::post`] does.
+    /// Uploads bytes with further headers, as [`UploadClient::post`] does. The head of the answer decides: its body is not
+    /// read.
     pub async fn post_with(&self, headers: HeaderMap, bytes: Bytes) -> Result<UploadResponse, String> {
-        self.upload(headers, bytes, (self.timeout, MAX_BODY_BYTES)).await
+        self.upload(headers, bytes, (self.timeout, 0)).await
     }
 
     /// Uploads bytes as [`UploadClient::post`] does, with this time limit, and reads at most so many bytes of the answer.
@@ -106,7 +107,7 @@ impl UploadClient {
         let retry_after = retry_after.and_then(|value| value.to_str().ok()).map(str::to_owned);
         let status = response.status().as_u16();
         let mut body = Vec::new();
-        if read_prefix(&mut response, max_bytes, &mut body).await == BodyEnd::Broken {
+        if max_bytes > 0 && read_prefix(&mut response, max_bytes, &mut body).await == BodyEnd::Broken {
             return Err("the answer broke off".to_owned());
         }
         Ok(UploadResponse { status, retry_after, body })

@@ -7,17 +7,14 @@ use axum::{
     extract::State,
     http::{HeaderMap, StatusCode},
 };
-use hermod_actors::{
-    MAX_MESSAGE_BYTES,
-    model::{Lane, QueueMode},
-};
+use hermod_actors::{MAX_MESSAGE_BYTES, model::QueueMode};
 use serde::Deserialize;
 use utoipa::ToSchema;
 
 use super::{IdempotencyKey, idempotency_key};
 use crate::{
     access::Scope,
-    host::{BudgetLimits, MessageOptions, RunInput, Submission},
+    host::{MessageOptions, RunInput, Submission},
     service::{
         Service,
         authorization::{Granted, Read, Submit, require},
@@ -97,22 +94,8 @@ async fn send(
         expects: Vec::new(),
         request_hash: Some(hash),
     };
-    let submission = Submission {
-        input,
-        session: Some(session),
-        agent: None,
-        model: None,
-        workspace: None,
-        budget: BudgetLimits::default(),
-        timeout: None,
-        thinking: None,
-        system: None,
-        deliver_to: None,
-        must_answer: None,
-        lane: Lane::Main,
-        idempotency_key: idempotency_key(&headers, &granted.token)?,
-        message: Some(message),
-    };
+    let key = idempotency_key(&headers, &granted.token)?;
+    let submission = Submission { idempotency_key: key, ..Submission::of_message(session, input, message) };
     service.check_ready()?;
     let submission = granted.reach(Arc::clone(&service)).admit(submission).await?;
     let accepted = service.submit(submission).await?;

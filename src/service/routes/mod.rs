@@ -6,6 +6,7 @@ mod deliveries;
 mod document;
 mod feed;
 mod health;
+mod inbound;
 mod messages;
 mod metrics;
 mod replies;
@@ -44,6 +45,7 @@ fn operations() -> Operations {
         .merge(messages::routes())
         .merge(approvals::routes())
         .merge(deliveries::routes())
+        .merge(inbound::routes())
         .merge(state::routes())
         .merge(usage::routes())
         .merge(feed::routes())

@@ -1,10 +1,16 @@
 //! The outbox: pending messages by target and number, and those that are delivered or dead. A number is never used twice,
 //! and grows with the order of the appends.
 
+use std::{
+    collections::BTreeSet,
+    sync::{Mutex, PoisonError},
+};
+
 use hermod_actors::{
     model::{Delivery, DeliveryQuery, DeliveryState, OutboxMessage, StoredDelivery, Timestamp},
     port::KEPT_DELIVERIES,
 };
+use memchr::memmem;
 use redb::{ReadableTable as _, ReadableTableMetadata as _};
 
 use super::{
@@ -12,6 +18,11 @@ use super::{
     read::{self, SnapshotReader},
     tables::{DEAD_LETTERS, DELIVERED, OUTBOX},
 };
+
+/// Most unreadable rows that are logged.
+const MAX_LOGGED: usize = 1_000;
+/// Fewer rows are not sorted before the last one is read.
+const MIN_SORTED: usize = 64;
 
 impl Batch<'_> {
     /// Adds a message behind all others of its target.
@@ -83,18 +94,27 @@ impl SnapshotReader {
             Some(target) => table.range((&**target, 0)..=(&**target, u64::MAX))?,
             None => table.range::<(&str, u64)>(..)?,
         };
+        // Rows of others are not parsed: a target that is down may have very many.
+        let run = query.run.map(|run| run.to_string());
+        let run = run.as_ref().map(|run| memmem::Finder::new(run.as_bytes()));
         let mut found = Vec::new();
         for row in rows {
             let (key, value) = row?;
-            self.spend(value.value())?;
-            found.extend(wanted(key.value().1, value.value(), query));
+            let ((target, number), value) = (key.value(), value.value());
+            self.spend(value)?;
+            if !query.wants_target(target) || run.as_ref().is_some_and(|run| run.find(value).is_none()) {
+                continue;
+            }
+            found.extend(wanted(number, value, query));
             if query.target.is_some() && found.len() >= query.max {
                 break;
             }
+            if found.len() >= query.max.saturating_mul(2).max(MIN_SORTED) {
+                keep_oldest(&mut found, query.max);
+            }
         }
         // Without a target the rows come target by target.
-        found.sort_by_key(|delivery| delivery.number);
-        found.truncate(query.max);
+        keep_oldest(&mut found, query.max);
         Ok(found)
     }
 
@@ -117,13 +137,27 @@ impl SnapshotReader {
     }
 }
 
+fn keep_oldest(found: &mut Vec<StoredDelivery>, max: usize) {
+    found.sort_by_key(|delivery| delivery.number);
+    found.truncate(max);
+}
+
 /// The stored delivery if the query wants it. One that cannot be read holds up no others; the check of the store reports it.
 fn wanted(number: u64, stored: &[u8], query: &DeliveryQuery) -> Option<StoredDelivery> {
     match serde_json::from_slice::<Delivery>(stored) {
         Ok(delivery) => query.wants(&delivery.message).then_some(StoredDelivery { number, delivery }),
         Err(error) => {
-            tracing::error!(number, %error, "a row of the outbox cannot be read");
+            if is_new_damage(number) {
+                tracing::error!(number, %error, "a row of the outbox cannot be read");
+            }
             None
         }
     }
+}
+
+/// True if the damage of this row is not logged yet: each look at the outbox finds it again.
+fn is_new_damage(number: u64) -> bool {
+    static LOGGED: Mutex<BTreeSet<u64>> = Mutex::new(BTreeSet::new());
+    let mut logged = LOGGED.lock().unwrap_or_else(PoisonError::into_inner);
+    logged.len() < MAX_LOGGED && logged.insert(number)
 }
