@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 
 use super::{
     agents::{self, AGENTS},
+    channels_section::{self, CHANNEL_FIELDS, CHANNELS},
     hooks_section::{self, HOOK_FIELDS, HOOKS},
     layer::{SettingLayer, first_name},
 };
@@ -38,7 +39,7 @@ pub(super) const TARGETS: &str = "targets";
 /// The section of the defaults for all targets.
 const TARGET_DEFAULTS: &str = "delivery";
 /// The keys of a target's section without a default.
-const TARGET_FIELDS: [&str; 5] = ["description", "kind", "path", "secret", "url"];
+const TARGET_FIELDS: [&str; 7] = ["channel", "chat", "description", "kind", "path", "secret", "url"];
 /// The section of the models, by name.
 pub(super) const MODELS: &str = "models";
 /// The keys of a model's section.
@@ -82,7 +83,7 @@ pub(super) enum KeyKind<'a> {
     Setting(&'a Value),
     /// A section that always exists.
     Section,
-    /// The section of a provider, a model, an agent or a hook.
+    /// The section of a provider, a model, an agent, a target, a hook or a channel.
     Named,
     /// An unknown key.
     Unknown,
@@ -129,6 +130,13 @@ pub(super) fn kind<'a>(defaults: &'a SettingLayer, key: &str) -> KeyKind<'a> {
         }
         None => {}
     }
+    match channels_section::channel(key) {
+        Some((_, None)) => return KeyKind::Named,
+        Some((_, Some(field))) => {
+            return channels_section::sample(field).map_or(KeyKind::Unknown, KeyKind::Setting);
+        }
+        None => {}
+    }
     match provider(key) {
         Some((_, None)) => KeyKind::Named,
         Some((_, Some(OAUTH))) => KeyKind::Section,
@@ -137,7 +145,7 @@ pub(super) fn kind<'a>(defaults: &'a SettingLayer, key: &str) -> KeyKind<'a> {
             Some(default) => KeyKind::Setting(&default.value),
             None => KeyKind::Unknown,
         },
-        None if [PROVIDERS, MODELS, TARGETS, HOOKS].contains(&key) => KeyKind::Section,
+        None if [PROVIDERS, MODELS, TARGETS, HOOKS, CHANNELS].contains(&key) => KeyKind::Section,
         None if defaults.keys().any(|known| below(key, known).is_some()) => KeyKind::Section,
         None => KeyKind::Unknown,
     }
@@ -195,6 +203,9 @@ pub(super) fn nearest(defaults: &SettingLayer, key: &str) -> Option<String> {
     }
     if let Some((hook, Some(_))) = hooks_section::hook(key) {
         candidates.extend(HOOK_FIELDS.into_iter().map(|field| format!("{HOOKS}.{hook}.{field}")));
+    }
+    if let Some((channel, Some(_))) = channels_section::channel(key) {
+        candidates.extend(CHANNEL_FIELDS.into_iter().map(|field| format!("{CHANNELS}.{channel}.{field}")));
     }
     if let Some((model, Some(_))) = model(key) {
         candidates.extend(MODEL_FIELDS.into_iter().map(|field| format!("{MODELS}.{model}.{field}")));

@@ -10,7 +10,7 @@ use std::{
 use serde_path_to_error::{Path, Segment};
 
 use super::{
-    agents, auxiliary,
+    agents, auxiliary, channels_section,
     error::{ConfigErrors, SettingError},
     hooks_section,
     keys::{self, KeyKind, MODELS, PROVIDERS},
@@ -72,6 +72,7 @@ impl Config {
             check_accounts(config, &mut errors);
             auxiliary::check(config, &mut errors);
             targets_section::check(config, &mut errors);
+            channels_section::check(config, &mut errors);
             hooks_section::check(config, &mut errors);
             let mut problems = Vec::new();
             agents::check(config, &mut problems);
@@ -82,6 +83,9 @@ impl Config {
         let known_models = model_section::embedded()?;
         let config = config.map(|config| Self { known_models, ..config });
         let config = config.and_then(|config| agents::with_agents(config, settings, &mut errors));
+        if let Some(config) = &config {
+            channels_section::check_agents(config, &mut errors);
+        }
         match config {
             Some(config) if errors.is_empty() => {
                 let files = files.iter().map(|file| file.path.clone()).collect();
@@ -127,7 +131,7 @@ fn check_keys(layer: SettingLayer, defaults: &SettingLayer, errors: &mut Vec<Set
     valid
 }
 
-/// True unless the key names a provider, a model, an agent, a target or a hook by an invalid name. Each invalid name is reported once.
+/// True unless the key names a provider, a model, an agent, a target, a hook or a channel by an invalid name. Each invalid name is reported once.
 fn has_name(key: &str, origin: &SettingOrigin, errors: &mut Vec<SettingError>) -> bool {
     let provider = keys::provider(key).map(|(name, _)| name).filter(|name| !keys::is_provider_name(name));
     let model = keys::model(key).map(|(name, _)| name);
@@ -135,10 +139,16 @@ fn has_name(key: &str, origin: &SettingOrigin, errors: &mut Vec<SettingError>) -
     let agent = agents::agent(key).map(|(name, _)| name).filter(|name| !agents::is_agent_name(name));
     let target = keys::target(key).map(|(name, _)| name).filter(|name| !keys::is_provider_name(name));
     let hook = hooks_section::hook(key).map(|(name, _)| name).filter(|name| !keys::is_provider_name(name));
-    let Some(name) = provider.or(model).or(agent).or(target).or(hook) else { return true };
+    let channel =
+        channels_section::channel(key).map(|(name, _)| name).filter(|name| !keys::is_provider_name(name));
+    let Some(name) = provider.or(model).or(agent).or(target).or(hook).or(channel) else { return true };
     let problem = match provider {
-        None if target.is_some() || hook.is_some() => {
-            let what = if target.is_some() { "target" } else { "hook" };
+        None if target.is_some() || hook.is_some() || channel.is_some() => {
+            let what = match (target, hook) {
+                (Some(_), _) => "target",
+                (None, Some(_)) => "hook",
+                (None, None) => "channel",
+            };
             format!("`{name}` is no name for a {what}; use lower-case letters, digits, `-` and single `_`")
         }
         None if agent.is_some() => {

@@ -8,6 +8,7 @@ use toml::de::DeValue;
 
 use super::{
     agents::{self, AGENTS},
+    channels_section::{CHANNELS, channel},
     error::SettingError,
     hooks_section::{HOOKS, hook},
     keys::{self, KeyKind, LEVEL_SEPARATOR, NOT_SETTINGS, PREFIX, PROVIDERS, TARGETS},
@@ -55,7 +56,7 @@ pub(super) fn read_variables(
 type NamedKey = for<'a> fn(&'a str) -> Option<(&'a str, Option<&'a str>)>;
 
 /// `PROVIDERS__MY_HOST__MODEL` is `providers.my-host.model` if that provider exists, else `providers.my_host.model`. The
-/// same holds for agents, targets and hooks.
+/// same holds for agents, targets, hooks and channels.
 fn key_of(rest: &str, file_settings: &SettingLayer) -> String {
     let key = rest.to_lowercase().replace(LEVEL_SEPARATOR, ".");
     let sections = [
@@ -63,6 +64,7 @@ fn key_of(rest: &str, file_settings: &SettingLayer) -> String {
         (AGENTS, agents::agent),
         (TARGETS, keys::target),
         (HOOKS, hook),
+        (CHANNELS, channel),
     ];
     for (section, named) in sections {
         if let Some((name, Some(field))) = named(&key) {

@@ -4,6 +4,7 @@
 //! No actor knows of it. `deliverer.rs` has a worker for each target, which reads the outbox through the journal port and
 //! writes states through the runtime. `verdict.rs` decides what becomes of a message, and is pure.
 
+mod chat;
 mod deliverer;
 mod folder;
 mod outbox_journal;
@@ -13,6 +14,8 @@ mod target;
 mod verdict;
 mod webhook;
 
+pub use chat::{ChatOutput, ChatOutputs};
 pub use deliverer::{Deliverer, LineOutput};
 pub use outbox_journal::{OutboxJournal, OutboxSignal};
-pub use target::{Targets, described_targets};
+pub use target::{TargetOutputs, Targets, described_targets};
+pub use verdict::SendResult;

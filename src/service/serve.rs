@@ -21,11 +21,12 @@ use super::{
 };
 use crate::{
     access::TokenVerifier,
+    channel::{Channels, FrontDoor as ChannelDoor},
     config::Config,
-    control::{RequestError, ServiceControl},
-    delivery::LineOutput,
+    control::{RequestError, RequestHandler, ServiceControl},
+    delivery::{ChatOutputs, LineOutput, TargetOutputs},
     discovery::Variables,
-    hooks::ObservedEvent,
+    hooks::{CommandEvents, ObservedEvent},
     host::{
         DrainOutcome, Exchangeable, HostError, NoteSink, OwnedStore, RehearsalScript, Revival, RunSubmitter,
         RuntimeHost, ServiceManager, ShutdownSignal, ShutdownUrgency, Signals, run_defaults, serve_commands,
@@ -78,6 +79,7 @@ pub async fn serve(
     let OwnedStore { journal, state, signals, notes, .. } = &mut *store;
     let tls = request.tls.map(|files| TlsAcceptor::start(files, Arc::clone(notes))).transpose()?;
     let prompt = Exchangeable::new(LayeredPrompt::new(config, state));
+    let chats = Arc::<ChatOutputs>::default();
     let (commits, run_states, spans) =
         (CommitDurations::default(), RunStates::default(), ExportCounts::default());
     let started = async {
@@ -89,7 +91,8 @@ pub async fn serve(
         let measured = MeasuredJournal::new(Arc::clone(journal), commits.clone(), run_states.clone());
         let settings = (config, variables);
         let host = start(Arc::new(measured), endpoints, settings, defaults, Some(Arc::clone(notes))).await?;
-        host.start_deliveries(settings, request.output);
+        let outputs = TargetOutputs { lines: request.output, chats: Some(Arc::clone(&chats)) };
+        host.start_deliveries(settings, outputs);
         let counted = (commits.clone(), run_states.clone(), spans.clone());
         let metrics = Metrics::start(&host.runtime, counted, revival.count()).await?;
         // Before runs go on, so that none ends unseen.
@@ -104,7 +107,7 @@ pub async fn serve(
     };
     let settings = (config.clone(), variables.clone());
     let submitter = RunSubmitter::new(Arc::clone(&host), (reader, state.clone()), settings, request.script);
-    let door = FrontDoor { listener, tls, on_ready, prompt, manager, hangups };
+    let door = FrontDoor { listener, tls, on_ready, prompt, manager, hangups, chats };
     let ended = serve_host(&host, revival, Arc::new(submitter), (config, store), door).await;
     traces.stop().await;
     host.suspend(ShutdownUrgency::Urgent).await;
@@ -119,6 +122,7 @@ struct FrontDoor<F> {
     prompt: Arc<Exchangeable<LayeredPrompt>>,
     manager: ServiceManager,
     hangups: Signal,
+    chats: Arc<ChatOutputs>,
 }
 
 /// Lets the unfinished runs go on, and serves clients until the end.
@@ -152,8 +156,9 @@ async fn serve_host(
         metrics,
         closing: CancellationToken::new(),
     };
-    let lifecycle =
-        ServiceLifecycle::new(&service, Arc::clone(host), (door.prompt, door.manager), url.clone());
+    let channels = start_channels(host, &submitter, handler, (door.chats, notes)).await;
+    let parts = (door.prompt, door.manager, Arc::clone(&channels));
+    let lifecycle = ServiceLifecycle::new(&service, Arc::clone(host), parts, url.clone());
     let lifecycle = Arc::new(lifecycle);
     let limits = ServerLimits { connections: connections(config, &**notes) };
     let server = HttpServer::start(door.listener, service, limits).map_err(|error| server_error(&error))?;
@@ -175,6 +180,7 @@ async fn serve_host(
     let submissions = Arc::<RunSubmitter>::clone(&submitter);
     let ended = serve_commands((slot, runtime), submissions, notes, work).await;
     lifecycle.manager.stopping();
+    channels.stop().await;
     server.stop().await;
     let hooks = host.hooks();
     let told = hooks.tell_of_service(ObservedEvent::ServiceStop, &url, lifecycle.started_at);
@@ -182,6 +188,26 @@ async fn serve_host(
         tracing::warn!("not all hooks have taken service_stop");
     }
     ended
+}
+
+/// Starts the channels, and tells hooks of their commands from now on.
+async fn start_channels(
+    host: &Arc<RuntimeHost>,
+    submitter: &Arc<RunSubmitter>,
+    handler: &RequestHandler,
+    (chats, notes): (Arc<ChatOutputs>, &Arc<dyn NoteSink>),
+) -> Arc<Channels> {
+    let hooks = Arc::clone(host);
+    let commands = Arc::new(CommandEvents::new(host.state_dir(), move || hooks.hooks()));
+    let telling = Arc::clone(&commands);
+    tokio::spawn(async move { telling.tell().await });
+    let door = ChannelDoor {
+        runtime: Arc::clone(&host.runtime),
+        submitter: Arc::clone(submitter),
+        handler: handler.clone(),
+        commands,
+    };
+    Arc::new(Channels::start(door, chats, Arc::clone(notes), host.state_dir().to_owned()).await)
 }
 
 /// Works until a signal, the end of a drain, or the failure of `revived`, which goes on as long as the runtime.

@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use hermod_actors::model::{BreakerState, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use super::{encoding, hook::HookView};
+use super::{channel::ChannelView, encoding, hook::HookView};
 
 /// A running service: `{pid, version, address, state_dir, started_at, phase, reasons, runs, submissions, sessions,
-/// breakers, hooks, connections, streams}`.
+/// breakers, hooks, channels, connections, streams}`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServiceStatusView {
     /// Its process.
@@ -37,6 +37,9 @@ pub struct ServiceStatusView {
     /// The hooks, by priority.
     #[serde(default)]
     pub hooks: Vec<HookView>,
+    /// The channels, by name.
+    #[serde(default)]
+    pub channels: Vec<ChannelView>,
     /// Open HTTP connections.
     pub connections: u64,
     /// Open streams of events.
