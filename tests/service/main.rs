@@ -28,6 +28,8 @@ mod shaping;
 mod shaping_rpc;
 mod socket;
 mod store_limits;
+mod telegram;
+mod telegram_server;
 mod tls;
 mod traces;
 #[allow(dead_code)] // other binaries use more of it
