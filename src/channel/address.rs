@@ -29,10 +29,9 @@ impl ChatAddress {
 
     /// The key of the conversation that began with the update of this number; without one, of the first one.
     pub(super) fn session_key(&self, (kind, channel): (&str, &str), generation: Option<i64>) -> String {
-        let mut key = format!("{kind}:{channel}:{}", self.chat);
-        self.thread.iter().for_each(|thread| key.push_str(&format!(":t{thread}")));
-        generation.iter().for_each(|number| key.push_str(&format!(":g{number}")));
-        key
+        let thread = self.thread.as_ref().map(|thread| format!(":t{thread}")).unwrap_or_default();
+        let generation = generation.map(|number| format!(":g{number}")).unwrap_or_default();
+        format!("{kind}:{channel}:{}{thread}{generation}", self.chat)
     }
 
     /// The address in a session's key; `None` if it is no key of this channel.

@@ -11,7 +11,7 @@ use tokio::{task::JoinHandle, time::timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    channel::{Channel, ChannelParts, FrontDoor},
+    chat_channel::{Channel, ChannelParts, FrontDoor},
     inbound,
     outbox::ChannelOutput,
     port::ChatTransport,

@@ -3,7 +3,7 @@
 
 use hermod_actors::{RunError, model::QueueMode};
 
-use super::{address::ChatAddress, channel::Channel, port::IncomingMessage};
+use super::{address::ChatAddress, chat_channel::Channel, port::IncomingMessage};
 use crate::hooks::CommandEvent;
 
 const HELP: &str = "Write, and an answer comes. Pictures are taken too.\n\

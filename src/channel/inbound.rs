@@ -7,7 +7,7 @@ use futures::FutureExt as _;
 use tokio::time::{Instant, sleep};
 
 use super::{
-    channel::Channel,
+    chat_channel::Channel,
     messages::{self, Interrupted},
     port::{ChatError, IncomingMessage, Update, UpdateEvent},
     questions,

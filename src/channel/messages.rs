@@ -11,7 +11,7 @@ use hermod_actors::{
 use tokio::time::sleep;
 
 use super::{
-    channel::Channel,
+    chat_channel::Channel,
     commands::Command,
     port::{ChatError, IncomingMessage},
     questions,

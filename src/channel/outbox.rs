@@ -16,7 +16,7 @@ use tokio::time::timeout;
 
 use super::{
     address::ChatAddress,
-    channel::Channel,
+    chat_channel::Channel,
     port::ChatError,
     replies::{Reply, ReplyStage},
     text,

@@ -7,14 +7,15 @@ use hermod_actors::{
     RunError,
     model::{
         ApprovalAnswered, ApprovalDecision, ApprovalRequested, ApprovalScope, Body, CallId, DecisionSource,
-        PersonAnswer,
+        RunRow, RunState,
     },
+    open_approvals,
 };
 use tokio::time::sleep;
 
 use super::{
     address::ChatAddress,
-    channel::Channel,
+    chat_channel::Channel,
     port::{Button, ButtonPress, ChatError},
     state::AskedQuestion,
     text,
@@ -136,12 +137,36 @@ fn choices(question: &str) -> Vec<String> {
         .unwrap_or_default()
 }
 
+/// The questions of a run that wait, if it belongs to a chat of this channel.
+pub(super) async fn pending_of(channel: &Channel, row: &RunRow) -> Result<Vec<ApprovalRequested>, RunError> {
+    if row.state == RunState::Queued || channel.chat_of_run(row.id).await?.is_none() {
+        return Ok(Vec::new());
+    }
+    // Only the row of a parked run has them.
+    let pending = if let Some(approvals) = &row.approvals {
+        approvals.clone()
+    } else {
+        let records = channel.runtime().journal(row.session, 1).await?;
+        open_approvals(row.session, records.iter().map(|(_, record)| &**record))
+    };
+    let of_run = pending.into_iter().map(|pending| pending.request);
+    Ok(of_run.filter(|request| request.call.run == row.id).collect())
+}
+
 /// The calls of questions that stand in chats and do not wait any more.
 pub(super) async fn answered_meanwhile(channel: &Channel) -> Result<Vec<String>, RunError> {
-    let pending = channel.runtime().pending_approvals().await?;
-    let pending: Vec<String> = pending.iter().map(|pending| pending.request.call.to_string()).collect();
     let asked = channel.state.read(|state| state.questions.keys().cloned().collect::<Vec<_>>()).await;
-    Ok(asked.into_iter().filter(|call| !pending.contains(call)).collect())
+    let mut answered = Vec::new();
+    for text in asked {
+        let is_open = match text.parse() {
+            Ok(call) => is_pending(channel, call).await,
+            Err(_) => false,
+        };
+        if !is_open {
+            answered.push(text);
+        }
+    }
+    Ok(answered)
 }
 
 async fn is_pending(channel: &Channel, call: CallId) -> bool {
@@ -156,9 +181,9 @@ async fn is_pending(channel: &Channel, call: CallId) -> bool {
 async fn find_answer(channel: &Channel, call: CallId) -> Result<(Option<ApprovalAnswered>, bool), RunError> {
     let row = channel.runtime().row(call.run).await?;
     let records = channel.runtime().journal(row.session, row.first).await?;
-    let answer = records.iter().rev().find_map(|(_, record)| match &record.body {
-        Body::ApprovalAnswered(answered) if answered.call == call => Some(answered.clone()),
-        _ => None,
+    let answer = records.iter().rev().find_map(|(_, record)| {
+        let Body::ApprovalAnswered(answered) = &record.body else { return None };
+        (answered.call == call).then(|| answered.clone())
     });
     Ok((answer, row.ended.is_none()))
 }
@@ -252,11 +277,7 @@ pub(super) async fn answer_with_text(channel: &Channel, at: &ChatAddress, text: 
         state.questions.iter().find(|(_, asked)| is_open(asked)).map(|(call, _)| call.clone())
     });
     let Some(call) = asked.await else { return false };
-    let answer = PersonAnswer::Text(text.into());
-    let decide = |approval: &ApprovalView| match control::text_answer(approval, text.to_owned()) {
-        Ok(_) => Ok(answer),
-        Err(error) => Err(error),
-    };
+    let decide = |approval: &ApprovalView| control::text_answer(approval, text.to_owned());
     // If it is answered or has expired meanwhile, the text is a message as any other.
     channel.door.handler.decide(&call, decide).await.is_ok_and(|decided| decided.is_some())
 }

@@ -11,7 +11,7 @@ use hermod_actors::{
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
-use super::{channel::Channel, questions, stream::show_run};
+use super::{chat_channel::Channel, questions, stream::show_run};
 
 /// Pause after the feed could not be read.
 const READ_PAUSE: Duration = Duration::from_secs(1);
@@ -62,10 +62,10 @@ impl Records {
             if self.channel.is_own(&row) {
                 self.show_run(row.id).await?;
             }
-        }
-        for pending in self.channel.runtime().pending_approvals().await? {
-            let channel = Arc::clone(&self.channel);
-            self.spawn(async move { questions::ask(&channel, &pending.request).await });
+            for request in questions::pending_of(&self.channel, &row).await? {
+                let channel = Arc::clone(&self.channel);
+                self.spawn(async move { questions::ask(&channel, &request).await });
+            }
         }
         for call in questions::answered_meanwhile(&self.channel).await? {
             let channel = Arc::clone(&self.channel);
@@ -74,6 +74,7 @@ impl Records {
         Ok(feed)
     }
 
+    #[expect(clippy::wildcard_enum_match_arm, reason = "no chat is told of other records")]
     async fn take(&self, entry: &FeedEntry) -> Result<(), RunError> {
         let Ok(record) = &entry.record else { return Ok(()) };
         match &record.body {

@@ -8,7 +8,7 @@ use std::{
 
 use tokio::sync::Mutex;
 
-use super::{address::ChatAddress, channel::Channel, port::ChatError};
+use super::{address::ChatAddress, chat_channel::Channel, port::ChatError};
 
 /// The replies that are not final, by key.
 #[derive(Debug, Default)]

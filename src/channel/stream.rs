@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::{
     address::ChatAddress,
-    channel::Channel,
+    chat_channel::Channel,
     outbox::{options, reply_key},
     port::ChatError,
     replies::{Reply, ReplyStage},

@@ -58,6 +58,9 @@ edit_interval = "60ms"
 [policy]
 ask = ["write_file"]
 
+[approvals]
+approver = "person"
+
 [replies]
 required = false
 
