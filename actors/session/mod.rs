@@ -7,6 +7,7 @@
 
 mod append;
 mod append_result;
+mod begin;
 mod inbox;
 mod lease_wait;
 mod model_attempt;

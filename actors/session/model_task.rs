@@ -56,7 +56,9 @@ impl TaskSpawner {
         match grant {
             Some(Grant::Summary(lease)) => self.summarise(turn, *lease),
             Some(Grant::Lease(lease)) => self.call_model(turn, view, lease),
-            Some(Grant::Permit(_)) | None => self.fail_unsent(id, "there was no lease for it"),
+            Some(Grant::Permit(_) | Grant::Place(_)) | None => {
+                self.fail_unsent(id, "there was no lease for it")
+            }
         }
     }
 

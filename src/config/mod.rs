@@ -9,6 +9,7 @@ mod error;
 mod file;
 mod hooks_section;
 mod keys;
+mod lanes_section;
 mod layer;
 mod limits_section;
 mod load;
@@ -31,6 +32,7 @@ pub use channels_section::{CHANNEL_TARGET, ChannelKind, ChannelSection, StreamMo
 pub use error::{ConfigErrors, SettingError, redacted, redacted_toml};
 pub use file::UserFile;
 pub use hooks_section::{HookNames, HookSection};
+pub use lanes_section::LanesSection;
 pub use layer::{Setting, SettingLayer, SettingOrigin};
 pub use limits_section::LimitsSection;
 pub use load::{ConfigFile, EMBEDDED};

@@ -12,6 +12,7 @@ use super::{
     channels_section::ChannelSection,
     hooks_section::HookSection,
     keys,
+    lanes_section::LanesSection,
     layer::{SettingLayer, SettingOrigin},
     limits_section::LimitsSection,
     model_section::ModelSection,
@@ -50,6 +51,8 @@ pub struct Config {
     pub replies: RepliesSection,
     /// Limits of all runs together.
     pub limits: LimitsSection,
+    /// How many runs may be under way at once.
+    pub lanes: LanesSection,
     /// How messages to a session queue.
     pub queue: QueueSection,
     /// Further defaults of agents.

@@ -6,8 +6,8 @@ use std::path::Path;
 use hermod_actors::{
     CLARIFY, DELEGATE_TASK, MESSAGE, TODO,
     model::{
-        Amounts, BreakerPolicy, CompactionPolicy, Delegation, Hash, InDoubtPolicy, Limits, ModelProfile,
-        ModelRef, RetryAttempts, RetryPolicy, RunSpec,
+        Amounts, BreakerPolicy, CompactionPolicy, Delegation, Hash, InDoubtPolicy, Lane, Limits,
+        ModelProfile, ModelRef, RetryAttempts, RetryPolicy, RunSpec,
     },
 };
 
@@ -61,6 +61,7 @@ pub fn spec(config: &Config, chain: Vec<ModelRef>, script: Option<Hash>, workspa
         compaction: config.compression.enabled.0.then(|| compaction_policy(config, &main).into()),
         delegation,
         loop_guard: config.agent.loop_guard.0,
+        lane: Lane::Main,
         expects: Vec::new(),
         must_answer: config.replies.required.0,
         script,

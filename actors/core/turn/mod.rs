@@ -65,6 +65,7 @@ pub use input::{CallAdmission, CallRejection, DueAction, FailoverOptions, GrantR
 pub use queries::DelegationMode;
 pub use recovery::{CrashPoint, ReplayedSession};
 pub use reopen::RaiseError;
+pub use run_queue::BeginningRun;
 pub use summary::{PROMPT as SUMMARY_PROMPT, SummaryRequest, summary_defect};
 pub use verification::UnverifiedRun;
 pub use wait_report::{TaskDeadlines, WaitTracker};
@@ -72,8 +73,9 @@ pub use wait_report::{TaskDeadlines, WaitTracker};
 use crate::{
     journal::Append,
     model::{
-        AgentName, ArtifactHashes, CallId, Durable, Incarnation, Kind, Message, ModelRef, ModelStarted,
-        PendingApproval, Record, RunId, RunSpec, Seq, SessionId, SessionTime, StoreLimits, TodoList,
+        AgentName, ArtifactHashes, BeginRules, CallId, Durable, Incarnation, Kind, Message, ModelRef,
+        ModelStarted, PendingApproval, Record, RunId, RunSpec, Seq, SessionId, SessionTime, StoreLimits,
+        TodoList,
     },
     policy::{self, Candidate},
     turn::history::History,
@@ -115,6 +117,8 @@ pub struct Turn {
     reopenable: Option<Box<active_run::ActiveRun>>,
     /// Not folded: the limits of the store at present, as the shell knows them.
     store_limits: StoreLimits,
+    /// Not folded: what runs wait for that are accepted at present, as the shell knows it.
+    begin_rules: BeginRules,
 }
 
 impl Turn {
@@ -148,6 +152,7 @@ impl Turn {
             current: None,
             reopenable: None,
             store_limits: StoreLimits::default(),
+            begin_rules: BeginRules::default(),
         }
     }
 
@@ -173,7 +178,7 @@ impl Turn {
     /// The actions that should be in flight, with those for a summary. The value of an action is its identity; the
     /// shell cancels an action that is no longer due.
     pub fn due(&self, now: SessionTime) -> Vec<DueAction> {
-        self.run().map_or_else(|| self.due_for_held(), |run| self.due_with_summary(run, now))
+        self.run().map_or_else(|| self.due_for_held(now.at), |run| self.due_with_summary(run, now))
     }
 
     /// Folds a durable record: the only way to change the state of a live session. Cannot fail and decides nothing.

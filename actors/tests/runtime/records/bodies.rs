@@ -10,7 +10,7 @@ use proptest::{prelude::*, sample::select};
 
 use super::{
     parts::{
-        accepted, admitted, allowance, answered, call_end, child, compacted, ended, failed, miss,
+        accepted, admitted, allowance, answered, call_end, child, compacted, ended, failed, hooked_run, miss,
         not_answered, place, raised, repetition, started, summary_answered, todo,
     },
     values::{
@@ -75,7 +75,9 @@ pub(crate) fn body(kind: Kind) -> Made<Body> {
             .boxed(),
         Kind::MessageCollected => message_collected(),
         Kind::MessageDropped => message_dropped(),
-        Kind::RunBegun => run().prop_map(|run| Body::RunBegun(RunBegun { run })).boxed(),
+        Kind::RunBegun => (run(), maybe(hooked_run()))
+            .prop_map(|(run, hooks)| Body::RunBegun(RunBegun { run, hooks }))
+            .boxed(),
         Kind::ApprovalRequested => approval_requested().prop_map(Body::ApprovalRequested).boxed(),
         Kind::ApprovalAnswered => approval_answered(),
         Kind::ChildEnded => child_ended(),

@@ -7,7 +7,7 @@ mod loops;
 mod runs;
 mod summaries;
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use self::{loops::Loops, summaries::Summaries};
 use super::{
@@ -52,6 +52,8 @@ pub(super) struct Watch {
     /// The to-do list that was recorded last.
     todo: Arc<TodoList>,
     rows: Vec<(RunId, RunState)>,
+    /// The runs that got permission to begin.
+    permitted: BTreeSet<RunId>,
 }
 
 #[derive(Debug)]
@@ -72,8 +74,16 @@ struct Run {
     missed: u32,
     /// Whether it has ended because its budget was used up, and no other run has started since.
     reopenable: bool,
-    /// Until when it is held, since when it waits, and whether messages may join it.
-    hold: Option<(Timestamp, Timestamp, bool)>,
+    hold: Option<RunHold>,
+}
+
+/// Why a queued run does not begin.
+#[derive(Debug)]
+struct RunHold {
+    /// Until when it collects messages.
+    until: Option<Timestamp>,
+    accepted_at: Timestamp,
+    needs_permission: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -198,6 +208,7 @@ impl Watch {
                 DueAction::RunTool { .. }
                 | DueAction::EndTool { .. }
                 | DueAction::AwaitSubagent { .. }
+                | DueAction::Begin(_)
                 | DueAction::Verify(_)
                 | DueAction::WakeAt(_)
                 | DueAction::WakeAtActive(_) => true,
