@@ -69,7 +69,8 @@ impl Draft {
     /// The messages that show it; none if there is nothing to show or to replace.
     fn messages(&self) -> Vec<String> {
         let tools = self.tools.join("\n");
-        let texts = text::messages(&[tools.as_str(), &self.text].join("\n\n"));
+        let parts = [tools.as_str(), &self.text].into_iter().filter(|part| !part.is_empty());
+        let texts = text::messages(&parts.collect::<Vec<_>>().join("\n\n"));
         match texts.is_empty() && self.is_shown {
             true => vec![NOTHING.to_owned()],
             false => texts,

@@ -97,6 +97,11 @@ impl TelegramServer {
         self.lock().behavior = Some(Arc::new(Box::new(behavior)));
     }
 
+    /// The next update has this number.
+    pub(crate) fn skip_to(&self, number: i64) {
+        self.lock().next_update = number;
+    }
+
     /// Adds an update with these fields, and returns its number.
     pub(crate) fn update(&self, fields: &Value) -> i64 {
         let mut state = self.lock();
