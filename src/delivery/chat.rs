@@ -47,12 +47,10 @@ impl ChatOutputs {
     ) -> SendResult {
         self.started.cancelled().await;
         let output = self.outputs.read().unwrap_or_else(PoisonError::into_inner).get(channel).cloned();
-        match output {
-            Some(output) => output.send(chat, message).await,
-            None => {
-                let why = format!("the channel {channel} is not connected");
-                SendResult::Temporary { why, pause: Some(ABSENT_PAUSE) }
-            }
-        }
+        let Some(output) = output else {
+            let why = format!("the channel {channel} is not connected");
+            return SendResult::Temporary { why, pause: Some(ABSENT_PAUSE) };
+        };
+        output.send(chat, message).await
     }
 }

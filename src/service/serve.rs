@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use hermod_actors::{Defaults, RunError, port::Journal};
+use hermod_actors::{Defaults, RunError, model::Timestamp, port::Journal};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::{runtime::Handle, signal::unix::Signal, time::timeout};
 use tokio_util::sync::CancellationToken;
@@ -91,6 +91,7 @@ pub async fn serve(
         let measured = MeasuredJournal::new(Arc::clone(journal), commits.clone(), run_states.clone());
         let settings = (config, variables);
         let host = start(Arc::new(measured), endpoints, settings, defaults, Some(Arc::clone(notes))).await?;
+        revival.keep_places(&host.runtime);
         let outputs = TargetOutputs { lines: request.output, chats: Some(Arc::clone(&chats)) };
         host.start_deliveries(settings, outputs);
         let counted = (commits.clone(), run_states.clone(), spans.clone());
@@ -165,10 +166,7 @@ async fn serve_host(
     slot.attach_service(&(Arc::<ServiceLifecycle>::clone(&lifecycle) as Arc<dyn ServiceControl>));
     (door.on_ready)(&url);
     lifecycle.on_ready();
-    let (hooks, started) = (host.hooks(), (url.clone(), lifecycle.started_at));
-    tokio::spawn(
-        async move { hooks.tell_of_service(ObservedEvent::ServiceStart, &started.0, started.1).await },
-    );
+    tell_of_start(host, &url, lifecycle.started_at);
     let revived = async {
         if let Some(revival) = on_probation {
             revival.execute(runtime, &reader, crash_history, notes).await?;
@@ -188,6 +186,12 @@ async fn serve_host(
         tracing::warn!("not all hooks have taken service_stop");
     }
     ended
+}
+
+/// Tells hooks in the background that the service serves.
+fn tell_of_start(host: &RuntimeHost, url: &str, started_at: Timestamp) {
+    let (hooks, url) = (host.hooks(), url.to_owned());
+    tokio::spawn(async move { hooks.tell_of_service(ObservedEvent::ServiceStart, &url, started_at).await });
 }
 
 /// Starts the channels, and tells hooks of their commands from now on.

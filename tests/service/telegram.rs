@@ -102,58 +102,14 @@ fn a_conversation_with_streaming_steering_approval_commands_and_a_picture() {
     let served = start(&server);
     server.say(ANN, "hello");
     sees(&server, &said("hello"));
-    // Streamed by edits of one message.
-    server.say(ANN, "stream");
-    let whole = |text: &str| text.matches("ten.").count() == 12;
-    until("it is whole", || server.shown(ANN).last().is_some_and(|sent| whole(&sent.text)));
-    let shown = server.shown(ANN);
-    assert_eq!(shown.len(), 2, "{shown:?}");
-    assert!(shown[1].earlier.len() >= 2, "{shown:?}");
-    assert!(shown[1].earlier.iter().all(|earlier| shown[1].text.starts_with(earlier.trim_end())));
-    // A message to a run under way steers it.
-    server.say(ANN, "wait");
-    until("the command runs", || served.world.work().join("ran").exists());
-    server.say(ANN, "and be quick");
-    let messages = || served.get(&format!("/v1/sessions/{KEY}")).json();
-    let journal = || served.world.ok(&["journal", KEY]);
-    until("it is steered", || journal().contains("message.steered"));
-    served.world.release();
-    sees(&server, "[rehearsal] waited");
-    assert_eq!(messages()["runs"].as_array().unwrap().len(), 3, "{}", messages());
-    // A call that the policy asks about.
-    server.say(ANN, "approve");
-    until("it asks", || server.shown(ANN).last().is_some_and(|sent| !sent.buttons.is_empty()));
-    let question = server.shown(ANN).last().unwrap().clone();
-    let labels: Vec<&str> = question.buttons.iter().map(|(label, _)| label.as_str()).collect();
-    assert_eq!((labels.first(), labels.last()), (Some(&"Allow"), Some(&"Deny")), "{question:?}");
-    server.press(ANN, "Allow");
-    until("it is written", || served.world.work().join("made.txt").exists());
-    let edited = || server.shown(ANN).into_iter().find(|sent| sent.id == question.id).unwrap();
-    until("the question is settled", || edited().text.ends_with("Allowed.") && edited().buttons.is_empty());
-    assert_eq!(server.calls("answerCallbackQuery")[0]["text"], "Allowed.");
-    until("it answers", || server.texts(ANN).last().unwrap().contains("made.txt"));
+    streams(&server);
+    is_steered(&server, &served);
+    asks_before_it_writes(&server, &served);
     // A picture with words.
     server.picture(ANN, &json!({ "caption": "look" }), PNG);
     sees(&server, &said("look"));
-    assert!(journal().contains("\"images\""), "{}", journal());
-    // What waits is stopped; then a new conversation begins.
-    fs::remove_file(served.world.work().join("release")).unwrap();
-    fs::remove_file(served.world.work().join("ran")).unwrap();
-    server.say(ANN, "wait");
-    until("the command runs again", || served.world.work().join("ran").exists());
-    server.say(ANN, "/stop");
-    sees(&server, "Stopped.");
-    until("it is stopped", || runs(&served)[0]["ended"]["outcome"] == "stopped");
-    server.say(ANN, "/status");
-    until("it tells", || server.texts(ANN).iter().any(|text| text.contains("Nothing is under way.")));
-    let number = server.say(ANN, "/new@hermod_bot");
-    sees(&server, "A new conversation begins.");
-    server.say(ANN, "who am I?");
-    sees(&server, &said("who am I?"));
-    let fresh = served.get(&format!("/v1/sessions/{KEY}:g{number}")).json();
-    assert_eq!(fresh["runs"].as_array().unwrap().len(), 1, "{fresh}");
-    server.say(ANN, "/dance");
-    until("it is told", || server.texts(ANN).iter().any(|text| text.contains("There is no command /dance")));
+    assert!(served.world.ok(&["journal", KEY]).contains("\"images\""));
+    obeys(&server, &served);
     until("all is confirmed", || server.unconfirmed() == 0);
     let status = object(&served.world.ok(&["status", "--json"]));
     let channel = &status["channels"][0];
@@ -165,6 +121,72 @@ fn a_conversation_with_streaming_steering_approval_commands_and_a_picture() {
     assert!(
         served.world.ok(&["status"]).contains("channel      home (telegram as @hermod_bot) is connected")
     );
+}
+
+/// A reply is streamed by edits of one message.
+#[track_caller]
+fn streams(server: &TelegramServer) {
+    server.say(ANN, "stream");
+    let whole = |text: &str| text.matches("ten.").count() == 12;
+    until("it is whole", || server.shown(ANN).last().is_some_and(|sent| whole(&sent.text)));
+    let shown = server.shown(ANN);
+    assert_eq!(shown.len(), 2, "{shown:?}");
+    assert!(shown[1].earlier.len() >= 2, "{shown:?}");
+    assert!(
+        shown[1].earlier.iter().all(|earlier| shown[1].text.starts_with(earlier.trim_end())),
+        "{shown:?}"
+    );
+}
+
+/// A message to a run under way steers it.
+#[track_caller]
+fn is_steered(server: &TelegramServer, served: &Served) {
+    server.say(ANN, "wait");
+    until("the command runs", || served.world.work().join("ran").exists());
+    server.say(ANN, "and be quick");
+    until("it is steered", || served.world.ok(&["journal", KEY]).contains("message.steered"));
+    served.world.release();
+    sees(server, "[rehearsal] waited");
+    assert_eq!(runs(served).len(), 3);
+}
+
+/// A call that the policy asks about is allowed by a button.
+#[track_caller]
+fn asks_before_it_writes(server: &TelegramServer, served: &Served) {
+    server.say(ANN, "approve");
+    until("it asks", || server.shown(ANN).last().is_some_and(|sent| !sent.buttons.is_empty()));
+    let question = server.shown(ANN).last().unwrap().clone();
+    let labels: Vec<&str> = question.buttons.iter().map(|(label, _)| label.as_str()).collect();
+    assert_eq!((labels.first(), labels.last()), (Some(&"Allow"), Some(&"Deny")), "{question:?}");
+    server.press(ANN, "Allow");
+    until("it is written", || served.world.work().join("made.txt").exists());
+    let edited = || server.shown(ANN).into_iter().find(|sent| sent.id == question.id).unwrap();
+    until("the question is settled", || edited().text.ends_with("Allowed.") && edited().buttons.is_empty());
+    until("it is acknowledged", || !server.calls("answerCallbackQuery").is_empty());
+    assert_eq!(server.calls("answerCallbackQuery")[0]["text"], "Allowed.");
+    until("it answers", || server.texts(ANN).last().unwrap().contains("made.txt"));
+}
+
+/// What is under way is stopped; then a new conversation begins.
+#[track_caller]
+fn obeys(server: &TelegramServer, served: &Served) {
+    fs::remove_file(served.world.work().join("release")).unwrap();
+    fs::remove_file(served.world.work().join("ran")).unwrap();
+    server.say(ANN, "wait");
+    until("the command runs again", || served.world.work().join("ran").exists());
+    server.say(ANN, "/stop");
+    sees(server, "Stopped.");
+    until("it is stopped", || runs(served)[0]["outcome"] == "stopped");
+    server.say(ANN, "/status");
+    until("it tells", || server.texts(ANN).iter().any(|text| text.contains("Nothing is under way.")));
+    let number = server.say(ANN, "/new@hermod_bot");
+    sees(server, "A new conversation begins.");
+    server.say(ANN, "who am I?");
+    sees(server, &said("who am I?"));
+    let fresh = served.get(&format!("/v1/sessions/{KEY}:g{number}"));
+    assert_eq!(fresh.status, 200);
+    server.say(ANN, "/dance");
+    until("it is told", || server.texts(ANN).iter().any(|text| text.contains("There is no command /dance")));
 }
 
 #[test]

@@ -343,6 +343,9 @@ pub struct RunRow {
     /// The names of the targets that get its result.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub deliver_to: Vec<String>,
+    /// The lane in which it needs a place, if that has a limit.
+    #[serde(default, skip_serializing_if = "super::is_default")]
+    pub lane: Lane,
 }
 
 impl RunRow {
@@ -367,6 +370,7 @@ impl RunRow {
             counts: None,
             approvals: None,
             deliver_to: Vec::new(),
+            lane: Lane::default(),
         }
     }
 }
