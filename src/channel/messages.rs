@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use hermod_actors::{
     RunError,
-    model::{ImageFormat, QueueMode, SessionRow},
+    model::{ImageFormat, Lane, QueueMode, SessionRow},
 };
 use tokio::time::sleep;
 
@@ -217,6 +217,7 @@ async fn submission(
         system: None,
         deliver_to: Some(deliver_to),
         must_answer: None,
+        lane: Lane::Main,
         idempotency_key: Some(format!("channel:{}:{number}:{}", channel.name, first.id).into()),
         message: Some(MessageOptions { mode: Some(mode), may_steer: true }),
     })
