@@ -6,6 +6,7 @@ pub mod access;
 pub mod artifacts;
 pub mod backup;
 mod builder;
+pub mod channel;
 pub mod cli;
 pub mod clock;
 pub mod config;

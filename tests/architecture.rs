@@ -286,8 +286,30 @@ fn hooks_know_what_they_call_and_what_they_show() {
             "discovery",
             "excerpt",
             "feed_cursor",
+            "files",
             "clock",
             "process",
+            "provider",
+            "redaction",
+            "secret",
+            "view",
+        ],
+    );
+}
+
+/// A channel is a front door: it submits, reads and answers as clients do, and knows no other front door.
+#[test]
+fn channels_use_the_front_door() {
+    check_rooms(
+        "src/channel",
+        &[
+            "clock",
+            "config",
+            "control",
+            "delivery",
+            "files",
+            "hooks",
+            "host",
             "provider",
             "redaction",
             "secret",

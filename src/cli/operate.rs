@@ -10,7 +10,8 @@ use crate::{
     control::{AskError, ControlClient, ControlRequest, ControlResponse, OwnerKind},
     host::{HostError, StoreClient, millis, parse_duration, unexpected_response},
     view::{
-        BreakerView, DrainView, HookStateView, HookView, ReloadView, ServiceStatusView, UnfinishedRunsView,
+        BreakerView, ChannelView, DrainView, HookStateView, HookView, ReloadView, ServiceStatusView,
+        UnfinishedRunsView,
     },
 };
 
@@ -97,6 +98,7 @@ fn format_status(status: &ServiceStatusView) -> String {
             "target       {name} is gone: messages wait for it, and are dead letters once they are too old"
         )
     }));
+    lines.extend(status.channels.iter().map(format_channel));
     lines.extend(status.reasons.iter().map(|reason| format!("unhealthy    {reason}")));
     lines.join("\n")
 }
@@ -111,6 +113,14 @@ fn format_hook(hook: &HookView) -> Option<String> {
     };
     let again = hook.retry_in_s.map(again).unwrap_or_default();
     Some(format!("hook         {} is {}: {error}{again}", hook.name, <&'static str>::from(state)))
+}
+
+/// The line of a channel.
+fn format_channel(channel: &ChannelView) -> String {
+    let bot = channel.bot.as_ref().map(|bot| format!(" as @{bot}")).unwrap_or_default();
+    let state: &'static str = channel.state.into();
+    let error = channel.error.as_ref().map(|error| format!(": {error}")).unwrap_or_default();
+    format!("channel      {} ({}{bot}) is {state}{error}", channel.name, channel.kind)
 }
 
 fn format_breaker(view: &BreakerView) -> String {

@@ -8,6 +8,7 @@ use serde_json::{Map, Value};
 
 use super::{
     agents::{self, AGENTS},
+    channels_section::{self, CHANNEL_FIELDS, CHANNELS},
     hooks_section::{self, HOOK_FIELDS, HOOKS},
     inbound_section::{self, INBOUND, INBOUND_FIELDS},
     layer::{SettingLayer, first_name},
@@ -39,7 +40,9 @@ pub(super) const TARGETS: &str = "targets";
 /// The section of the defaults for all targets.
 const TARGET_DEFAULTS: &str = "delivery";
 /// The keys of a target's section without a default.
-const TARGET_FIELDS: [&str; 13] = [
+const TARGET_FIELDS: [&str; 15] = [
+    "channel",
+    "chat",
     "description",
     "from",
     "kind",
@@ -97,7 +100,7 @@ pub(super) enum KeyKind<'a> {
     Setting(&'a Value),
     /// A section that always exists.
     Section,
-    /// The section of a provider, a model, an agent or a hook.
+    /// The section of a provider, a model, an agent, a target, a hook or a channel.
     Named,
     /// An unknown key.
     Unknown,
@@ -153,6 +156,13 @@ pub(super) fn kind<'a>(defaults: &'a SettingLayer, key: &str) -> KeyKind<'a> {
         }
         None => {}
     }
+    match channels_section::channel(key) {
+        Some((_, None)) => return KeyKind::Named,
+        Some((_, Some(field))) => {
+            return channels_section::sample(field).map_or(KeyKind::Unknown, KeyKind::Setting);
+        }
+        None => {}
+    }
     match provider(key) {
         Some((_, None)) => KeyKind::Named,
         Some((_, Some(OAUTH))) => KeyKind::Section,
@@ -161,7 +171,7 @@ pub(super) fn kind<'a>(defaults: &'a SettingLayer, key: &str) -> KeyKind<'a> {
             Some(default) => KeyKind::Setting(&default.value),
             None => KeyKind::Unknown,
         },
-        None if [PROVIDERS, MODELS, TARGETS, HOOKS, INBOUND].contains(&key) => KeyKind::Section,
+        None if [PROVIDERS, MODELS, TARGETS, HOOKS, INBOUND, CHANNELS].contains(&key) => KeyKind::Section,
         None if defaults.keys().any(|known| below(key, known).is_some()) => KeyKind::Section,
         None => KeyKind::Unknown,
     }
@@ -233,6 +243,9 @@ pub(super) fn nearest(defaults: &SettingLayer, key: &str) -> Option<String> {
     }
     if let Some((name, Some(_))) = inbound_section::inbound(key) {
         candidates.extend(INBOUND_FIELDS.into_iter().map(|field| format!("{INBOUND}.{name}.{field}")));
+    }
+    if let Some((channel, Some(_))) = channels_section::channel(key) {
+        candidates.extend(CHANNEL_FIELDS.into_iter().map(|field| format!("{CHANNELS}.{channel}.{field}")));
     }
     if let Some((model, Some(_))) = model(key) {
         candidates.extend(MODEL_FIELDS.into_iter().map(|field| format!("{MODELS}.{model}.{field}")));

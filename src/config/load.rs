@@ -10,7 +10,7 @@ use std::{
 use serde_path_to_error::{Path, Segment};
 
 use super::{
-    agents, auxiliary,
+    agents, auxiliary, channels_section,
     error::{ConfigErrors, SettingError},
     hooks_section, inbound_section,
     keys::{self, KeyKind, MODELS, PROVIDERS},
@@ -72,6 +72,7 @@ impl Config {
             check_accounts(config, &mut errors);
             auxiliary::check(config, &mut errors);
             targets_section::check(config, &mut errors);
+            channels_section::check(config, &mut errors);
             hooks_section::check(config, &mut errors);
             let mut problems = Vec::new();
             agents::check(config, &mut problems);
@@ -82,6 +83,9 @@ impl Config {
         let known_models = model_section::embedded()?;
         let config = config.map(|config| Self { known_models, ..config });
         let config = config.and_then(|config| agents::with_agents(config, settings, &mut errors));
+        if let Some(config) = &config {
+            channels_section::check_agents(config, &mut errors);
+        }
         if let (Some(config), true) = (&config, errors.is_empty()) {
             inbound_section::check(config, &mut errors);
         }
@@ -130,7 +134,8 @@ fn check_keys(layer: SettingLayer, defaults: &SettingLayer, errors: &mut Vec<Set
     valid
 }
 
-/// True unless the key names a provider, a model, an agent, a target, a hook or an incoming webhook by an invalid name. Each invalid name is reported once.
+/// True unless the key names a provider, a model, an agent, a target, a hook, an incoming webhook or a channel by an invalid
+/// name. Each invalid name is reported once.
 fn has_name(key: &str, origin: &SettingOrigin, errors: &mut Vec<SettingError>) -> bool {
     let provider = keys::provider(key).map(|(name, _)| name).filter(|name| !keys::is_provider_name(name));
     let model = keys::model(key).map(|(name, _)| name);

@@ -4,6 +4,7 @@
 mod agent_sections;
 mod agents;
 mod auxiliary;
+mod channels_section;
 mod error;
 mod file;
 mod hooks_section;
@@ -29,6 +30,7 @@ mod wires;
 
 pub use agent_sections::{AgentDefaultsSection, AgentSection, AgentsSection, BudgetSection};
 pub use auxiliary::{AuxiliarySection, COMPRESSION, auxiliary_chain};
+pub use channels_section::{CHANNEL_TARGET, ChannelKind, ChannelSection, StreamMode};
 pub use error::{ConfigErrors, SettingError, redacted, redacted_toml};
 pub use file::UserFile;
 pub use hooks_section::{HookNames, HookSection};

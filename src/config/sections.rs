@@ -9,6 +9,7 @@ use serde::Deserialize;
 use super::{
     agent_sections::{AgentSection, AgentsSection},
     auxiliary::AuxiliarySection,
+    channels_section::ChannelSection,
     hooks_section::HookSection,
     inbound_section::InboundSection,
     keys,
@@ -108,6 +109,9 @@ pub struct Config {
     /// The webhooks of other services, by name.
     #[serde(default)]
     pub inbound: BTreeMap<String, InboundSection>,
+    /// The chats, by name.
+    #[serde(default)]
+    pub channels: BTreeMap<String, ChannelSection>,
     /// The local Ollama.
     pub ollama: OllamaSection,
     /// Every setting with its origin.
@@ -142,8 +146,8 @@ impl Config {
         section.unwrap_or(self.provider_defaults.cache).0
     }
 
-    /// The references to all secrets: those of the sections `providers`, `targets`, `hooks` and `inbound`, and the headers of the
-    /// export of traces.
+    /// The references to all secrets: those of the sections `providers`, `targets`, `hooks`, `inbound` and `channels`, and
+    /// the headers of the export of traces.
     pub fn secret_references(&self) -> impl Iterator<Item = &Reference> {
         let of_providers = self.providers.values().flat_map(|section| {
             let oauth = section.oauth.iter().flat_map(|oauth| [&oauth.client_secret, &oauth.refresh_token]);
@@ -154,7 +158,9 @@ impl Config {
         let of_targets = self.targets.values().flat_map(TargetSection::references);
         let of_hooks = self.hooks.values().filter_map(|hook| hook.bearer.as_ref().map(|bearer| &bearer.0));
         let of_inbound = self.inbound.values().flat_map(InboundSection::references);
-        of_providers.chain(&self.telemetry.otlp_headers.0).chain(of_targets).chain(of_hooks).chain(of_inbound)
+        let of_channels = self.channels.values().filter_map(|channel| Some(&channel.token.as_ref()?.0));
+        let of_outside = of_targets.chain(of_hooks).chain(of_inbound).chain(of_channels);
+        of_providers.chain(&self.telemetry.otlp_headers.0).chain(of_outside)
     }
 
     /// The configured providers in the order of the file. Those that only variables set come last.

@@ -43,10 +43,12 @@ pub enum TargetKind {
     Folder,
     /// The standard output of the service.
     Stdout,
+    /// A chat of a channel.
+    Telegram,
 }
 
 impl TargetKind {
-    const ALL: [Self; 4] = [Self::Webhook, Self::Email, Self::Folder, Self::Stdout];
+    const ALL: [Self; 5] = [Self::Webhook, Self::Email, Self::Folder, Self::Stdout, Self::Telegram];
 
     /// The name in the configuration.
     pub fn name(self) -> &'static str {
@@ -60,6 +62,7 @@ impl TargetKind {
             Self::Email => &["server", "from", "to"],
             Self::Folder => &["path"],
             Self::Stdout => &[],
+            Self::Telegram => &["channel", "chat"],
         }
     }
 
@@ -67,7 +70,7 @@ impl TargetKind {
     const fn optional(self) -> &'static [&'static str] {
         match self {
             Self::Email => &["port", "tls", "user", "password", "subject"],
-            Self::Webhook | Self::Folder | Self::Stdout => &[],
+            Self::Webhook | Self::Folder | Self::Stdout | Self::Telegram => &[],
         }
     }
 }
@@ -102,6 +105,10 @@ pub struct TargetSection {
     pub to: Option<MailAddresses>,
     /// The template of their subject.
     pub subject: Option<TemplateText>,
+    /// The channel of a chat.
+    pub channel: Option<NonEmptyText>,
+    /// The chat: its id, and that of a thread in it if it has some, as `CHAT` or `CHAT:THREAD`.
+    pub chat: Option<NonEmptyText>,
     /// Overrides [`DeliverySection::attempts`].
     pub attempts: Option<PositiveCount>,
     /// Overrides [`DeliverySection::max_age`].
@@ -168,9 +175,17 @@ impl TargetSection {
             ("from", self.from.is_some()),
             ("to", self.to.is_some()),
             ("subject", self.subject.is_some()),
+            ("channel", self.channel.is_some()),
+            ("chat", self.chat.is_some()),
         ];
         set.into_iter().filter(|(_, is_set)| *is_set).map(|(key, _)| key)
     }
+}
+
+/// Whether this is `CHAT` or `CHAT:THREAD`.
+fn is_chat(text: &str) -> bool {
+    let (chat, thread) = text.split_once(':').map_or((text, None), |(chat, thread)| (chat, Some(thread)));
+    chat.parse::<i64>().is_ok() && thread.is_none_or(|thread| thread.parse::<i64>().is_ok())
 }
 
 /// The longest time limit of an attempt: the next message of the target waits for it.
@@ -193,6 +208,16 @@ pub(super) fn check(config: &Config, errors: &mut Vec<SettingError>) {
         let is_of_kind = |field: &&str| kind.required().contains(field) || kind.optional().contains(field);
         for field in section.kind_keys().filter(|field| !is_of_kind(field)) {
             reject(field, format!("a target of kind {} has none; leave it out", kind.name()));
+        }
+        if let Some(channel) = section.channel.as_ref().filter(|name| !config.channels.contains_key(&name.0))
+        {
+            reject("channel", format!("there is no channel `{0}`; set it up as [channels.{0}]", channel.0));
+        }
+        if section.chat.as_ref().is_some_and(|chat| !is_chat(&chat.0)) {
+            reject(
+                "chat",
+                "must be the id of a chat, like \"-100123\", or \"-100123:7\" for a thread in it".to_owned(),
+            );
         }
         let limits = section.limits(&config.delivery);
         if kind == TargetKind::Email {
@@ -220,7 +245,8 @@ impl Config {
 
     /// The first of these names that no target has, as an error.
     pub fn check_targets(&self, names: &[String]) -> Result<(), String> {
-        let unknown = names.iter().find(|name| !self.targets.contains_key(*name));
+        let is_known = |name: &String| self.targets.contains_key(name) || self.is_channel_target(name);
+        let unknown = names.iter().find(|name| !is_known(name));
         unknown.map_or(Ok(()), |name| Err(self.unknown_target(name)))
     }
 }
@@ -258,6 +284,15 @@ mod tests {
         check(
             "[targets.ops]\nkind = \"pigeon\"",
             Err("must be one of \"webhook\", \"email\", \"folder\", \"stdout\""),
+        );
+        const CHAT: &str = "[targets.me]\nkind = \"telegram\"\nchannel = \"home\"\nchat = \"17\"\n";
+        const BOT: &str = "[channels.home]\nkind = \"telegram\"\ntoken = \"env:BOT\"\n";
+        check(&format!("{CHAT}{BOT}"), Ok(()));
+        check(CHAT, Err("there is no channel `home`"));
+        check(&format!("{}{BOT}", CHAT.replace("17", "@me")), Err("must be the id of a chat"));
+        check(
+            &format!("[targets.me]\nkind = \"telegram\"\nchannel = \"home\"\n{BOT}"),
+            Err("targets.me.chat"),
         );
         check("[targets.ops]\nurl = \"https://host/x\"", Err("targets.ops.kind"));
         check(&HOOK.replace("env:S", "hunter2"), Err("does not belong here"));

@@ -8,6 +8,7 @@ use toml::de::DeValue;
 
 use super::{
     agents::{self, AGENTS},
+    channels_section::{CHANNELS, channel},
     error::SettingError,
     hooks_section::{HOOKS, hook},
     inbound_section::{INBOUND, inbound},
@@ -56,7 +57,7 @@ pub(super) fn read_variables(
 type NamedKey = for<'a> fn(&'a str) -> Option<(&'a str, Option<&'a str>)>;
 
 /// `PROVIDERS__MY_HOST__MODEL` is `providers.my-host.model` if that provider exists, else `providers.my_host.model`. The
-/// same holds for agents, targets, hooks and incoming webhooks.
+/// same holds for agents, targets, hooks, incoming webhooks and channels.
 fn key_of(rest: &str, file_settings: &SettingLayer) -> String {
     let key = rest.to_lowercase().replace(LEVEL_SEPARATOR, ".");
     let sections = [
@@ -65,6 +66,7 @@ fn key_of(rest: &str, file_settings: &SettingLayer) -> String {
         (TARGETS, keys::target),
         (HOOKS, hook),
         (INBOUND, inbound),
+        (CHANNELS, channel),
     ];
     for (section, named) in sections {
         if let Some((name, Some(field))) = named(&key) {

@@ -6,6 +6,7 @@
 
 mod abandoned;
 mod blocking_slot;
+mod chat;
 mod deliverer;
 mod email;
 mod folder;
@@ -18,8 +19,10 @@ mod verdict;
 mod webhook;
 
 pub use blocking_slot::{LineOutput, SharedOutput};
+pub use chat::{ChatOutput, ChatOutputs};
 pub use deliverer::Deliverer;
 pub(crate) use email::is_loopback;
 pub use outbox_journal::{OutboxJournal, OutboxSignal};
 pub(crate) use signature::hmac_key;
-pub use target::{Targets, described_targets};
+pub use target::{TargetOutputs, Targets, described_targets};
+pub use verdict::SendResult;

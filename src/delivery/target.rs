@@ -12,6 +12,7 @@ use hermod_actors::model::OutboxMessage;
 
 use super::{
     blocking_slot::{BlockingSlot, SharedOutput},
+    chat::ChatOutputs,
     email::Email,
     folder,
     payload::payload,
@@ -20,7 +21,7 @@ use super::{
     webhook::Webhook,
 };
 use crate::{
-    config::{Config, TargetKind, TargetKindName, TargetSection},
+    config::{CHANNEL_TARGET, Config, DeliverySection, TargetKind, TargetKindName, TargetSection},
     redaction,
     secret::{Reference, Secret},
 };
@@ -48,25 +49,44 @@ enum Channel {
     Folder(PathBuf, BlockingSlot),
     Email(Arc<Email>, BlockingSlot),
     Output(SharedOutput),
+    /// A chat of the channel with this name; without a chat, that of the message's session.
+    Chat {
+        outputs: Arc<ChatOutputs>,
+        channel: Arc<str>,
+        chat: Option<String>,
+    },
+}
+
+/// What targets within the process need. Without one of these, messages for such targets wait.
+#[derive(Debug, Clone, Default)]
+pub struct TargetOutputs {
+    /// Where messages for standard output go.
+    pub lines: Option<SharedOutput>,
+    /// The channels with chats.
+    pub chats: Option<Arc<ChatOutputs>>,
 }
 
 impl Targets {
-    /// Resolves the secrets of the targets, which become known to this process's redaction. Touches no network. Without
-    /// `output`, which only a service has, messages for standard output wait.
-    pub fn resolve(
-        config: &Config,
-        variables: &BTreeMap<String, String>,
-        output: Option<&SharedOutput>,
-    ) -> Self {
-        let known = config.targets.keys().map(|name| name.as_str().into()).collect::<BTreeSet<_>>();
-        let abandoned_after = output.map(|_| config.delivery.max_age.0);
+    /// Resolves the secrets of the targets, which become known to this process's redaction. Touches no network. Each channel
+    /// is a target too: its runs deliver to their chats. Without outputs, which only a service has, messages for them wait.
+    pub fn resolve(config: &Config, variables: &BTreeMap<String, String>, outputs: &TargetOutputs) -> Self {
+        let known = config.targets.keys().map(|name| name.as_str().into());
+        let of_channels = config.channels.keys().map(|name| format!("{CHANNEL_TARGET}{name}").into());
+        let known = known.chain(of_channels).collect::<BTreeSet<_>>();
+        let abandoned_after = outputs.lines.as_ref().map(|_| config.delivery.max_age.0);
         let mut targets = Self { known: known.into(), abandoned_after, ..Self::default() };
         for (name, section) in &config.targets {
-            match target(config, section, variables, output) {
+            match target(config, section, variables, outputs) {
                 Ok(Some(target)) => drop(targets.ready.insert(name.as_str().into(), Arc::new(target))),
                 Ok(None) => {}
                 Err(reason) => targets.unusable.push((name.clone(), reason)),
             }
+        }
+        for (name, chats) in config.channels.keys().filter_map(|name| Some((name, outputs.chats.as_ref()?))) {
+            let channel =
+                Channel::Chat { outputs: Arc::clone(chats), channel: name.as_str().into(), chat: None };
+            let target = Target { limits: limits(config.delivery), channel };
+            targets.ready.insert(format!("{CHANNEL_TARGET}{name}").into(), Arc::new(target));
         }
         targets
     }
@@ -84,9 +104,9 @@ fn target(
     config: &Config,
     section: &TargetSection,
     variables: &BTreeMap<String, String>,
-    output: Option<&SharedOutput>,
+    outputs: &TargetOutputs,
 ) -> Result<Option<Target>, String> {
-    let limits = section.limits(&config.delivery);
+    let section_limits = section.limits(&config.delivery);
     // The check of the configuration has found these keys.
     let missing = || "its section is not complete".to_owned();
     let channel = match section.kind.as_ref().map(|TargetKindName(kind)| kind).ok_or_else(missing)? {
@@ -96,7 +116,7 @@ fn target(
             redaction::learn_url("url", &url.0);
             let key =
                 SigningKey::of_secret(&secret).map_err(|why| format!("secret: {}: {why}", reference.0))?;
-            Channel::Webhook(Box::new(Webhook::new(&url.0, key, limits.timeout.0)?))
+            Channel::Webhook(Box::new(Webhook::new(&url.0, key, section_limits.timeout.0)?))
         }
         TargetKind::Folder => {
             let path = section.path.as_ref().and_then(|path| path.0.clone());
@@ -106,22 +126,31 @@ fn target(
             let password = section.password.as_ref();
             let password =
                 password.map(|reference| resolved("password", &reference.0, variables)).transpose()?;
-            let email = Email::new(section, password.as_ref(), limits.timeout.0)?.ok_or_else(missing)?;
+            let email =
+                Email::new(section, password.as_ref(), section_limits.timeout.0)?.ok_or_else(missing)?;
             Channel::Email(Arc::new(email), BlockingSlot::default())
         }
-        TargetKind::Stdout => match output {
+        TargetKind::Telegram => {
+            let (name, chat) = section.channel.as_ref().zip(section.chat.as_ref()).ok_or_else(missing)?;
+            let Some(outputs) = outputs.chats.as_ref().map(Arc::clone) else { return Ok(None) };
+            Channel::Chat { outputs, channel: name.0.as_str().into(), chat: Some(chat.0.clone()) }
+        }
+        TargetKind::Stdout => match &outputs.lines {
             Some(output) => Channel::Output(output.clone()),
             None => return Ok(None),
         },
     };
-    let limits = DeliveryLimits {
-        attempts: limits.attempts.0,
-        max_age: limits.max_age.0,
-        timeout: limits.timeout.0,
-        first_pause: limits.first_pause.0,
-        longest_pause: limits.longest_pause.0,
-    };
-    Ok(Some(Target { limits, channel }))
+    Ok(Some(Target { limits: limits(section_limits), channel }))
+}
+
+fn limits(section: DeliverySection) -> DeliveryLimits {
+    DeliveryLimits {
+        attempts: section.attempts.0,
+        max_age: section.max_age.0,
+        timeout: section.timeout.0,
+        first_pause: section.first_pause.0,
+        longest_pause: section.longest_pause.0,
+    }
 }
 
 /// The secret of a key, which becomes known to this process's redaction.
@@ -149,6 +178,7 @@ impl Target {
                 slot.run(self.limits.timeout, move || email.send(&message)).await
             }
             Channel::Output(output) => output.write(self.limits.timeout, payload(message).to_string()).await,
+            Channel::Chat { outputs, channel, chat } => outputs.send(channel, chat.as_deref(), message).await,
         }
     }
 }

@@ -9,13 +9,21 @@ const MAX_ASKED_PAUSE: Duration = Duration::from_hours(1);
 
 /// The result of an attempt.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum SendResult {
+pub enum SendResult {
     /// The target has the message.
     Delivered,
-    /// It may take the message later; `pause` is what it asks for.
-    Temporary { why: String, pause: Option<Duration> },
+    /// It may take the message later.
+    Temporary {
+        /// The reason.
+        why: String,
+        /// The pause that it asks for.
+        pause: Option<Duration>,
+    },
     /// It will never take the message.
-    Permanent { why: String },
+    Permanent {
+        /// The reason.
+        why: String,
+    },
 }
 
 /// How often and how long a message is tried.

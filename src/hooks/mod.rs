@@ -3,9 +3,11 @@
 //! `names.rs` has the names, `configured.rs` the hooks of a configuration, and `hook.rs` one of them with its state.
 //! `caller.rs` calls it, `event.rs` has the JSON that it gets, `verdict.rs` reads what it answers. Those that decide
 //! implement the port `DecisionHooks`. `prompt.rs` has those that shape system prompts. `observers.rs` starts those that observe: each reads the feed by itself
-//! (`observer.rs`), and `teller.rs` calls it, with the pauses of `observer_pace.rs`. See `docs/decisions/hooks.md`.
+//! (`observer.rs`), and `teller.rs` calls it, with the pauses of `observer_pace.rs`. `command_event.rs` tells of
+//! commands of chats. See `docs/decisions/hooks.md`.
 
 mod caller;
+mod command_event;
 mod configured;
 mod event;
 mod hook;
@@ -19,6 +21,7 @@ mod teller;
 mod trial;
 mod verdict;
 
+pub use command_event::{CommandEvent, CommandEvents};
 pub use configured::ConfiguredHooks;
 pub use hook::Hook;
 pub use names::{HookName, HookRole, NAMES, ObservedEvent, PromptPoint};

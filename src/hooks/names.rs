@@ -51,6 +51,8 @@ pub enum ObservedEvent {
     ServiceStart,
     /// A service ends.
     ServiceStop,
+    /// A command of a chat: any, or one with one of these names.
+    Command(Option<&'static [&'static str]>),
 }
 
 /// A name that a hook can be configured for.
@@ -94,6 +96,9 @@ pub const NAMES: &[HookName] = {
         of("approval_answered", &[], Observes(Event::ApprovalAnswered)),
         of("service_start", &["gateway_start"], Observes(Event::ServiceStart)),
         of("service_stop", &["gateway_stop"], Observes(Event::ServiceStop)),
+        of("command", &[], Observes(Event::Command(None))),
+        of("command:new", &["command:reset"], Observes(Event::Command(Some(&["new", "reset"])))),
+        of("command:stop", &[], Observes(Event::Command(Some(&["stop"])))),
     ]
 };
 

@@ -8,7 +8,7 @@ use hermod_actors::model::RunId;
 use super::{error::HostError, start::RuntimeHost};
 use crate::{
     config::Config,
-    delivery::{Deliverer, LineOutput, SharedOutput, Targets},
+    delivery::{Deliverer, TargetOutputs, Targets},
     discovery::Variables,
 };
 
@@ -17,14 +17,9 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 impl RuntimeHost {
     /// Delivers to the configured targets from now on, once. A target that cannot be used is noted; its messages wait.
-    /// Messages for standard output wait without `output`.
-    pub fn start_deliveries(
-        &self,
-        (config, variables): (&Config, &Variables),
-        output: Option<Arc<dyn LineOutput>>,
-    ) {
-        let output = output.map(SharedOutput::new);
-        let targets = Targets::resolve(config, variables, output.as_ref());
+    /// Messages for targets that `outputs` lacks wait.
+    pub fn start_deliveries(&self, (config, variables): (&Config, &Variables), outputs: TargetOutputs) {
+        let targets = Targets::resolve(config, variables, &outputs);
         for (name, reason) in &targets.unusable {
             if let Some(notes) = &self.notes {
                 notes.note(&format!("target    {name} is not used, its messages wait: {reason}"));
@@ -32,7 +27,7 @@ impl RuntimeHost {
         }
         self.deliverer.get_or_init(|| {
             let outbox = (Arc::clone(&self.journal), self.outbox.clone());
-            (Deliverer::start(outbox, &self.runtime, &targets), output)
+            (Deliverer::start(outbox, &self.runtime, &targets), outputs)
         });
     }
 
@@ -42,8 +37,8 @@ impl RuntimeHost {
         config: &Config,
         variables: &Variables,
     ) -> Result<Targets, HostError> {
-        let output = self.deliverer.get().and_then(|(_, output)| output.as_ref());
-        let targets = Targets::resolve(config, variables, output);
+        let outputs = self.deliverer.get().map(|(_, outputs)| outputs.clone()).unwrap_or_default();
+        let targets = Targets::resolve(config, variables, &outputs);
         match targets.unusable.first() {
             None => Ok(targets),
             Some((name, reason)) => Err(HostError::usage(format!("targets.{name}: {reason}"))),

@@ -53,6 +53,11 @@ impl RuntimeHost {
         let policy = checked_policy(config, &self.state, self.notes.clone()).await;
         let targets = self.checked_targets(config, variables)?;
         let inbound = checked_inbound(config, variables)?;
+        for (name, token) in config.channels.iter().filter_map(|(name, it)| Some((name, it.token.as_ref()?)))
+        {
+            let missing = |missing| HostError::usage(format!("channels.{name}.token: {missing}"));
+            token.0.resolve(variables).map_err(missing)?;
+        }
         let hooks = ConfiguredHooks::new(config, variables, &self.state);
         let tools = configured_tools(config, &self.state, &self.runner).await;
         let mut endpoints = self.endpoints.lock().await;

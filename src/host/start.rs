@@ -30,7 +30,7 @@ use crate::{
     artifacts::FileArtifacts,
     clock::{self, SystemClock},
     config::Config,
-    delivery::{Deliverer, OutboxJournal, OutboxSignal, SharedOutput, described_targets},
+    delivery::{Deliverer, OutboxJournal, OutboxSignal, TargetOutputs, described_targets},
     discovery::Variables,
     disk_space::DiskSpaceMonitor,
     files::{IoResult as _, off_thread},
@@ -69,8 +69,8 @@ pub struct RuntimeHost {
     pub(super) runner: Runner,
     pub(super) journal: Arc<dyn Journal>,
     pub(super) outbox: OutboxSignal,
-    /// Delivers messages, and the output for those to standard output; once it is started.
-    pub(super) deliverer: OnceLock<(Deliverer, Option<SharedOutput>)>,
+    /// Delivers messages, with the outputs of targets within the process; once it is started.
+    pub(super) deliverer: OnceLock<(Deliverer, TargetOutputs)>,
     pub(super) state: PathBuf,
     pub(super) policy: Arc<Exchangeable<AgentPolicies>>,
     pub(super) hooks: Arc<Exchangeable<ConfiguredHooks>>,

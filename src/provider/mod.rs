@@ -22,10 +22,10 @@ pub mod sse;
 mod think_tags;
 mod wire;
 
+pub use self::http::{ApiClient, ApiResponse, CallLimits, UploadClient, UploadResponse};
 pub use self::http::{
     Deadlines, FormClient, FormResponse, HttpProvider, ProviderConfig, ProviderConfigError, check_base_url,
 };
-pub use self::http::{UploadClient, UploadResponse};
 pub use credential::{Credential, FetchedKey, KeyError, KeyPlacement, KeySource};
 pub use rates::rate_info;
 pub(crate) use reader::parse_json_lossy;

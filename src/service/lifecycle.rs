@@ -15,6 +15,7 @@ use tokio::{
 
 use super::{Service, metrics::LiveCount, tls::TlsAcceptor};
 use crate::{
+    channel::Channels,
     clock,
     control::{RequestError, ServiceControl, StoreReader},
     host::{Exchangeable, HostError, RunSubmitter, RuntimeHost, ServiceManager},
@@ -41,6 +42,7 @@ pub(super) struct ServiceLifecycle {
     pub(super) started_at: Timestamp,
     pub(super) connections: LiveCount,
     pub(super) streams: LiveCount,
+    pub(super) channels: Arc<Channels>,
     /// Held during a reload: one at a time.
     pub(super) reloading: Mutex<()>,
 }
@@ -74,7 +76,7 @@ impl ServiceLifecycle {
     pub(super) fn new(
         service: &Service,
         host: Arc<RuntimeHost>,
-        (prompt, manager): (Arc<Exchangeable<LayeredPrompt>>, ServiceManager),
+        (prompt, manager, channels): (Arc<Exchangeable<LayeredPrompt>>, ServiceManager, Arc<Channels>),
         url: String,
     ) -> Self {
         Self {
@@ -83,6 +85,7 @@ impl ServiceLifecycle {
             reader: service.handler.reader().clone(),
             prompt,
             manager,
+            channels,
             url,
             tls: service.tls.clone(),
             started_at: service.metrics.started_at,
@@ -124,6 +127,7 @@ impl ServiceLifecycle {
             breakers: runtime.providers().await.iter().flat_map(open_breakers).collect(),
             hooks: self.host.hooks().hooks().iter().map(|hook| hook.view()).collect(),
             gone_targets: self.host.gone_targets(),
+            channels: self.channels.views(),
             connections: self.connections.get(),
             streams: self.streams.get(),
         })
@@ -150,6 +154,7 @@ impl ServiceLifecycle {
             None => None,
         };
         let reloaded = self.submitter.reload(&self.host, &self.prompt).await?;
+        self.channels.exchange(&self.submitter.settings()).await;
         if let Some((tls, certificate)) = certificate {
             tls.exchange(certificate);
         }

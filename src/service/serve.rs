@@ -9,7 +9,7 @@ use std::{
     time::Duration,
 };
 
-use hermod_actors::{Defaults, RunError, port::Journal};
+use hermod_actors::{Defaults, RunError, model::Timestamp, port::Journal};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::{runtime::Handle, signal::unix::Signal, time::timeout};
 use tokio_util::sync::CancellationToken;
@@ -21,11 +21,12 @@ use super::{
 };
 use crate::{
     access::TokenVerifier,
+    channel::{Channels, FrontDoor as ChannelDoor},
     config::Config,
-    control::{RequestError, ServiceControl},
-    delivery::LineOutput,
+    control::{RequestError, RequestHandler, ServiceControl},
+    delivery::{ChatOutputs, LineOutput, SharedOutput, TargetOutputs},
     discovery::Variables,
-    hooks::ObservedEvent,
+    hooks::{CommandEvents, ObservedEvent},
     host::{
         DrainOutcome, Exchangeable, HostError, NoteSink, OwnedStore, RehearsalScript, Revival, RunSubmitter,
         RuntimeHost, ServiceManager, ShutdownSignal, ShutdownUrgency, Signals, run_defaults, serve_commands,
@@ -79,6 +80,7 @@ pub async fn serve(
     let tls = request.tls.map(|files| TlsAcceptor::start(files, Arc::clone(notes))).transpose()?;
     let prompt = Exchangeable::new(LayeredPrompt::new(config, state));
     let (counts, spans) = (JournalCounts::default(), ExportCounts::default());
+    let chats = Arc::<ChatOutputs>::default();
     let started = async {
         let (revival, endpoints) = Revival::find((config, variables), &reader, state, &**notes).await?;
         let spec = run_defaults::spec(config, Vec::new(), None, state);
@@ -88,7 +90,8 @@ pub async fn serve(
         let settings = (config, variables);
         let host = start(Arc::new(measured), endpoints, settings, defaults, Some(Arc::clone(notes))).await?;
         revival.keep_places(&host.runtime);
-        host.start_deliveries(settings, request.output);
+        let lines = request.output.map(SharedOutput::new);
+        host.start_deliveries(settings, TargetOutputs { lines, chats: Some(Arc::clone(&chats)) });
         let metrics = Metrics::start(&host.runtime, (counts, spans.clone()), revival.count()).await?;
         // Before runs go on, so that none ends unseen.
         let source = TraceSource { runtime: &host.runtime, journal, state };
@@ -102,7 +105,7 @@ pub async fn serve(
     };
     let settings = (config.clone(), variables.clone());
     let submitter = RunSubmitter::new(Arc::clone(&host), (reader, state.clone()), settings, request.script);
-    let door = FrontDoor { listener, tls, on_ready, prompt, manager, hangups };
+    let door = FrontDoor { listener, tls, on_ready, prompt, manager, hangups, chats };
     let ended = serve_host(&host, revival, Arc::new(submitter), (config, store), door).await;
     traces.stop().await;
     host.suspend(ShutdownUrgency::Urgent).await;
@@ -117,6 +120,7 @@ struct FrontDoor<F> {
     prompt: Arc<Exchangeable<LayeredPrompt>>,
     manager: ServiceManager,
     hangups: Signal,
+    chats: Arc<ChatOutputs>,
 }
 
 /// Lets the unfinished runs go on, and serves clients until the end.
@@ -151,18 +155,16 @@ async fn serve_host(
         metrics,
         closing: CancellationToken::new(),
     };
-    let lifecycle =
-        ServiceLifecycle::new(&service, Arc::clone(host), (door.prompt, door.manager), url.clone());
+    let channels = start_channels(host, &submitter, handler, (door.chats, notes)).await;
+    let parts = (door.prompt, door.manager, Arc::clone(&channels));
+    let lifecycle = ServiceLifecycle::new(&service, Arc::clone(host), parts, url.clone());
     let lifecycle = Arc::new(lifecycle);
     let limits = ServerLimits { connections: connections(config, &**notes) };
     let server = HttpServer::start(door.listener, service, limits).map_err(|error| server_error(&error))?;
     slot.attach_service(&(Arc::<ServiceLifecycle>::clone(&lifecycle) as Arc<dyn ServiceControl>));
     (door.on_ready)(&url);
     lifecycle.on_ready();
-    let (hooks, started) = (host.hooks(), (url.clone(), lifecycle.started_at));
-    tokio::spawn(
-        async move { hooks.tell_of_service(ObservedEvent::ServiceStart, &started.0, started.1).await },
-    );
+    tell_of_start(host, &url, lifecycle.started_at);
     let revived = async {
         if let Some(revival) = on_probation {
             revival.execute(runtime, &reader, crash_history, notes).await?;
@@ -174,6 +176,7 @@ async fn serve_host(
     let submissions = Arc::<RunSubmitter>::clone(&submitter);
     let ended = serve_commands((slot, runtime), submissions, notes, work).await;
     lifecycle.manager.stopping();
+    channels.stop().await;
     server.stop().await;
     let hooks = host.hooks();
     let told = hooks.tell_of_service(ObservedEvent::ServiceStop, &url, lifecycle.started_at);
@@ -181,6 +184,32 @@ async fn serve_host(
         tracing::warn!("not all hooks have taken service_stop");
     }
     ended
+}
+
+/// Tells hooks in the background that the service serves.
+fn tell_of_start(host: &RuntimeHost, url: &str, started_at: Timestamp) {
+    let (hooks, url) = (host.hooks(), url.to_owned());
+    tokio::spawn(async move { hooks.tell_of_service(ObservedEvent::ServiceStart, &url, started_at).await });
+}
+
+/// Starts the channels, and tells hooks of their commands from now on.
+async fn start_channels(
+    host: &Arc<RuntimeHost>,
+    submitter: &Arc<RunSubmitter>,
+    handler: &RequestHandler,
+    (chats, notes): (Arc<ChatOutputs>, &Arc<dyn NoteSink>),
+) -> Arc<Channels> {
+    let hooks = Arc::clone(host);
+    let commands = Arc::new(CommandEvents::new(host.state_dir(), move || hooks.hooks()));
+    let telling = Arc::clone(&commands);
+    tokio::spawn(async move { telling.tell().await });
+    let door = ChannelDoor {
+        runtime: Arc::clone(&host.runtime),
+        submitter: Arc::clone(submitter),
+        handler: handler.clone(),
+        commands,
+    };
+    Arc::new(Channels::start(door, chats, Arc::clone(notes), host.state_dir().to_owned()).await)
 }
 
 /// Works until a signal, the end of a drain, or the failure of `revived`, which goes on as long as the runtime.

@@ -12,6 +12,7 @@
 mod account;
 mod agent;
 mod approval;
+mod channel;
 mod delivery;
 mod encoding;
 mod event;
@@ -35,6 +36,7 @@ pub use crate::store::redb::StoreFootprint;
 pub use account::{AccountView, ActiveTimeView, BudgetView, DimensionUsage, PeriodUsageView};
 pub use agent::{AgentDetailView, AgentSettingView, AgentView};
 pub use approval::{ApprovalView, DecisionView};
+pub use channel::{ChannelStateView, ChannelView};
 pub use delivery::DeliveryView;
 pub use event::EventView;
 pub use hook::{HookStateView, HookTrialView, HookView};

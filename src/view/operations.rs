@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use hermod_actors::model::{BreakerState, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use super::{encoding, hook::HookView};
+use super::{channel::ChannelView, encoding, hook::HookView};
 
 /// A running service: `{pid, version, address, state_dir, started_at, phase, reasons, runs, submissions, sessions,
-/// breakers, hooks, gone_targets, connections, streams}`.
+/// breakers, hooks, gone_targets, channels, connections, streams}`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ServiceStatusView {
     /// Its process.
@@ -40,6 +40,9 @@ pub struct ServiceStatusView {
     /// The targets for which messages wait, though the configuration does not have them.
     #[serde(default)]
     pub gone_targets: Vec<String>,
+    /// The channels, by name.
+    #[serde(default)]
+    pub channels: Vec<ChannelView>,
     /// Open HTTP connections.
     pub connections: u64,
     /// Open streams of events.

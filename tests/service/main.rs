@@ -33,6 +33,8 @@ mod shaping_rpc;
 mod shaping_sent;
 mod socket;
 mod store_limits;
+mod telegram;
+mod telegram_server;
 mod tls;
 mod traces;
 #[allow(dead_code)] // other binaries use more of it

@@ -21,6 +21,7 @@ use crate::{
     cli::{CliError, output::StderrNotes, print_note, print_progress},
     control::{DiskFullMonitor, RunFollower, StoreReader},
     crash_loop::Trial,
+    delivery::TargetOutputs,
     host::{
         self, ConversationChoice, ConversationTarget, HostError, OwnedStore, RunInput, RunSubmitter,
         RuntimeHost, ShutdownUrgency, Signals, first_of_key, ignored_settings, new_spec,
@@ -146,7 +147,7 @@ async fn prepare(
     let defaults = Defaults { spec: spec.clone(), prompt: Arc::new(prompt) };
     let (journal, notes) = (Arc::clone(journal), Some(Arc::new(StderrNotes) as _));
     let host = host::start(journal, endpoints, (config, variables), defaults, notes).await?;
-    host.start_deliveries((config, variables), None);
+    host.start_deliveries((config, variables), TargetOutputs::default());
     Ok((host, PreparedRun { action, spec, target }))
 }
 

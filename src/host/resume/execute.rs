@@ -14,6 +14,7 @@ use crate::{
     config::{Config, OLLAMA},
     control::{ResolvedId, StoreReader},
     crash_loop::CrashHistoryFile,
+    delivery::TargetOutputs,
     discovery::Variables,
     host::{
         agents::missing_agent_note,
@@ -94,7 +95,7 @@ pub async fn resume_runs(
         ControlFlow::Break(signal) => return Ok(ResumeOutcome::without_texts(rows, Some(signal))),
     };
     let host = Arc::new(host);
-    host.start_deliveries((config, variables), None);
+    host.start_deliveries((config, variables), TargetOutputs::default());
     let runtime = &host.runtime;
     let submitter = RunSubmitter::of_command(&host, (&reader, state), (config, variables));
     runtime.keep_lane_places(&rows);

@@ -3,6 +3,7 @@
 //! requests of model calls and decode their responses. Only the discovery of a local Ollama (`src/ollama.rs`) does
 //! without it.
 
+mod api;
 mod client;
 mod config;
 mod endpoint;
@@ -10,6 +11,7 @@ mod form;
 mod model_list;
 mod upload;
 
+pub use api::{ApiClient, ApiResponse, CallLimits};
 pub use config::{Deadlines, ProviderConfig, ProviderConfigError, check_base_url};
 pub use endpoint::HttpProvider;
 pub use form::{FormClient, FormResponse};
