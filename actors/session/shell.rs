@@ -372,11 +372,7 @@ impl SessionActorState {
                         self.tasks.report_lost(id)
                     }
                 },
-                DueAction::EndTool(id) => {
-                    let cancel = CancellationToken::new();
-                    cancel.cancel();
-                    self.tasks.attach_tool(turn, &mut self.tools, id, cancel)
-                }
+                DueAction::EndTool(id) => self.tasks.end_tool(turn, &mut self.tools, id),
                 DueAction::Begin(run) => self.tasks.begin(turn, run),
                 DueAction::Verify(call) => self.tasks.verify(turn, call),
                 DueAction::Acquire(id) => self.tasks.acquire(turn, id, now),

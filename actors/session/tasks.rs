@@ -169,12 +169,16 @@ impl TaskSpawner {
 
     /// Forgets the task that waited for this input's call: a wait that is still needed becomes due again.
     pub(crate) fn forget_acquire(running: &mut BTreeMap<DueAction, InFlightTask>, input: &Input) {
-        let action = match *input {
-            Input::Leased { id, .. } | Input::NoLease { id, .. } | Input::Permitted(id) => {
-                DueAction::Acquire(id)
-            }
-            Input::MayBegin { run, .. } => DueAction::Begin(run),
-            _ => return,
+        let action = if let Input::Leased { id, .. }
+        | Input::SummaryLeased { id, .. }
+        | Input::NoLease { id, .. }
+        | Input::Permitted(id) = *input
+        {
+            DueAction::Acquire(id)
+        } else if let Input::MayBegin { run, .. } = *input {
+            DueAction::Begin(run)
+        } else {
+            return;
         };
         if let Some(InFlightTask::Wait(handle)) = running.remove(&action) {
             handle.abort();

@@ -110,6 +110,13 @@ impl TaskSpawner {
         InFlightTask::Call(cancel)
     }
 
+    /// Brings an attempt of an earlier incarnation to its end.
+    pub(super) fn end_tool(&self, turn: &Turn, tools: &mut CallTools, id: AttemptId) -> InFlightTask {
+        let cancel = CancellationToken::new();
+        cancel.cancel();
+        self.attach_tool(turn, tools, id, cancel)
+    }
+
     /// Finds out how an attempt of an earlier incarnation ended.
     pub(super) fn attach_tool(
         &self,

@@ -169,7 +169,8 @@ impl Channels {
 impl RunningChannel {
     fn start(channel: Arc<Channel>, token: Secret) -> Self {
         let closing = CancellationToken::new();
-        let receiving = closing.clone().run_until_cancelled_owned(inbound::receive(Arc::clone(&channel)));
+        let receiving =
+            closing.clone().run_until_cancelled_owned(Box::pin(inbound::receive(Arc::clone(&channel))));
         let watching = records::watch(Arc::clone(&channel), closing.clone());
         let receiving = async {
             let _ended = receiving.await;

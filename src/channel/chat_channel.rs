@@ -128,7 +128,11 @@ impl Channel {
                 format!("{why}; another process receives the updates of this bot, or it has a webhook")
             }
             ChatError::Denied(why) => format!("{why}; the token is not valid any more"),
-            error => error.to_string(),
+            ChatError::RateLimited(_)
+            | ChatError::Unchanged
+            | ChatError::Gone(_)
+            | ChatError::Rejected(_)
+            | ChatError::Unavailable(_) => error.to_string(),
         };
         tracing::warn!(channel = &*self.name, error = text, "a channel has a failure");
         self.set_state(ChannelStateView::Failing, Some(text));

@@ -146,10 +146,10 @@ impl From<RequestError> for Untaken {
 
 impl From<RunError> for Untaken {
     fn from(error: RunError) -> Self {
-        match error {
-            RunError::Terminated(_) => Self::Interrupted,
-            error => RequestError::from(error).into(),
+        if matches!(error, RunError::Terminated(_)) {
+            return Self::Interrupted;
         }
+        RequestError::from(error).into()
     }
 }
 

@@ -106,6 +106,11 @@ pub(super) enum KeyKind<'a> {
     Unknown,
 }
 
+/// The name in the key of a named section, and the key within that section.
+type NamedKey<'a> = Option<(&'a str, Option<&'a str>)>;
+/// Gives a sample value of a key within such a section, for its type.
+type Sample = fn(&str) -> Option<&'static Value>;
+
 /// Classifies `key` by the defaults.
 pub(super) fn kind<'a>(defaults: &'a SettingLayer, key: &str) -> KeyKind<'a> {
     if let Some(default) = defaults.get(key) {
@@ -142,26 +147,14 @@ pub(super) fn kind<'a>(defaults: &'a SettingLayer, key: &str) -> KeyKind<'a> {
         }
         None => {}
     }
-    match hooks_section::hook(key) {
-        Some((_, None)) => return KeyKind::Named,
-        Some((_, Some(field))) => {
-            return hooks_section::sample(field).map_or(KeyKind::Unknown, KeyKind::Setting);
-        }
-        None => {}
-    }
-    match inbound_section::inbound(key) {
-        Some((_, None)) => return KeyKind::Named,
-        Some((_, Some(field))) => {
-            return inbound_section::sample(field).map_or(KeyKind::Unknown, KeyKind::Setting);
-        }
-        None => {}
-    }
-    match channels_section::channel(key) {
-        Some((_, None)) => return KeyKind::Named,
-        Some((_, Some(field))) => {
-            return channels_section::sample(field).map_or(KeyKind::Unknown, KeyKind::Setting);
-        }
-        None => {}
+    let named: [(NamedKey<'_>, Sample); 3] = [
+        (hooks_section::hook(key), hooks_section::sample),
+        (inbound_section::inbound(key), inbound_section::sample),
+        (channels_section::channel(key), channels_section::sample),
+    ];
+    if let Some((field, sample)) = named.into_iter().find_map(|(named, sample)| Some((named?.1, sample))) {
+        let of_field = |field| sample(field).map_or(KeyKind::Unknown, KeyKind::Setting);
+        return field.map_or(KeyKind::Named, of_field);
     }
     match provider(key) {
         Some((_, None)) => KeyKind::Named,

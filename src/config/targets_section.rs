@@ -273,6 +273,8 @@ mod tests {
 
     #[test]
     fn targets_are_checked() {
+        const CHAT: &str = "[targets.me]\nkind = \"telegram\"\nchannel = \"home\"\nchat = \"17\"\n";
+        const BOT: &str = "[channels.home]\nkind = \"telegram\"\ntoken = \"env:BOT\"\n";
         const HOOK: &str =
             "[targets.ops]\nkind = \"webhook\"\nurl = \"https://host/x\"\nsecret = \"env:S\"\n";
         check(HOOK, Ok(()));
@@ -285,8 +287,6 @@ mod tests {
             "[targets.ops]\nkind = \"pigeon\"",
             Err("must be one of \"webhook\", \"email\", \"folder\", \"stdout\""),
         );
-        const CHAT: &str = "[targets.me]\nkind = \"telegram\"\nchannel = \"home\"\nchat = \"17\"\n";
-        const BOT: &str = "[channels.home]\nkind = \"telegram\"\ntoken = \"env:BOT\"\n";
         check(&format!("{CHAT}{BOT}"), Ok(()));
         check(CHAT, Err("there is no channel `home`"));
         check(&format!("{}{BOT}", CHAT.replace("17", "@me")), Err("must be the id of a chat"));

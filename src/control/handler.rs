@@ -82,7 +82,10 @@ impl RequestHandler {
 
     /// Sends the answer of a request to `to`. Sends none if the runtime ends before it answers.
     pub async fn answer(&self, request: ControlRequest, to: &mpsc::Sender<ControlResponse>) {
-        let answer = self.respond(request, to).await;
+        let answer = match self.check_answerable(&request) {
+            Ok(()) => self.respond(request, to).await,
+            Err(error) => Err(error),
+        };
         if let Some(answer) = answer.unwrap_or_else(|error| Some(ControlResponse::Refused(error))) {
             send(to, answer).await;
         }
@@ -94,7 +97,6 @@ impl RequestHandler {
         request: ControlRequest,
         to: &mpsc::Sender<ControlResponse>,
     ) -> Result<Option<ControlResponse>, RequestError> {
-        self.check_answerable(&request)?;
         Ok(Some(match request {
             ControlRequest::Ping {} => self.pong(),
             ControlRequest::RunsList { max, agent } => self.list_runs(max, agent).await?,

@@ -29,9 +29,13 @@ pub(super) enum HookCaller {
     Scripted(ScriptedCaller),
 }
 
+/// What a test answers to an event.
+#[cfg(test)]
+type Script = dyn Fn(&[u8]) -> Result<Vec<u8>, String> + Send + Sync;
+
 /// Answers what a test says.
 #[cfg(test)]
-pub(super) struct ScriptedCaller(pub(super) Box<dyn Fn(&[u8]) -> Result<Vec<u8>, String> + Send + Sync>);
+pub(super) struct ScriptedCaller(pub(super) Box<Script>);
 
 #[cfg(test)]
 impl std::fmt::Debug for ScriptedCaller {

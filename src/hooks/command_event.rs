@@ -118,7 +118,7 @@ impl CommandEvents {
                 }
                 Ok(_) => failed_in_row = 0,
                 Err(error) => {
-                    tracing::error!(path = %path.display(), %error, "an event of a command is left out")
+                    tracing::error!(path = %path.display(), %error, "an event of a command is left out");
                 }
             }
             if let Err(error) = off_thread(move || files::remove(&path)).await {
@@ -134,10 +134,7 @@ impl CommandEvents {
         let folder = self.folder.clone();
         let removed = off_thread(move || {
             let others = files::entries(&folder).if_exists()?.unwrap_or_default();
-            others
-                .into_iter()
-                .filter(|path| !known.contains(path))
-                .try_for_each(|path| std::fs::remove_dir_all(path))
+            others.into_iter().filter(|path| !known.contains(path)).try_for_each(std::fs::remove_dir_all)
         });
         if let Err(error) = removed.await {
             tracing::warn!(%error, "events of commands for earlier hooks are not removed");

@@ -143,7 +143,7 @@ impl DecisionBuilder {
         let row = self.new_row(run.id, at, seq);
         let (lane, deliver_to) = (run.spec.lane, run.spec.deliver_to.clone());
         let (leg, parent) = (run.leg, run.parent);
-        RunRow { state, started_at, leg, parent, counts, approvals, deliver_to, lane, ..row }
+        RunRow { state, started_at, parent, leg, counts, approvals, deliver_to, lane, ..row }
     }
 
     fn ended_row(&self, ended: &RunEnded) -> RunRow {

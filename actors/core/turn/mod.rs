@@ -9,6 +9,7 @@ mod active_run;
 mod answer;
 mod answer_recovery;
 mod approval;
+mod begin;
 mod compaction;
 mod compaction_state;
 mod conversation;

@@ -7,12 +7,11 @@ use imbl::Vector;
 
 use crate::{
     model::{
-        BeginRules, Body, Hash, Hold, HookedRun, Image, Lane, MAX_COLLECTED_BYTES, MAX_COLLECTED_IMAGES,
-        MessageCollected, MessageContent, MessageDropped, MessageSteered, Outcome, OutcomeCause,
-        OutcomeDetail, QueueMode, RunAccepted, RunBegun, RunEnded, RunId, RunSpec, Seq, SessionTime,
-        StopReason, Timestamp, Usage,
+        BeginRules, Hash, Hold, HookedRun, Image, Lane, MAX_COLLECTED_BYTES, MAX_COLLECTED_IMAGES,
+        MessageCollected, MessageContent, MessageDropped, MessageSteered, QueueMode, RunAccepted, RunBegun,
+        RunId, RunSpec, Seq, SessionTime, Timestamp,
     },
-    turn::{DueAction, Turn, decision::DecisionBuilder},
+    turn::{DueAction, Turn},
 };
 
 /// A held run that may ask for permission to begin.
@@ -153,7 +152,7 @@ impl Turn {
 
     /// The held run that begins next, with its hold, if it collects no more messages at this time. A clock that was set
     /// back to before its acceptance ends the collecting too.
-    fn collected_front(&self, at: Timestamp) -> Option<(&QueuedRun, Hold)> {
+    pub(super) fn collected_front(&self, at: Timestamp) -> Option<(&QueuedRun, Hold)> {
         self.held_front().filter(|(front, hold)| hold.has_collected(at) || at < front.at)
     }
 
@@ -249,47 +248,5 @@ impl Turn {
             self.queue.pop_front();
             self.start_run(&next, now);
         }
-    }
-}
-
-impl DecisionBuilder {
-    /// Records the acceptance of a run, with what it waits for. `until`: the end of the time in which it collects
-    /// messages.
-    pub(super) fn accept_run(&mut self, accepted: RunAccepted, until: Option<Timestamp>) {
-        let hold = self.turn.begin_rules.hold(accepted.spec.lane, until);
-        self.record(Body::RunAccepted(Box::new(RunAccepted { hold, ..accepted })));
-    }
-
-    /// Begins the run that its hold keeps from beginning, if that needs no permission and its time is over.
-    pub(super) fn begin_held_run(&mut self) {
-        if let Some((front, hold)) = self.turn.collected_front(self.now.at)
-            && !hold.needs_permission()
-        {
-            let run = front.accepted.run;
-            self.record(Body::RunBegun(RunBegun { run, hooks: None }));
-        }
-    }
-
-    /// Begins the held run, unless it is not next any more, collects again, or is refused by a hook.
-    pub(super) fn on_may_begin(&mut self, run: RunId, hooks: Option<&Arc<HookedRun>>) {
-        let front = self.turn.collected_front(self.now.at);
-        if !front.is_some_and(|(front, _)| front.accepted.run == run) {
-            return;
-        }
-        match hooks.and_then(|hooks| hooks.refusal_text()) {
-            Some(refusal) => {
-                self.record_unbegun_end(run, Outcome::Refused, OutcomeCause::Hook { refusal });
-            }
-            None => self.record(Body::RunBegun(RunBegun { run, hooks: hooks.cloned() })),
-        }
-    }
-
-    pub(super) fn end_queued(&mut self, run: RunId, reason: StopReason) {
-        self.record_unbegun_end(run, Outcome::Stopped, OutcomeCause::Stop { reason });
-    }
-
-    fn record_unbegun_end(&mut self, run: RunId, outcome: Outcome, cause: OutcomeCause) {
-        let ended = OutcomeDetail::with_cause(outcome, cause);
-        self.record(Body::RunEnded(RunEnded { run, ended, iterations: 0, usage: Usage::default() }));
     }
 }

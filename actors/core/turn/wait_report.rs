@@ -210,9 +210,11 @@ impl WaitTracker {
                 Some(RunWait { kind: WaitKind::Verify, since, until })
             }
             DueAction::WakeAt(_) => self.pause_wait(run, now),
-            DueAction::Begin(_) => None,
-            // Reported elsewhere: limits by `time_limit_waits`, subagents by `subagent_waits`, a stop by `waits_of`.
-            DueAction::WakeAtActive(_) | DueAction::EndTool { .. } | DueAction::AwaitSubagent { .. } => None,
+            // Reported elsewhere: a begin by `queue_wait`, limits by `time_limit_waits`, subagents by `subagent_waits`, a stop by `waits_of`.
+            DueAction::Begin(_)
+            | DueAction::WakeAtActive(_)
+            | DueAction::EndTool { .. }
+            | DueAction::AwaitSubagent { .. } => None,
         }
     }
 

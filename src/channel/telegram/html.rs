@@ -60,16 +60,13 @@ fn push_inline(html: &mut String, line: &str) {
             let (text, end) = self::span(rest, "**").filter(|(text, _)| text.trim() == *text)?;
             Some((format!("<b>{}</b>", escaped(text)), end))
         });
-        match span {
-            Some((marked, end)) => {
-                html.push_str(&marked);
-                rest = &rest[end..];
-            }
-            None => {
-                let mark = rest.len() - rest.trim_start_matches(&rest[..1]).len();
-                html.push_str(&rest[..mark]);
-                rest = &rest[mark..];
-            }
+        if let Some((marked, end)) = span {
+            html.push_str(&marked);
+            rest = &rest[end..];
+        } else {
+            let mark = rest.len() - rest.trim_start_matches(&rest[..1]).len();
+            html.push_str(&rest[..mark]);
+            rest = &rest[mark..];
         }
     }
     html.push_str(&escaped(rest));

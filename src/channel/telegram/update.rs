@@ -125,10 +125,9 @@ mod tests {
     use super::*;
 
     fn message_of(update: &Value) -> IncomingMessage {
-        match parse(update, "my_bot").unwrap().event {
-            UpdateEvent::Message(message) => message,
-            other => panic!("{other:?}"),
-        }
+        let event = parse(update, "my_bot").unwrap().event;
+        let UpdateEvent::Message(message) = event else { panic!("{event:?}") };
+        message
     }
 
     fn update(fields: Value) -> Value {

@@ -39,15 +39,17 @@ pub(super) struct MessageChanges {
 impl MessageChanges {
     /// The changes of an append; `None` if it is about no message and ends no run.
     pub(super) fn of(append: &Append) -> Option<Self> {
-        let is_counted = |record: &&Arc<Record>| match &record.body {
-            Body::RunAccepted(accepted) => accepted.queueing.is_some(),
-            body => matches!(
-                body,
+        let is_counted = |record: &&Arc<Record>| {
+            if let Body::RunAccepted(accepted) = &record.body {
+                return accepted.queueing.is_some();
+            }
+            matches!(
+                record.body,
                 Body::MessageSteered(_)
                     | Body::MessageCollected(_)
                     | Body::MessageDropped(_)
                     | Body::RunEnded(_)
-            ),
+            )
         };
         let records = append.records.iter().filter(is_counted).cloned().collect();
         let (mut rows, mut runs) = (Vec::new(), Vec::new());

@@ -423,9 +423,9 @@ fn a_subagent_waits_for_a_place_in_its_lane() {
         panic!()
     };
     assert_eq!(accepted.hold.and_then(|hold| hold.lane), Some(Lane::Subagent));
-    let row = append.index.iter().find_map(|row| match row {
-        IndexRow::Run(row) if row.id == accepted.run => Some((row.state, row.started_at)),
-        _ => None,
+    let row = append.index.iter().find_map(|row| {
+        let IndexRow::Run(row) = row else { return None };
+        (row.id == accepted.run).then_some((row.state, row.started_at))
     });
     assert_eq!(row, Some((RunState::Queued, None)));
 }

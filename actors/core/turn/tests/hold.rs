@@ -94,9 +94,9 @@ fn hooks_change_what_the_model_reads_and_their_decision_is_recorded() {
         let mut crashed = driver.clone();
         crashed.crash();
         assert_eq!(crashed.turn.request_hash(), driver.turn.request_hash());
-        let begun = driver.records.iter().find_map(|record| match &record.body {
-            Body::RunBegun(begun) => begun.hooks.clone(),
-            _ => None,
+        let begun = driver.records.iter().find_map(|record| {
+            let Body::RunBegun(begun) = &record.body else { return None };
+            begun.hooks.clone()
         });
         assert_eq!(begun.as_deref(), Some(&hooks));
     };

@@ -9,9 +9,10 @@ use hermod_actors::model::{
 use proptest::{prelude::*, sample::select};
 
 use super::{
+    hooks::{hooked_run, hooked_summary},
     parts::{
-        accepted, admitted, allowance, answered, call_end, child, compacted, ended, failed, hooked_run,
-        hooked_summary, miss, not_answered, place, raised, repetition, started, summary_answered, todo,
+        accepted, admitted, allowance, answered, call_end, child, compacted, ended, failed, miss,
+        not_answered, place, raised, repetition, started, summary_answered, todo,
     },
     values::{
         Made, account, agent, amounts, anomaly, call, hash, images, incarnation, list, maybe, number, run,

@@ -2,6 +2,7 @@
 //! constructors.
 
 mod bodies;
+mod hooks;
 mod parts;
 mod values;
 

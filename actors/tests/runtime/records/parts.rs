@@ -6,15 +6,16 @@ use hermod_actors::model::{
     Access, BudgetRefusal, CallAdmitted, CallEnd, CallStatus, CompactionMethod, CompactionPolicy,
     ContextBreakdown, ContextCompacted, Deadline, Delegation, Dimension, DropPolicy, EffectClass,
     Expectation, ExpectationMiss, Failure, FailureClass, FinishReason, Flaw, HistoryPosition, Hold,
-    HookDecision, HookPoint, HookRuling, HookedCall, HookedRun, HookedSummary, InDoubtAction, InDoubtPolicy,
-    Lane, LimitIncrease, Limits, ModelAnswered, ModelFailed, ModelStarted, Outcome, OutcomeCause,
-    OutcomeDetail, ParentRef, PrefixChange, QueueMode, Queueing, Repetition, RepetitionPattern, RequestFate,
-    RetryAttempts, RetryPolicy, RunAccepted, RunSpec, StopReason, SubagentRef, SummaryAnswered,
-    SummaryDefect, TodoChanged, TodoItem, TodoList, TodoStatus, UnansweredModel, UnansweredReason,
+    InDoubtAction, InDoubtPolicy, Lane, LimitIncrease, Limits, ModelAnswered, ModelFailed, ModelStarted,
+    Outcome, OutcomeCause, OutcomeDetail, ParentRef, PrefixChange, QueueMode, Queueing, Repetition,
+    RepetitionPattern, RequestFate, RetryAttempts, RetryPolicy, RunAccepted, RunSpec, StopReason,
+    SubagentRef, SummaryAnswered, SummaryDefect, TodoChanged, TodoItem, TodoList, TodoStatus,
+    UnansweredModel, UnansweredReason,
 };
 use proptest::{prelude::*, sample::select};
 use serde_json::json;
 
+use super::hooks::{hook_decisions, hooked_call};
 use super::values::{
     Made, account, agent, amounts, anomaly, artifact, call, hash, images, incarnation, list, maybe, message,
     model, number, past, price, run, session, shared, small, text, thinking, time, traits, usage,
@@ -371,46 +372,6 @@ pub(crate) fn call_end() -> Made<CallEnd> {
             images,
             hooks,
         })
-        .boxed()
-}
-
-fn hook_decisions() -> Made<Arc<[HookDecision]>> {
-    let point = select(vec![
-        HookPoint::PreToolCall,
-        HookPoint::PostToolCall,
-        HookPoint::ToolResultPersist,
-        HookPoint::BeforeRun,
-        HookPoint::BeforeModelCall,
-        HookPoint::MessageSending,
-        HookPoint::BeforeCompaction,
-    ]);
-    let ruling = select(vec![
-        HookRuling::Allowed,
-        HookRuling::Replaced,
-        HookRuling::Refused,
-        HookRuling::Annotated,
-        HookRuling::Failed,
-    ]);
-    let decision = (shared(), point, ruling, maybe(shared()))
-        .prop_map(|(hook, point, ruling, reason)| HookDecision { hook, point, ruling, reason });
-    list(decision.boxed()).prop_map(Into::into).boxed()
-}
-
-fn hooked_call() -> Made<Arc<HookedCall>> {
-    (hook_decisions(), maybe(shared()))
-        .prop_map(|(decisions, arguments)| Arc::new(HookedCall { decisions, arguments }))
-        .boxed()
-}
-
-pub(crate) fn hooked_summary() -> Made<Arc<HookedSummary>> {
-    (hook_decisions(), maybe(shared()))
-        .prop_map(|(decisions, annotation)| Arc::new(HookedSummary { decisions, annotation }))
-        .boxed()
-}
-
-pub(crate) fn hooked_run() -> Made<Arc<HookedRun>> {
-    (hook_decisions(), maybe(shared()), maybe(shared()))
-        .prop_map(|(decisions, input, context)| Arc::new(HookedRun { decisions, input, context }))
         .boxed()
 }
 
