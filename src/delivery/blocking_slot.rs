@@ -29,7 +29,7 @@ impl BlockingSlot {
             let started = thread::Builder::new().name("hermod-delivery".to_owned()).spawn(move || {
                 let result = work();
                 drop(turn);
-                // Nobody waits any more after the time limit.
+                // The task waits no more after the time limit.
                 let (Ok(()) | Err(_)) = end.send(result);
             });
             match started {

@@ -17,7 +17,7 @@ use hermod_actors::{
 use tokio::{
     sync::watch,
     task::JoinHandle,
-    time::{Instant, sleep, timeout},
+    time::{sleep, timeout},
 };
 use tokio_util::sync::CancellationToken;
 
@@ -175,7 +175,7 @@ enum NextStep {
 }
 
 /// The message that a worker has tried last, and when it may try it again by the monotonic clock.
-type Planned = Option<(u64, Instant)>;
+type Planned = Option<(u64, tokio::time::Instant)>;
 
 impl TargetWorker {
     /// Works until it is replaced, also after a crash.
@@ -223,7 +223,7 @@ impl TargetWorker {
             return Ok(NextStep::LookAgain);
         };
         let of_this = planned.filter(|(number, _)| *number == stored.number);
-        let left = of_this.map(|(_, at)| at.saturating_duration_since(Instant::now()));
+        let left = of_this.map(|(_, at)| at.saturating_duration_since(tokio::time::Instant::now()));
         let wait = wait_before(stored.delivery.next_at, clock::now(), left, &self.target.limits);
         if wait.is_zero() {
             return Ok(NextStep::Attempt(Box::new(stored)));
@@ -244,7 +244,7 @@ impl TargetWorker {
         let after = after_attempt(delivery, sent, &self.target.limits, (now, chance));
         self.log(&after);
         let pause = after.next_at.map(|next_at| Duration::from_millis(next_at.ms_since(now)));
-        let planned = pause.map(|pause| (number, Instant::now() + pause));
+        let planned = pause.map(|pause| (number, tokio::time::Instant::now() + pause));
         let update = StoredDelivery { number, delivery: after };
         self.outbox.write(&update, replaced).await?;
         Ok(planned)
