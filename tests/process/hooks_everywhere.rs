@@ -29,10 +29,12 @@ enum Kind {
     Observer,
     /// Is told of the service.
     Service,
+    /// Is told of commands of chats; `tests/service/telegram.rs` has its kills.
+    Chat,
 }
 
 /// A case for each name. Gates are killed in this order, so that the run makes progress between two kills.
-const CASES: [(&str, Kind); 22] = [
+const CASES: [(&str, Kind); 25] = [
     ("session_bootstrap", Kind::Prompt),
     ("before_prompt_build", Kind::Prompt),
     ("before_run", Kind::Start),
@@ -55,6 +57,9 @@ const CASES: [(&str, Kind); 22] = [
     ("approval_answered", Kind::Observer),
     ("service_start", Kind::Service),
     ("service_stop", Kind::Service),
+    ("command", Kind::Chat),
+    ("command:new", Kind::Chat),
+    ("command:stop", Kind::Chat),
 ];
 
 /// Kills within each gate of a run.
