@@ -1,4 +1,4 @@
-//! Templates of texts, in the language of Jinja. A template is the operator's, and what it is filled with is anybody's: the
+//! Templates of texts, in the language of Jinja. A template is the operator's, and a sender fills it: the
 //! work and the memory of a rendering are bounded.
 
 use minijinja::{Environment, Error, ErrorKind, UndefinedBehavior, value::Value};

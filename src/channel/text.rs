@@ -61,7 +61,7 @@ mod tests {
         check(&"word ".repeat(2_000), 3);
         check(&"😀".repeat(4_000), 3);
         let code = format!("Look:\n\n```rust\n{}```\n\nThat is all.", "let x = 1;\n".repeat(1_000));
-        check(&code, 3);
+        check(&code, 4);
         let together: String = messages(&code).concat();
         assert_eq!(together.matches("let x = 1;").count(), 1_000);
         assert_eq!(shortened(&"😀".repeat(4_000)).encode_utf16().count(), 4_095);

@@ -87,7 +87,7 @@ pub fn redacted(key: &str, value: &Value) -> Option<Value> {
         Some("otlp_endpoint" | "otlp_headers") if has_no_text(value) => Some(value.clone()),
         Some(
             "bearer" | "credential" | "client_secret" | "refresh_token" | "otlp_headers" | "password"
-            | "secret",
+            | "secret" | "token",
         ) => redacted_reference(value),
         Some("credentials" | "secrets") => value.as_array()?.iter().map(redacted_reference).collect(),
         Some("base_url" | "token_url" | "otlp_endpoint" | "url") => {

@@ -165,7 +165,7 @@ mod tests {
         check("on = []\ncommand = \"guard\"", Err("must be a list like"));
         check(
             "on = [\"before_lunch\"]\ncommand = \"x\"",
-            Err("there is no hook `before_lunch`; the names are pre_"),
+            Err("there is no hook `before_lunch`; the names are before_run, pre_"),
         );
         check("on = [\"run_end\"]", Err("is missing; give a command, or a url"));
         check("on = [\"run_end\"]\ncommand = \"x\"\nurl = \"http://h\"", Err("one of both"));

@@ -145,9 +145,12 @@ fn has_name(key: &str, origin: &SettingOrigin, errors: &mut Vec<SettingError>) -
     let hook = hooks_section::hook(key).map(|(name, _)| name).filter(|name| !keys::is_provider_name(name));
     let inbound = inbound_section::inbound(key).map(|(name, _)| name);
     let inbound = inbound.filter(|name| !keys::is_provider_name(name));
-    let Some(name) = provider.or(model).or(agent).or(target).or(hook).or(inbound) else { return true };
+    let channel = channels_section::channel(key).map(|(name, _)| name);
+    let channel = channel.filter(|name| !keys::is_provider_name(name));
+    let of_outside = target.or(hook).or(inbound).or(channel);
+    let Some(name) = provider.or(model).or(agent).or(of_outside) else { return true };
     let what = target.and(Some("a target")).or(hook.and(Some("a hook")));
-    let what = what.or(inbound.and(Some("an inbound webhook")));
+    let what = what.or(inbound.and(Some("an inbound webhook"))).or(channel.and(Some("a channel")));
     let problem = match (provider, what) {
         (None, Some(what)) => {
             format!("`{name}` is no name for {what}; use lower-case letters, digits, `-` and single `_`")

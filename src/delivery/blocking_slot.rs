@@ -43,7 +43,7 @@ impl BlockingSlot {
 
 /// Where messages for standard output go.
 pub trait LineOutput: Debug + Send + Sync {
-    /// Writes a line, and flushes it. This may block for as long as nobody reads.
+    /// Writes a line, and flushes it. This may block until the other end reads.
     fn write_line(&self, line: &str) -> Result<(), String>;
 }
 

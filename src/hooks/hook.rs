@@ -8,7 +8,8 @@ use std::{
 
 use hermod_actors::model::{HookPoint, HookVerdict};
 use serde_json::Value;
-use tokio::{sync::Notify, time::Instant};
+use tokio::sync::Notify;
+use tokio::time::Instant;
 
 use super::{
     caller::HookCaller,

