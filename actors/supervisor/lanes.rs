@@ -5,15 +5,20 @@
 use std::{
     collections::BTreeSet,
     sync::{Arc, Mutex},
+    time::Duration,
 };
 
 use futures::channel::oneshot;
+use tokio::time::{Instant, sleep_until};
 
 use crate::{
     lock,
     model::{Lane, LaneLimits, RunId, Timestamp},
     policy::{LaneQueue, WaitKey},
 };
+
+/// How long places are kept for runs whose sessions are not open: a session that cannot be opened must not hold up others.
+const KEPT_FOR: Duration = Duration::from_mins(1);
 
 type Waiting = LaneQueue<oneshot::Sender<LanePlace>>;
 
@@ -29,6 +34,8 @@ struct LaneQueues {
     cron: Waiting,
     /// Runs of earlier processes that were under way. Their places are kept until their sessions are open again.
     kept: BTreeSet<(RunId, Lane)>,
+    /// Until when they are kept.
+    kept_until: Option<Instant>,
 }
 
 impl LaneQueues {
@@ -73,9 +80,11 @@ impl Lanes {
         self.place(lane)
     }
 
-    /// Keeps places for runs that were under way in an earlier process, so that no other run begins in their place.
+    /// Keeps places for runs that were under way in an earlier process, so that no other run begins in their place. For at
+    /// most a minute.
     pub(crate) fn keep(&self, runs: impl Iterator<Item = (RunId, Lane)>) {
         let mut queues = lock(&self.0);
+        queues.kept_until = Some(Instant::now() + KEPT_FOR);
         for (run, lane) in runs {
             if queues.kept.insert((run, lane)) {
                 queues.get_mut(lane).occupy();
@@ -92,9 +101,13 @@ impl Lanes {
         kept.into_iter().for_each(|(run, lane)| drop(self.occupy(run, lane)));
     }
 
-    /// Gives back all places that are kept.
-    pub(crate) fn forget_all_kept(self: &Arc<Self>) {
-        let kept: Vec<(RunId, Lane)> = lock(&self.0).kept.iter().copied().collect();
+    /// Gives back all places that are kept, because their time is over.
+    fn forget_all_kept(self: &Arc<Self>) {
+        let kept: Vec<(RunId, Lane)> = {
+            let mut queues = lock(&self.0);
+            queues.kept_until = None;
+            queues.kept.iter().copied().collect()
+        };
         kept.into_iter().for_each(|(run, lane)| drop(self.occupy(run, lane)));
     }
 
@@ -106,14 +119,21 @@ impl Lanes {
 
     /// Waits for a place behind the runs that were accepted before.
     pub(crate) async fn acquire(self: &Arc<Self>, lane: Lane, accepted_at: Timestamp) -> LanePlace {
-        let (granted, place) = oneshot::channel();
+        let (granted, mut place) = oneshot::channel();
         let key = lock(&self.0).get_mut(lane).push(accepted_at, granted);
         let _wait = LaneWait { lanes: Arc::clone(self), lane, key };
         self.grant(lane);
-        match place.await {
-            Ok(place) => place,
-            // Only this wait removes its sender.
-            Err(oneshot::Canceled) => std::future::pending().await,
+        loop {
+            let kept_until = lock(&self.0).kept_until;
+            tokio::select! {
+                biased;
+                place = &mut place => match place {
+                    Ok(place) => return place,
+                    // Only this wait removes its sender.
+                    Err(oneshot::Canceled) => std::future::pending().await,
+                },
+                () = until(kept_until) => self.forget_all_kept(),
+            }
         }
     }
 
@@ -132,6 +152,13 @@ impl Lanes {
                 lock(&self.0).get_mut(lane).release();
             }
         }
+    }
+}
+
+async fn until(time: Option<Instant>) {
+    match time {
+        Some(time) => sleep_until(time).await,
+        None => std::future::pending().await,
     }
 }
 
