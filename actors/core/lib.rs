@@ -45,7 +45,7 @@
 //! };
 //! let decision = turn.decide(now, &[submitted], |request| match request {
 //!     GrantRequest::Lease(id) => Some(Input::Leased { id, model: "provider/model".parse().ok()? }),
-//!     GrantRequest::Permit(..) => None,
+//!     GrantRequest::Permit(..) | GrantRequest::Place(..) => None,
 //! });
 //! let kinds: Vec<_> = decision.records.iter().map(|record| record.body.kind().name()).collect();
 //! assert_eq!(kinds, ["run.accepted", "model.started"]);
