@@ -11,11 +11,12 @@ use tokio::{task::JoinHandle, time::timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    chat_channel::{Channel, ChannelParts, FrontDoor},
+    chat_channel::{Channel, FrontDoor, Health},
     inbound,
     outbox::ChannelOutput,
     port::ChatTransport,
     records,
+    replies::ReplyMessages,
     state::StateFile,
     telegram::{self, Telegram},
 };
@@ -136,7 +137,7 @@ impl Channels {
             let path = self.folder.join(format!("{name}.json"));
             format!("{}: {error}; remove the file to begin anew", path.display())
         })?;
-        let channel = Arc::new(Channel::new(ChannelParts {
+        let channel = Arc::new(Channel {
             name: name.into(),
             kind: kind.into(),
             target: format!("{CHANNEL_TARGET}{name}"),
@@ -144,7 +145,9 @@ impl Channels {
             transport: transport(kind, url, token.clone())?,
             door: self.door.clone(),
             state,
-        }));
+            replies: ReplyMessages::default(),
+            health: Health::new(),
+        });
         Ok(RunningChannel::start(channel, token))
     }
 

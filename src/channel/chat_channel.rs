@@ -2,7 +2,7 @@
 
 use std::{
     io,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -61,46 +61,41 @@ pub(super) struct Channel {
     pub(super) door: FrontDoor,
     pub(super) state: StateFile,
     pub(super) replies: ReplyMessages,
-    health: Mutex<Health>,
+    pub(super) health: Health,
 }
 
 /// How a channel is.
+#[derive(Debug)]
+pub(super) struct Health(Mutex<Condition>);
+
 #[derive(Debug, Clone)]
-struct Health {
+struct Condition {
     state: ChannelStateView,
     since: Timestamp,
     error: Option<String>,
     bot: Option<BotIdentity>,
 }
 
-/// The parts with which a channel is made.
-pub(super) struct ChannelParts {
-    pub(super) name: Arc<str>,
-    pub(super) kind: &'static str,
-    pub(super) target: String,
-    pub(super) section: ChannelSection,
-    pub(super) transport: Arc<dyn ChatTransport>,
-    pub(super) door: FrontDoor,
-    pub(super) state: StateFile,
+impl Health {
+    /// That of a channel that is not connected yet.
+    pub(super) fn new() -> Self {
+        let (state, since) = (ChannelStateView::Connecting, clock::now());
+        Self(Mutex::new(Condition { state, since, error: None, bot: None }))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Condition> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Channel {
-    pub(super) fn new(parts: ChannelParts) -> Self {
-        let ChannelParts { name, kind, target, section, transport, door, state } = parts;
-        let health =
-            Health { state: ChannelStateView::Connecting, since: clock::now(), error: None, bot: None };
-        let (replies, health) = (ReplyMessages::default(), Mutex::new(health));
-        Self { name, kind, target, section, transport, door, state, replies, health }
-    }
-
     pub(super) fn runtime(&self) -> &Arc<Runtime> {
         &self.door.runtime
     }
 
     /// The channel as it is shown.
     pub(super) fn view(&self) -> ChannelView {
-        let Health { state, since, error, bot } =
-            self.health.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let Condition { state, since, error, bot } = self.health.lock().clone();
         ChannelView {
             name: self.name.to_string(),
             kind: self.kind.to_owned(),
@@ -118,7 +113,7 @@ impl Channel {
 
     /// The bot is known.
     pub(super) fn on_identified(&self, bot: BotIdentity) {
-        self.health.lock().unwrap_or_else(PoisonError::into_inner).bot = Some(bot);
+        self.health.lock().bot = Some(bot);
     }
 
     /// The service has not answered, or refuses.
@@ -139,7 +134,7 @@ impl Channel {
     }
 
     fn set_state(&self, state: ChannelStateView, error: Option<String>) {
-        let mut health = self.health.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut health = self.health.lock();
         if health.state != state {
             (health.state, health.since) = (state, clock::now());
         }

@@ -14,14 +14,14 @@ const HELP: &str = "Write, and an answer comes. Pictures are taken too.\n\
 /// Most characters of a command's name.
 const MAX_NAME_CHARS: usize = 32;
 
-/// A command.
+/// A command of a chat.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Command {
+pub(super) struct ChatCommand {
     name: String,
     argument: String,
 }
 
-impl Command {
+impl ChatCommand {
     /// The command of a text; `None` if it is none. A path is none.
     pub(super) fn parse(text: &str) -> Option<Self> {
         let rest = text.trim().strip_prefix('/')?;
@@ -128,7 +128,7 @@ mod tests {
     #[test]
     fn a_command_is_a_word_behind_a_slash() {
         let check = |text: &str, expect: Option<(&str, &str)>| {
-            let parsed = Command::parse(text).map(|command| (command.name, command.argument));
+            let parsed = ChatCommand::parse(text).map(|command| (command.name, command.argument));
             assert_eq!(
                 parsed,
                 expect.map(|(name, argument)| (name.to_owned(), argument.to_owned())),

@@ -6,19 +6,19 @@ use std::time::Duration;
 use bytes::Bytes;
 use hermod_actors::{
     RunError,
-    model::{ImageFormat, Lane, QueueMode, SessionRow},
+    model::{ImageFormat, QueueMode, SessionRow},
 };
 use tokio::time::sleep;
 
 use super::{
     chat_channel::Channel,
-    commands::Command,
+    commands::ChatCommand,
     port::{ChatError, IncomingMessage},
     questions,
 };
 use crate::{
     control::{RequestError, RequestErrorKind},
-    host::{BudgetLimits, HostError, MessageOptions, RunInput, Submission, request_error},
+    host::{HostError, MessageOptions, RunInput, Submission, request_error},
 };
 
 /// Most bytes of a picture, and most pictures of a message.
@@ -104,7 +104,7 @@ async fn refuse(channel: &Channel, message: &IncomingMessage) {
 
 async fn carry_out(channel: &Channel, number: i64, messages: &[IncomingMessage]) -> Result<(), Untaken> {
     let Some(first) = messages.first() else { return Ok(()) };
-    if let Some(command) = Command::parse(&first.text) {
+    if let Some(command) = ChatCommand::parse(&first.text) {
         let told = command.execute(channel, first, number).await?;
         channel.say(&first.at, &told).await;
         return Ok(());
@@ -116,7 +116,7 @@ async fn carry_out(channel: &Channel, number: i64, messages: &[IncomingMessage])
         }
     }
     let has_pictures = messages.iter().any(|message| !message.pictures.is_empty());
-    if !has_pictures && questions::answer_with_text(channel, &first.at, &first.text).await {
+    if !has_pictures && questions::answer_with_text(channel, number, first).await {
         return Ok(());
     }
     let pictures = pictures(channel, messages).await?;
@@ -198,28 +198,20 @@ async fn submission(
     deliver_to.push(channel.target.clone());
     let agent = session.is_none().then(|| channel.section.agent.as_ref().map(|agent| agent.0.clone()));
     let mode = mode(channel, first, session.as_ref(), config.queue.mode.0).await?;
+    let input = RunInput {
+        text: text(messages).into(),
+        images,
+        history: Vec::new(),
+        isolation_key: None,
+        expects: Vec::new(),
+        request_hash: None,
+    };
+    let options = MessageOptions { mode: Some(mode), may_steer: true };
     Ok(Submission {
-        input: RunInput {
-            text: text(messages).into(),
-            images,
-            history: Vec::new(),
-            isolation_key: None,
-            expects: Vec::new(),
-            request_hash: None,
-        },
-        session: Some(key),
         agent: agent.flatten(),
-        model: None,
-        workspace: None,
-        budget: BudgetLimits::default(),
-        timeout: None,
-        thinking: None,
-        system: None,
         deliver_to: Some(deliver_to),
-        must_answer: None,
-        lane: Lane::Main,
         idempotency_key: Some(format!("channel:{}:{number}:{}", channel.name, first.id).into()),
-        message: Some(MessageOptions { mode: Some(mode), may_steer: true }),
+        ..Submission::of_message(key, input, options)
     })
 }
 

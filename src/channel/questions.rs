@@ -16,7 +16,7 @@ use tokio::time::sleep;
 use super::{
     address::ChatAddress,
     chat_channel::Channel,
-    port::{Button, ButtonPress, ChatError},
+    port::{Button, ButtonPress, ChatError, IncomingMessage},
     state::AskedQuestion,
     text,
 };
@@ -30,7 +30,7 @@ const FIRST_PAUSE: Duration = Duration::from_millis(500);
 const LONGEST_PAUSE: Duration = Duration::from_mins(1);
 /// How often the end of a question is shown before that is given up.
 const MAX_SETTLE_TRIES: u32 = 8;
-/// Most bytes of a note to a person who has pressed a button: Telegram takes 200 characters.
+/// Most characters of a note to a person who has pressed a button: Telegram takes 200 characters.
 const MAX_NOTE_CHARS: usize = 190;
 /// Most characters on a button.
 const MAX_LABEL_CHARS: usize = 60;
@@ -269,17 +269,43 @@ async fn answer_press(
     })
 }
 
-/// Answers the oldest question of a model that waits in this chat with a text. False if none waits.
-pub(super) async fn answer_with_text(channel: &Channel, at: &ChatAddress, text: &str) -> bool {
-    let chat = at.to_string();
+/// Answers the oldest question of a model that waits in this chat with the text of a message, of the update with this number.
+/// False if none waits. A repeat of an update that has answered is no message either.
+pub(super) async fn answer_with_text(channel: &Channel, number: i64, message: &IncomingMessage) -> bool {
+    let (chat, text) = (message.at.to_string(), message.text.as_str());
+    if has_answered(channel, number, text).await {
+        return true;
+    }
     let asked = channel.state.read(|state| {
-        let is_open = |asked: &&AskedQuestion| asked.wants_text && asked.chat == chat;
-        state.questions.iter().find(|(_, asked)| is_open(asked)).map(|(call, _)| call.clone())
+        let is_of_chat = |asked: &AskedQuestion| asked.wants_text && asked.chat == chat;
+        let asked = state.questions.iter().filter(|(_, asked)| is_of_chat(asked));
+        asked.map(|(call, _)| call.clone()).collect::<Vec<_>>()
     });
-    let Some(call) = asked.await else { return false };
-    let decide = |approval: &ApprovalView| control::text_answer(approval, text.to_owned());
-    // If it is answered or has expired meanwhile, the text is a message as any other.
-    channel.door.handler.decide(&call, decide).await.is_ok_and(|decided| decided.is_some())
+    for call in asked.await {
+        channel.keep(|state| state.answering = Some((number, call.clone()))).await;
+        let decide = |approval: &ApprovalView| control::text_answer(approval, text.to_owned());
+        // One that is answered or has expired stands there until it is edited: the next one may wait.
+        if channel.door.handler.decide(&call, decide).await.is_ok_and(|decided| decided.is_some()) {
+            return true;
+        }
+    }
+    false
+}
+
+/// Whether the update of this number has answered a question before a crash: the call has its text as the result then.
+async fn has_answered(channel: &Channel, number: i64, text: &str) -> bool {
+    let answering = channel.state.read(|state| state.answering.clone()).await;
+    let Some(call) =
+        answering.filter(|(of, _)| *of == number).and_then(|(_, call)| call.parse::<CallId>().ok())
+    else {
+        return false;
+    };
+    let Ok(row) = channel.runtime().row(call.run).await else { return false };
+    // What cannot be read is not known to be answered: the text may come twice then, and is not lost.
+    let Ok(records) = channel.runtime().journal(row.session, row.first).await else { return false };
+    records.iter().any(|(_, record)| {
+        matches!(&record.body, Body::CallEnded(ended) if ended.call == call && *ended.end.content == *text)
+    })
 }
 
 #[cfg(test)]

@@ -37,6 +37,8 @@ pub(super) struct ChannelState {
     at: i64,
     /// The update with which a process has begun, and how many have begun with it.
     trying: Option<(i64, u32)>,
+    /// The update that answers a question with its text, and the call that asks.
+    pub(super) answering: Option<(i64, String)>,
     /// The chats, by address.
     pub(super) chats: BTreeMap<String, ChatRecord>,
     /// The messages of replies, the newest last.
@@ -78,7 +80,8 @@ impl ChannelState {
 
     /// The update of this number is handled.
     pub(super) fn pass(&mut self, number: i64) {
-        (self.next, self.at, self.trying) = (Some(number.saturating_add(1)), clock::now().0, None);
+        (self.next, self.at) = (Some(number.saturating_add(1)), clock::now().0);
+        (self.trying, self.answering) = (None, None);
     }
 
     /// Counts the processes that have begun with this update.

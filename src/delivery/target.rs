@@ -41,10 +41,10 @@ pub struct Targets {
 /// A target.
 pub(super) struct Target {
     pub(super) limits: DeliveryLimits,
-    channel: Channel,
+    channel: Destination,
 }
 
-enum Channel {
+enum Destination {
     Webhook(Box<Webhook>),
     Folder(PathBuf, BlockingSlot),
     Email(Arc<Email>, BlockingSlot),
@@ -84,7 +84,7 @@ impl Targets {
         }
         for (name, chats) in config.channels.keys().filter_map(|name| Some((name, outputs.chats.as_ref()?))) {
             let channel =
-                Channel::Chat { outputs: Arc::clone(chats), channel: name.as_str().into(), chat: None };
+                Destination::Chat { outputs: Arc::clone(chats), channel: name.as_str().into(), chat: None };
             let target = Target { limits: limits(config.delivery), channel };
             targets.ready.insert(format!("{CHANNEL_TARGET}{name}").into(), Arc::new(target));
         }
@@ -116,11 +116,11 @@ fn target(
             redaction::learn_url("url", &url.0);
             let key =
                 SigningKey::of_secret(&secret).map_err(|why| format!("secret: {}: {why}", reference.0))?;
-            Channel::Webhook(Box::new(Webhook::new(&url.0, key, section_limits.timeout.0)?))
+            Destination::Webhook(Box::new(Webhook::new(&url.0, key, section_limits.timeout.0)?))
         }
         TargetKind::Folder => {
             let path = section.path.as_ref().and_then(|path| path.0.clone());
-            Channel::Folder(path.ok_or_else(missing)?, BlockingSlot::default())
+            Destination::Folder(path.ok_or_else(missing)?, BlockingSlot::default())
         }
         TargetKind::Email => {
             let password = section.password.as_ref();
@@ -128,15 +128,15 @@ fn target(
                 password.map(|reference| resolved("password", &reference.0, variables)).transpose()?;
             let email =
                 Email::new(section, password.as_ref(), section_limits.timeout.0)?.ok_or_else(missing)?;
-            Channel::Email(Arc::new(email), BlockingSlot::default())
+            Destination::Email(Arc::new(email), BlockingSlot::default())
         }
         TargetKind::Telegram => {
             let (name, chat) = section.channel.as_ref().zip(section.chat.as_ref()).ok_or_else(missing)?;
             let Some(outputs) = outputs.chats.as_ref().map(Arc::clone) else { return Ok(None) };
-            Channel::Chat { outputs, channel: name.0.as_str().into(), chat: Some(chat.0.clone()) }
+            Destination::Chat { outputs, channel: name.0.as_str().into(), chat: Some(chat.0.clone()) }
         }
         TargetKind::Stdout => match &outputs.lines {
-            Some(output) => Channel::Output(output.clone()),
+            Some(output) => Destination::Output(output.clone()),
             None => return Ok(None),
         },
     };
@@ -168,17 +168,21 @@ impl Target {
     /// Makes one attempt.
     pub(super) async fn send(&self, message: &OutboxMessage) -> SendResult {
         match &self.channel {
-            Channel::Webhook(webhook) => webhook.send(message).await,
-            Channel::Folder(folder, slot) => {
+            Destination::Webhook(webhook) => webhook.send(message).await,
+            Destination::Folder(folder, slot) => {
                 let (folder, message) = (folder.clone(), message.clone());
                 slot.run(self.limits.timeout, move || folder::write(&folder, &message)).await
             }
-            Channel::Email(email, slot) => {
+            Destination::Email(email, slot) => {
                 let (email, message) = (Arc::clone(email), message.clone());
                 slot.run(self.limits.timeout, move || email.send(&message)).await
             }
-            Channel::Output(output) => output.write(self.limits.timeout, payload(message).to_string()).await,
-            Channel::Chat { outputs, channel, chat } => outputs.send(channel, chat.as_deref(), message).await,
+            Destination::Output(output) => {
+                output.write(self.limits.timeout, payload(message).to_string()).await
+            }
+            Destination::Chat { outputs, channel, chat } => {
+                outputs.send(channel, chat.as_deref(), message).await
+            }
         }
     }
 }

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use super::{
     event_filter::EventFilter,
-    signature::{Claim, Keys, SignatureScheme, single},
+    signature::{Keys, SignatureClaim, SignatureScheme, single},
     template::TemplateValues,
 };
 use crate::prompt::fence_outside_text;
@@ -86,12 +86,12 @@ impl InboundEndpoint {
     }
 
     /// What the headers claim; `None` if that cannot hold.
-    pub fn claim(&self, headers: &HeaderMap, now: Timestamp) -> Option<Claim> {
+    pub fn claim(&self, headers: &HeaderMap, now: Timestamp) -> Option<SignatureClaim> {
         self.scheme.claim(&self.keys, headers, now)
     }
 
     /// True if the claim holds for this body.
-    pub fn verify(&self, claim: &Claim, body: &[u8]) -> bool {
+    pub fn verify(&self, claim: &SignatureClaim, body: &[u8]) -> bool {
         self.keys.verify(claim, body)
     }
 

@@ -13,4 +13,4 @@ mod template;
 pub use endpoint::{InboundEndpoint, InboundError, InboundMessage, InboundProbe};
 pub use endpoints::InboundEndpoints;
 pub use event_filter::EventFilter;
-pub use signature::{Claim, SignatureScheme};
+pub use signature::{SignatureClaim, SignatureScheme};

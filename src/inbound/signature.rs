@@ -39,7 +39,7 @@ pub(super) enum Keys {
 
 /// What the headers of a request claim.
 #[derive(Debug)]
-pub enum Claim {
+pub enum SignatureClaim {
     /// One of these tags is that of `prefix` and the body.
     Tags {
         /// What is signed before the body.
@@ -72,12 +72,12 @@ impl SignatureScheme {
     }
 
     /// What the headers claim; `None` if they claim nothing that could hold now.
-    pub(super) fn claim(self, keys: &Keys, headers: &HeaderMap, now: Timestamp) -> Option<Claim> {
+    pub(super) fn claim(self, keys: &Keys, headers: &HeaderMap, now: Timestamp) -> Option<SignatureClaim> {
         let hex = |text: &str| HEXLOWER_PERMISSIVE.decode(text.as_bytes()).ok();
         match self {
             Self::Github => {
                 let tag = single(headers, "x-hub-signature-256")?.strip_prefix("sha256=").and_then(hex)?;
-                Some(Claim::Tags { prefix: String::new(), tags: vec![tag] })
+                Some(SignatureClaim::Tags { prefix: String::new(), tags: vec![tag] })
             }
             Self::Stripe => {
                 let items =
@@ -87,25 +87,28 @@ impl SignatureScheme {
                     pairs.filter(move |(key, _)| *key == name).map(|(_, value)| value)
                 };
                 let time = values("t").next().filter(|time| is_recent(time, now))?;
-                Some(Claim::Tags { prefix: format!("{time}."), tags: values("v1").filter_map(hex).collect() })
+                Some(SignatureClaim::Tags {
+                    prefix: format!("{time}."),
+                    tags: values("v1").filter_map(hex).collect(),
+                })
             }
             Self::Slack => {
                 let time =
                     single(headers, "x-slack-request-timestamp").filter(|time| is_recent(time, now))?;
                 let tag = single(headers, "x-slack-signature")?.strip_prefix("v0=").and_then(hex)?;
-                Some(Claim::Tags { prefix: format!("v0:{time}:"), tags: vec![tag] })
+                Some(SignatureClaim::Tags { prefix: format!("v0:{time}:"), tags: vec![tag] })
             }
             Self::Standard => {
                 let time = single(headers, "webhook-timestamp").filter(|time| is_recent(time, now))?;
                 let id = single(headers, "webhook-id")?;
                 let signatures = single(headers, "webhook-signature")?.split(' ');
                 let tags = signatures.filter_map(|text| STANDARD.decode(text.strip_prefix("v1,")?).ok());
-                Some(Claim::Tags { prefix: format!("{id}.{time}."), tags: tags.collect() })
+                Some(SignatureClaim::Tags { prefix: format!("{id}.{time}."), tags: tags.collect() })
             }
             Self::Bearer => {
                 let (scheme, token) = single(headers, header::AUTHORIZATION.as_str())?.split_once(' ')?;
                 let is_right = scheme.eq_ignore_ascii_case("bearer") && keys.have_token(token.trim());
-                is_right.then_some(Claim::Token)
+                is_right.then_some(SignatureClaim::Token)
             }
         }
     }
@@ -113,17 +116,17 @@ impl SignatureScheme {
 
 impl Keys {
     /// True if the claim holds for this body.
-    pub(super) fn verify(&self, claim: &Claim, body: &[u8]) -> bool {
+    pub(super) fn verify(&self, claim: &SignatureClaim, body: &[u8]) -> bool {
         match (self, claim) {
-            (Self::Macs(keys), Claim::Tags { prefix, tags }) => keys.iter().any(|key| {
+            (Self::Macs(keys), SignatureClaim::Tags { prefix, tags }) => keys.iter().any(|key| {
                 let mut context = hmac::Context::with_key(key);
                 context.update(prefix.as_bytes());
                 context.update(body);
                 let expected = context.sign();
                 tags.iter().any(|tag| is_same(tag, expected.as_ref()))
             }),
-            (Self::Tokens(_), Claim::Token) => true,
-            (Self::Macs(_), Claim::Token) | (Self::Tokens(_), Claim::Tags { .. }) => false,
+            (Self::Tokens(_), SignatureClaim::Token) => true,
+            (Self::Macs(_), SignatureClaim::Token) | (Self::Tokens(_), SignatureClaim::Tags { .. }) => false,
         }
     }
 

@@ -210,6 +210,7 @@ fn questions_of_models_are_answered_by_buttons_or_words_and_outlive_the_process(
     until("it is settled", || server.texts(ANN)[0].ends_with("Answered."));
     server.say(ANN, "clarify");
     asks(2);
+    is_kept(&served, "Which colour?");
     server.say(ANN, "rather green");
     sees(&server, "[rehearsal] chosen: rather green");
     // Answered elsewhere, while no process runs: the chat learns of it.
@@ -228,6 +229,37 @@ fn questions_of_models_are_answered_by_buttons_or_words_and_outlive_the_process(
     server.press_data(ANN, question.id, data);
     until("it is told", || server.calls("answerCallbackQuery").len() == 2);
     assert!(!served.world.work().join("made.txt").exists());
+}
+
+/// A kill between the answer to a question and the confirmation of its update: the update comes again.
+#[test]
+fn a_text_that_has_answered_a_question_is_no_message_when_it_comes_again() {
+    let server = TelegramServer::start();
+    let mut served = start(&server);
+    server.say(ANN, "clarify");
+    is_kept(&served, "Which colour?");
+    let path = served.world.state().join("channels/home.json");
+    let state = || object(&fs::read_to_string(&path).unwrap());
+    let call = state()["questions"].as_object().unwrap().keys().next().unwrap().clone();
+    let number = server.say(ANN, "rather green");
+    sees(&server, "[rehearsal] chosen: rather green");
+    until("it is confirmed", || server.unconfirmed() == 0);
+    until("the run has ended", || runs(&served).iter().all(|run| run["state"] == "ended"));
+    served.kill();
+    let mut earlier = state();
+    earlier["next"] = number.into();
+    earlier["answering"] = json!([number, call]);
+    fs::write(&path, earlier.to_string()).unwrap();
+    for (text, count) in [("rather green", 1), ("another text", 2)] {
+        server.skip_to(number);
+        server.say(ANN, text);
+        served.start_again();
+        until("it is confirmed", || server.unconfirmed() == 0);
+        until("all have ended", || runs(&served).iter().all(|run| run["state"] == "ended"));
+        assert_eq!(runs(&served).len(), count, "{text}");
+        served.kill();
+        fs::write(&path, earlier.to_string()).unwrap();
+    }
 }
 
 /// Waits until the state of the channel has this text.

@@ -132,13 +132,20 @@ impl HookTally {
 
 /// What becomes of a run by this answer of the hooks that were asked before it.
 pub fn hooked_run(answer: &HookAnswer) -> HookedRun {
-    let change = answer.replacement.as_ref().and_then(|value| change_of_run(value).ok());
-    let (input, context) = change.unwrap_or_default();
-    HookedRun {
-        decisions: answer.decisions.clone().into(),
-        input: input.map(Into::into),
-        context: context.map(Into::into),
-    }
+    let mut decisions = answer.decisions.clone();
+    let (input, context) = match answer.replacement.as_ref().map(change_of_run) {
+        None => (None, None),
+        Some(Ok(change)) => change,
+        // An implementation without a tally may give anything.
+        Some(Err(why)) => {
+            let point = HookPoint::BeforeRun;
+            let hook = decisions.last().map_or_else(|| point.name().into(), |last| Arc::clone(&last.hook));
+            let reason = Some(format!("it has given no verdict: {why}").into());
+            decisions.push(HookDecision { hook, point, ruling: HookRuling::Refused, reason });
+            (None, None)
+        }
+    };
+    HookedRun { decisions: decisions.into(), input: input.map(Into::into), context: context.map(Into::into) }
 }
 
 /// The change of a run that hooks ask for with this value: the text that replaces its task, and what is added to it.
@@ -286,6 +293,18 @@ mod tests {
         nonsense(json!({"input": 1}), "`input` is no text");
         nonsense(json!({"context": " \n"}), "`context` is empty");
         nonsense(json!({"inputs": "i"}), "it gives `inputs`, which is neither `input` nor `context`");
+    }
+
+    #[test]
+    fn a_change_that_cannot_be_made_refuses_the_run() {
+        let check = |replacement: Option<Value>, expect: (Option<&str>, Option<&str>)| {
+            let run = hooked_run(&HookAnswer { decisions: Vec::new(), replacement });
+            assert_eq!((run.input.as_deref(), run.refusal_text().as_deref()), expect);
+        };
+        check(None, (None, None));
+        check(Some(json!({"input": "i"})), (Some("i"), None));
+        let refused = "the hook `before_run` refuses this: it has given no verdict: `input` is no text";
+        check(Some(json!({"input": 1})), (None, Some(refused)));
     }
 
     #[test]

@@ -16,6 +16,15 @@ use serde_json::json;
 /// The duration of a commit: long enough for a crash during it.
 const COMMIT: Duration = Duration::from_secs(1);
 const LONG: Duration = Duration::from_hours(1);
+/// The rights of a run that delegates to one level of subagents.
+pub(crate) const DELEGATION: Delegation = Delegation {
+    depth: 0,
+    max_depth: 1,
+    max_children: 3,
+    iterations: 5,
+    shares_iterations: false,
+    progress_ms: None,
+};
 
 /// A runtime whose model delegates its task to a subagent, which answers.
 async fn start(store: &MemoryJournal, answers_in: Duration) -> Runtime {
@@ -30,14 +39,7 @@ async fn start(store: &MemoryJournal, answers_in: Duration) -> Runtime {
     let slow = FaultyJournal::new(Arc::new(store.clone()), JournalFault::Slow(COMMIT), 1);
     let mut world = world(Arc::new(slow), provider, Vec::new());
     world.defaults.spec.tools = vec!["delegate_task".into()];
-    world.defaults.spec.delegation = Some(Delegation {
-        depth: 0,
-        max_depth: 1,
-        max_children: 3,
-        iterations: 5,
-        shares_iterations: false,
-        progress_ms: None,
-    });
+    world.defaults.spec.delegation = Some(DELEGATION);
     Runtime::start(world).await.expect("the runtime starts")
 }
 

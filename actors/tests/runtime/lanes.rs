@@ -5,10 +5,12 @@ use std::{sync::Arc, time::Duration};
 
 use hermod_actors::{
     AcceptedRun, RunRequest, Runtime, SessionChoice,
-    model::{Delegation, Lane, LaneLimits, Outcome, RunState, StopReason},
+    model::{Lane, LaneLimits, Outcome, RunState, StopReason},
 };
 use hermod_testkit::{MemoryJournal, ScriptedProvider, VirtualClock, calls, says, world};
 use serde_json::json;
+
+use crate::delegation::DELEGATION;
 
 /// How long a model takes for an answer.
 const ANSWER: Duration = Duration::from_secs(10);
@@ -36,14 +38,7 @@ async fn start_with(store: &MemoryJournal, limits: LaneLimits, clock: VirtualClo
     let mut world = world(Arc::new(store.clone()), provider, Vec::new());
     world.clock = Arc::new(clock);
     world.defaults.spec.tools = vec!["delegate_task".into()];
-    world.defaults.spec.delegation = Some(Delegation {
-        depth: 0,
-        max_depth: 1,
-        max_children: 3,
-        iterations: 5,
-        shares_iterations: false,
-        progress_ms: None,
-    });
+    world.defaults.spec.delegation = Some(DELEGATION);
     let runtime = Runtime::start(world).await.expect("the runtime starts");
     runtime.set_lane_limits(limits);
     runtime

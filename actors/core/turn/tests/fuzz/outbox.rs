@@ -1,14 +1,14 @@
 //! Checks that the outbox rows of each append are those of the calls and runs that end in it: none is missing, none is
 //! there twice.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::Arc};
 
 use serde_json::Value;
 
 use super::{hold, world::World};
 use crate::{
     journal::{Append, IndexRow},
-    model::{Body, CallId, CallStatus, OutboxContent, OutboxMessage, RunId},
+    model::{Body, CallId, CallStatus, OutboxContent, OutboxMessage, Record, RunId},
     policy::message::MESSAGE,
 };
 
@@ -16,7 +16,7 @@ impl World {
     /// Checks the rows of an append whose records are in the journal.
     pub(super) fn outbox_agrees(&mut self, decision: &Append) -> Result<(), String> {
         let mut expected = BTreeSet::new();
-        for record in &decision.records {
+        for (n, record) in decision.records.iter().enumerate() {
             match &record.body {
                 Body::CallEnded(ended)
                     if self.is_message(ended.call) && ended.end.status == CallStatus::Ok =>
@@ -27,7 +27,9 @@ impl World {
                     expected.insert(result["id"].as_str().unwrap_or("none").to_owned());
                 }
                 Body::RunEnded(ended) => {
-                    let leg = self.leg(ended.run);
+                    // The run may be reopened in the same append.
+                    let later = reopenings(ended.run, &decision.records[n..]);
+                    let leg = self.leg(ended.run) - later;
                     let ids = self.targets(ended.run).into_iter();
                     let ids = ids.map(|to| OutboxMessage::id_of_result(ended.run, leg, &to).to_string());
                     expected.extend(ids);
@@ -67,8 +69,13 @@ impl World {
 
     /// The leg of the run that its last end ends.
     fn leg(&self, run: RunId) -> u32 {
-        let reopened = |body: &Body| matches!(body, Body::RunReopened(reopened) if reopened.run == run);
-        let reopenings = self.journal.iter().filter(|record| reopened(&record.body)).count();
-        u32::try_from(reopenings).unwrap_or(u32::MAX) + 1
+        let records: Vec<_> = self.journal.iter().map(|record| Arc::clone(record)).collect();
+        reopenings(run, &records) + 1
     }
+}
+
+/// How often these records reopen the run.
+fn reopenings(run: RunId, records: &[Arc<Record>]) -> u32 {
+    let reopened = |body: &Body| matches!(body, Body::RunReopened(reopened) if reopened.run == run);
+    u32::try_from(records.iter().filter(|record| reopened(&record.body)).count()).unwrap_or(u32::MAX)
 }

@@ -108,6 +108,15 @@ pub(super) fn result(n: u64) -> String {
 
 const RESULT: &str = "[result ";
 
+/// A text without what stands for a part of the conversation that was left out: that quotes the first request.
+fn without_replacement(text: &str) -> String {
+    let [begin, end] = ["the older part of this conversation was left out", "End of what stands for it"];
+    match text.find(begin).zip(text.find(end)) {
+        Some((from, to)) if from < to => [&text[..from], &text[to..]].concat(),
+        Some(_) | None => text.to_owned(),
+    }
+}
+
 /// The numbers of marks in a text.
 fn marks(text: &str, mark: &'static str) -> impl Iterator<Item = u64> {
     text.split(mark).skip(1).map(|mark| mark.split(']').next().and_then(|n| n.parse().ok()).unwrap_or(0))
@@ -232,7 +241,7 @@ impl Shown {
     fn read(&mut self, message: &Message) -> Result<(), String> {
         let (Message::User(content) | Message::Tool { content, .. }) = message else { return Ok(()) };
         for text in [Some(&content.text), content.note.as_ref()].into_iter().flatten() {
-            for number in marks(text, MARK) {
+            for number in marks(&without_replacement(text), MARK) {
                 let said = self.said.iter_mut().find(|said| said.next == next(number));
                 let Some(said) = said.filter(|said| matches!(said.read, Read::Not | Read::Excerpt)) else {
                     return Err(format!("message {number} is shown and was not said, or twice"));
