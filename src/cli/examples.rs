@@ -48,6 +48,18 @@ pub(crate) const SERVICE: &str = "Examples:
   hermod service install --print           the unit, without any change
   hermod service logs --follow";
 
+/// Examples of `hermod runs list`.
+pub(crate) const RUNS_LIST: &str = "Examples:
+  hermod runs list --limit 20              the newest 20
+  hermod runs list --since 8h --outcome failed,timed_out
+  hermod runs list --outcome unfinished --json | jq '.[] | select(.has_process | not).id'";
+
+/// Examples of `hermod show`.
+pub(crate) const SHOW: &str = "Examples:
+  hermod show                              the last run, as one reads it
+  hermod show 01M83K9RFS --full            all of each result, and what the model thought
+  hermod show last --format markdown > run.md";
+
 /// Examples of `hermod runs resume`.
 pub(crate) const RESUME: &str = "Examples:
   hermod runs resume --all --wait          until every run has ended or waits for a person

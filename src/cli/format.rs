@@ -10,6 +10,18 @@ pub(crate) fn seconds(ms: u64) -> String {
     if ms < 1_000 { format!("{ms} ms") } else { format!("{}.{} s", ms / 1_000, ms % 1_000 / 100) }
 }
 
+/// A time in whole units, the two largest: `7s`, `3m05s`, `2h00m`, `3d04h`.
+pub(crate) fn age(ms: u64) -> String {
+    let seconds = ms / 1_000;
+    let (minutes, hours, days) = (seconds / 60, seconds / 3_600, seconds / 86_400);
+    match (days, hours, minutes) {
+        (0, 0, 0) => format!("{seconds}s"),
+        (0, 0, minutes) => format!("{minutes}m{:02}s", seconds % 60),
+        (0, hours, minutes) => format!("{hours}h{:02}m", minutes % 60),
+        (days, hours, _) => format!("{days}d{:02}h", hours % 24),
+    }
+}
+
 /// Nano-dollars as dollars, rounded to the millionth, with at least two decimals.
 pub(crate) fn dollars(nano_usd: u64) -> String {
     let micro_usd = nano_usd.saturating_add(500) / 1_000;
@@ -63,6 +75,17 @@ mod tests {
     fn long_texts_are_cut_at_a_character() {
         assert_eq!(truncated_line("äöü", 2), "äö…");
         assert_eq!(truncated_line("äö", 2), "äö");
+    }
+
+    #[test]
+    fn an_age_has_its_two_largest_units() {
+        let check = |seconds: u64, expect: &str| assert_eq!(age(seconds * 1_000 + 999), expect);
+        check(0, "0s");
+        check(59, "59s");
+        check(185, "3m05s");
+        check(7_260, "2h01m");
+        check(3 * 86_400 + 4 * 3_600 + 59 * 60, "3d04h");
+        assert_eq!(age(u64::MAX), "213503982334d14h");
     }
 
     #[test]

@@ -48,7 +48,12 @@ pub(crate) fn print_over(erasure: &str, text: &str) -> Result<StdoutState, CliEr
     if !text.ends_with('\n') {
         text.push('\n');
     }
-    let text = safe_for_terminal(&text);
+    print_own(&text)
+}
+
+/// Writes a text to standard output in which Hermod's own control sequences stay.
+fn print_own(text: &str) -> Result<StdoutState, CliError> {
+    let text = safe_for_terminal(text);
     let mut stdout = io::stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
         Ok(()) => Ok(StdoutState::Open),
@@ -57,6 +62,19 @@ pub(crate) fn print_over(erasure: &str, text: &str) -> Result<StdoutState, CliEr
             Err(CliError { exit: Exit::Store, text: format!("standard output cannot be written: {error}") })
         }
     }
+}
+
+/// Writes lines to standard output, each in the colour of its tone if a terminal shows it; reports whether standard
+/// output has a reader. Texts from outside may be among them.
+pub(crate) fn print_toned(
+    lines: &[(Option<Tone>, String)],
+    palette: Palette,
+) -> Result<StdoutState, CliError> {
+    let line = |(tone, line): &(Option<Tone>, String)| {
+        let line = SanitizedText::sanitize(&unix_lines(line)).into_owned();
+        tone.map_or(line.clone(), |tone| palette.paint(tone, &line)) + "\n"
+    };
+    print_own(&lines.iter().map(line).collect::<String>())
 }
 
 /// Writes a JSON value as one line to standard output. Characters that a terminal hides are escaped, so the output

@@ -5,7 +5,7 @@ use clap::{ArgAction, Parser, Subcommand};
 use super::{
     CliError, Exit, agents, approvals, backup, budgets, chaos, completions, config, deliveries, doctor,
     examples, gc, hooks, journal, models, operate, policy, prompt, providers, rehearse, run, runs, serve,
-    service, sessions, steer, stop, store, telemetry, terminal, threads, tokens, tree, usage, variables,
+    service, sessions, show, steer, stop, store, telemetry, terminal, threads, tokens, tree, usage, variables,
     watch, wire,
 };
 use crate::{discovery::Variables, host::StoreClient, secret};
@@ -33,6 +33,7 @@ enum CliCommand {
     Drain(operate::DrainArgs),
     Service(service::ServiceArgs),
     Runs(runs::RunsArgs),
+    Show(show::ShowArgs),
     Sessions(sessions::SessionsArgs),
     Journal(journal::JournalArgs),
     Watch(watch::WatchArgs),
@@ -85,6 +86,7 @@ async fn dispatch(command: CliCommand, variables: &Variables) -> Result<Exit, Cl
         CliCommand::Drain(args) => operate::drain(&args, &StoreClient::new(variables)?).await?,
         CliCommand::Service(args) => return service::execute(args, variables).await,
         CliCommand::Runs(args) => return runs::execute(args, variables).await,
+        CliCommand::Show(args) => show::execute(args, &StoreClient::new(variables)?, variables).await?,
         CliCommand::Sessions(args) => sessions::execute(args, &StoreClient::new(variables)?).await?,
         CliCommand::Journal(args) => journal::execute(args, &StoreClient::new(variables)?).await?,
         CliCommand::Watch(args) => {
@@ -172,6 +174,7 @@ mod tests {
                 &["runs", "list", "--agent", blank],
                 &["agents", "show", blank],
                 &["runs", "show", blank],
+                &["show", blank],
                 &["runs", "resume", blank],
                 &["sessions", "show", blank],
                 &["journal", blank],

@@ -8,7 +8,7 @@ use tokio::time::sleep;
 
 use super::{CliError, print_progress};
 use crate::{
-    control::{ControlRequest, ControlResponse, OwnerKind},
+    control::{ControlRequest, ControlResponse, OwnerKind, RunOutcomeFilter},
     host::{HandoverError, HostError, OwnerConnection, StoreClient, unexpected_response},
     view::{RunStateView, RunView},
 };
@@ -74,7 +74,9 @@ fn gone(error: HandoverError) -> HostError {
 }
 
 async fn unfinished(client: &StoreClient, session: Option<SessionId>) -> Result<Vec<RunView>, HostError> {
-    let request = ControlRequest::RunsList { max: MAX_RUNS, agent: None };
+    let outcomes = vec![RunOutcomeFilter::Unfinished];
+    let request =
+        ControlRequest::RunsList { max: MAX_RUNS, agent: None, since: None, until: None, outcomes };
     let ControlResponse::Runs(rows) = client.request(&request).await? else {
         return Err(unexpected_response().into());
     };

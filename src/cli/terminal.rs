@@ -139,6 +139,12 @@ impl Palette {
         can_draw.then(|| Self::of(variables))
     }
 
+    /// The palette of standard output; no colours if it is no terminal, or one without control sequences.
+    pub(crate) fn at_stdout(variables: &Variables) -> Self {
+        let can_draw = io::stdout().is_terminal() && !is_dumb(variables);
+        if can_draw { Self::of(variables) } else { Self::Plain }
+    }
+
     /// The palette by the variable `NO_COLOR`.
     pub(crate) fn of(variables: &Variables) -> Self {
         match variables.get("NO_COLOR").is_some_and(|value| !value.is_empty()) {

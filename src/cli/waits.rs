@@ -2,7 +2,7 @@
 
 use hermod_actors::model::{ByteSize, CallId, RunId, RunWait, Timestamp, WaitKind};
 
-use super::format::seconds;
+use super::format::{age, seconds};
 use crate::clock::rfc3339;
 
 /// A line of `hermod runs show`.
@@ -63,16 +63,6 @@ pub(crate) fn format_short(waits: &[RunWait], now: Timestamp) -> Option<String> 
     let more = waits.len() - 1;
     let more = if more > 0 { format!(", {more} more") } else { String::new() };
     Some(format!("{text} {}{more}", age(now.ms_since(first.since))))
-}
-
-/// A time in whole seconds: `7s`, `3m05s`, `2h00m`.
-fn age(ms: u64) -> String {
-    let seconds = ms / 1_000;
-    match (seconds / 3_600, seconds / 60 % 60, seconds % 60) {
-        (0, 0, seconds) => format!("{seconds}s"),
-        (0, minutes, seconds) => format!("{minutes}m{seconds:02}s"),
-        (hours, minutes, _) => format!("{hours}h{minutes:02}m"),
-    }
 }
 
 const fn subagents_left(kind: &WaitKind) -> u32 {

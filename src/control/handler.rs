@@ -5,9 +5,7 @@ use std::{pin::pin, sync::Arc, time::Duration};
 
 use hermod_actors::{
     HealthProbe, Runtime,
-    model::{
-        AgentName, LimitIncrease, PersonAnswer, RunRow, RunState, Seq, SessionId, StopReason, StoreLimits,
-    },
+    model::{LimitIncrease, PersonAnswer, RunRow, RunState, Seq, SessionId, StopReason, StoreLimits},
 };
 use tokio::{
     sync::mpsc,
@@ -23,10 +21,11 @@ use super::{
     maintenance::{MaintenanceService, SessionRemoval},
     protocol::{ControlRequest, ControlResponse},
     reader::{PAGE_RECORDS, StoreReader, not_accepted},
+    run_filter::RunFilter,
     run_folds::RunDetailFold,
     service_control,
     submission::{SubmissionService, SubmittedRun},
-    tree::{RunTreeCache, run_view, run_waits},
+    tree::{RunTreeCache, has_process, run_view, run_waits},
 };
 use crate::{
     clock,
@@ -99,7 +98,10 @@ impl RequestHandler {
     ) -> Result<Option<ControlResponse>, RequestError> {
         Ok(Some(match request {
             ControlRequest::Ping {} => self.pong(),
-            ControlRequest::RunsList { max, agent } => self.list_runs(max, agent).await?,
+            ControlRequest::RunsList { max, agent, since, until, outcomes } => {
+                self.list_runs(max, &RunFilter { agent, since, until, outcomes }).await?
+            }
+            ControlRequest::RunsRecords { run, from } => return self.send_run_records(&run, from, to).await,
             ControlRequest::RunsShow { run } => ControlResponse::Run(Box::new(self.run(&run).await?)),
             ControlRequest::SessionsList { max } => ControlResponse::Sessions(self.sessions(max).await?),
             ControlRequest::SessionsShow { session, max } => {
@@ -200,9 +202,9 @@ impl RequestHandler {
         Ok(runs)
     }
 
-    async fn list_runs(&self, max: usize, agent: Option<AgentName>) -> Result<ControlResponse, RequestError> {
+    async fn list_runs(&self, max: usize, filter: &RunFilter) -> Result<ControlResponse, RequestError> {
         let mut summaries = Vec::new();
-        for row in self.reader.newest_runs(max, agent.as_ref()).await? {
+        for row in self.reader.newest_runs(max, filter).await? {
             summaries.push(self.summary(row).await?);
         }
         Ok(ControlResponse::Runs(summaries))
@@ -221,11 +223,16 @@ impl RequestHandler {
         };
         let accepted = self.reader.acceptance(&row).await.map(Some);
         let accepted = accepted.or_else(|error| tolerate(error).map(|()| None))?;
-        let account = self.reader.read(|rows| rows.account(row.id.into())).await;
-        let account = account.or_else(|error| tolerate(error).map(|()| None))?;
-        let spent_usd = account.and_then(|account| account.spent.usd);
+        let spent_usd = self.spent_usd(&row).await.or_else(|error| tolerate(error).map(|()| None))?;
+        let has_process = has_process(&row, self.health().as_ref()).await;
         let summary = RunSummaryView::new(self.view(row).await?, accepted.as_ref());
-        Ok(RunSummaryView { spent_usd, unreadable, ..summary })
+        Ok(RunSummaryView { spent_usd, unreadable, has_process, ..summary })
+    }
+
+    /// Money booked on a run's account, including its subagents; `None` if no price was known.
+    async fn spent_usd(&self, row: &RunRow) -> Result<Option<u64>, RequestError> {
+        let account = self.reader.read(|rows| rows.account(row.id.into())).await?;
+        Ok(account.and_then(|account| account.spent.usd))
     }
 
     /// The view of a run with current counts.
@@ -251,6 +258,8 @@ impl RequestHandler {
             Some(tracker) => run_waits(&row, tracker, health.as_ref()).await,
             None => Vec::new(),
         };
+        // What the account lacks is no reason to hide the rest.
+        let spent_usd = self.spent_usd(&row).await.unwrap_or(None);
         let mut run = run_view(row, health.as_ref()).await;
         if run.ended.is_none() {
             (run.iterations, run.usage) = (detail.counts.iterations, detail.counts.usage);
@@ -259,6 +268,7 @@ impl RequestHandler {
             run,
             waits,
             cost: detail.bill.nano_usd(),
+            spent_usd,
             unpriced: detail.bill.unpriced().to_vec(),
             input: accepted.input.to_string(),
             last_text: detail.last_text,

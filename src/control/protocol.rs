@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use hermod_actors::{
     CompressorStatus, ProviderStatus, RunResult, StalledHandler, SteerReceipt,
     model::{
-        AgentName, ApprovalDecision, ApprovalScope, DeliveryState, LimitIncrease, ModelRow, RunId, Seq,
-        StopReason, StoreLimits, Timestamp,
+        AgentName, ApprovalDecision, ApprovalScope, DeliveryState, LimitIncrease, ModelRow, RecordJson,
+        RunId, Seq, StopReason, StoreLimits, Timestamp,
     },
     port::FeedCursor,
 };
@@ -18,6 +18,7 @@ use super::{
     error::RequestError,
     followed_event::{FedRecord, FollowedEvent},
     maintenance::{Footprint, GcReport, GcRequest},
+    run_filter::RunOutcomeFilter,
     submission::{OwnerKind, RunSubmission, SubmittedRun},
 };
 use crate::view::{
@@ -54,12 +55,30 @@ pub enum ControlRequest {
         /// The agent of the runs; absent means all.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         agent: Option<AgentName>,
+        /// Only runs that were accepted at this time or later, in milliseconds since 1970.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        since: Option<Timestamp>,
+        /// Only runs that were accepted before this time.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        until: Option<Timestamp>,
+        /// Only runs with one of these outcomes; empty means all.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        outcomes: Vec<RunOutcomeFilter>,
     },
     /// Shows one run.
     #[serde(rename = "runs.show")]
     RunsShow {
         /// Id of the run, or `last`.
         run: String,
+    },
+    /// Reads the records of a run: one line per record, then [`ControlResponse::End`].
+    #[serde(rename = "runs.records")]
+    RunsRecords {
+        /// Id of the run, or `last`.
+        run: String,
+        /// The number of the first record of its session to read; absent means the first one of the run.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        from: Option<Seq>,
     },
     /// Lists the newest sessions.
     #[serde(rename = "sessions.list")]
@@ -331,6 +350,13 @@ pub enum ControlResponse {
     Session(SessionDetailView),
     /// Answer to `journal`: one record. More lines follow.
     Record(EventView),
+    /// Answer to `runs.records`: one record as it is stored. More lines follow.
+    RunRecord {
+        /// Its number in its session.
+        seq: Seq,
+        /// The record.
+        record: RecordJson,
+    },
     /// Answer to `runs.submit`, `runs.submit_file` and `runs.resume`.
     Submitted(Box<SubmittedRun>),
     /// Answer to `runs.follow` and `sessions.follow`: one event. More lines follow.
@@ -349,7 +375,7 @@ pub enum ControlResponse {
         /// The parked run: the followed one, or the one it is queued behind.
         run: RunId,
     },
-    /// Answer to `journal` after the last record.
+    /// Answer to `journal` and `runs.records` after the last record.
     End {},
     /// Answer to `tree`.
     Tree(Vec<NodeView>),
@@ -438,6 +464,7 @@ impl ControlResponse {
         !matches!(
             self,
             Self::Record(_)
+                | Self::RunRecord { .. }
                 | Self::Followed(_)
                 | Self::Fed(_)
                 | Self::Note { .. }
@@ -476,7 +503,22 @@ mod tests {
     #[test]
     fn a_request_is_read_strictly() {
         check(r#"{"verb":"ping"}"#, Ok(ControlRequest::Ping {}));
-        check(r#"{"verb":"runs.list"}"#, Ok(ControlRequest::RunsList { max: 100, agent: None }));
+        let list = |outcomes| ControlRequest::RunsList {
+            max: 100,
+            agent: None,
+            since: None,
+            until: None,
+            outcomes,
+        };
+        check(r#"{"verb":"runs.list"}"#, Ok(list(Vec::new())));
+        check(
+            r#"{"verb":"runs.list","outcomes":["unfinished"]}"#,
+            Ok(list(vec![RunOutcomeFilter::Unfinished])),
+        );
+        check(
+            r#"{"verb":"runs.list","outcomes":["no"]}"#,
+            Err("unknown variant `no`, expected one of `completed`, `failed`"),
+        );
         let journal = ControlRequest::Journal { session: "k".into(), from: 7 };
         check(r#"{"verb":"journal","session":"k","from":7}"#, Ok(journal));
         check(r#"{"verb":"providers.status"}"#, Ok(ControlRequest::ProvidersStatus {}));

@@ -1,13 +1,11 @@
 //! Read-only queries of the store: what an id names, rows, records, current counts. Starts nothing. Further queries are
-//! in `approvals.rs`, `budget.rs` and `lineage.rs`.
+//! in `approvals.rs`, `budget.rs`, `lineage.rs`, `run_filter.rs`, `run_prefix.rs` and `run_records.rs`.
 
 use std::{collections::BTreeSet, convert::Infallible, ops::ControlFlow, sync::Arc};
 
 use hermod_actors::{
     RunError, WaitTracker,
-    model::{
-        AgentName, Body, Record, RunAccepted, RunCounts, RunId, RunRow, RunState, Seq, SessionId, SessionRow,
-    },
+    model::{Body, Record, RunAccepted, RunCounts, RunId, RunRow, RunState, Seq, SessionId, SessionRow},
     port::{Journal, ReadError, ReadFuture, RowReader, StoredRecord},
 };
 
@@ -16,8 +14,6 @@ use crate::view::EventView;
 
 /// Records per read.
 pub const PAGE_RECORDS: usize = 512;
-/// Rows of runs per read in search of those of an agent.
-const PAGE_RUNS: usize = 256;
 /// Alias of the last run that a person or a client started.
 const LAST: &str = "last";
 /// Rows of the first read in search of the last run.
@@ -36,7 +32,7 @@ pub struct StoreReader(Arc<dyn Journal>);
 pub enum ResolvedId {
     /// A session, named by its id, its key or a lineage.
     Session(SessionRow),
-    /// A run, named by its id, a suffix of it, or `last`.
+    /// A run, named by its id, the end or the beginning of it, or `last`.
     Run(Box<RunRow>),
 }
 
@@ -46,8 +42,8 @@ impl StoreReader {
         Self(journal)
     }
 
-    /// Resolves `id`, in this order: `last`, a run, a session, a session's key, a lineage of a session, the suffix of a
-    /// run's id.
+    /// Resolves `id`, in this order: `last`, a run, a session, a session's key, a lineage of a session, the end of a
+    /// run's id, its beginning.
     pub async fn find(&self, id: &str) -> Result<ResolvedId, RequestError> {
         if id == LAST {
             return self.last().await.map(|last| ResolvedId::Run(Box::new(last)));
@@ -65,7 +61,11 @@ impl StoreReader {
         {
             return Ok(ResolvedId::Session(row));
         }
-        self.run_by_suffix(id).await?.map(|row| ResolvedId::Run(Box::new(row))).ok_or_else(|| {
+        let found = match self.run_by_suffix(id).await? {
+            Some(row) => Some(row),
+            None => self.run_by_prefix(id).await?,
+        };
+        found.map(|row| ResolvedId::Run(Box::new(row))).ok_or_else(|| {
             RequestError::usage(format!(
                 "there is no run or session `{id}`; see `hermod runs list` for what there is"
             ))
@@ -88,32 +88,6 @@ impl StoreReader {
                 None => max = max.saturating_mul(4),
             }
         }
-    }
-
-    /// The newest runs, of all agents or of one, in the order of their acceptance.
-    pub(super) async fn newest_runs(
-        &self,
-        max: usize,
-        agent: Option<&AgentName>,
-    ) -> Result<Vec<RunRow>, RequestError> {
-        let Some(agent) = agent else { return self.read(|rows| rows.runs(None, max)).await };
-        let (mut found, mut before) = (Vec::new(), None);
-        while found.len() < max {
-            let page = self.read(|rows| match before {
-                Some(before) => rows.runs_before(before, PAGE_RUNS),
-                None => rows.runs(None, PAGE_RUNS),
-            });
-            let page = page.await?;
-            let is_last = page.len() < PAGE_RUNS;
-            before = page.first().map(|row| row.id);
-            found.extend(page.into_iter().rev().filter(|row| row.agent == *agent));
-            if is_last {
-                break;
-            }
-        }
-        found.truncate(max);
-        found.reverse();
-        Ok(found)
     }
 
     /// The run whose id ends with `suffix`, as trees of runs abbreviate it.
@@ -204,7 +178,7 @@ impl StoreReader {
     }
 
     /// At most `max` records of a session, from the record number `from` on.
-    async fn page(&self, session: SessionId, from: Seq, max: usize) -> Result<Vec<StoredRecord>, ReadError> {
+    pub(super) async fn page(&self, session: SessionId, from: Seq, max: usize) -> Result<Vec<StoredRecord>, ReadError> {
         // Short reads are ready at once: without yielding, many in a row would block other tasks.
         tokio::task::coop::consume_budget().await;
         self.0.records(session, from, max).await

@@ -126,11 +126,15 @@ pub(super) async fn run_waits(
 
 /// The view of a run; the runtime of this process, if there is one, knows whether a process runs it.
 pub async fn run_view(row: RunRow, health: Option<&HealthProbe>) -> RunView {
-    let has_process = match health {
+    if has_process(&row, health).await { row.into() } else { RunView::without_process(row) }
+}
+
+/// Whether the runtime of this process runs the session of an unfinished run.
+pub(super) async fn has_process(row: &RunRow, health: Option<&HealthProbe>) -> bool {
+    match health {
         Some(health) if row.state != RunState::Ended => health.runs(row.session).await,
         Some(_) | None => false,
-    };
-    if has_process { row.into() } else { RunView::without_process(row) }
+    }
 }
 
 /// Sorts runs without a given ancestor first: the others are then reached as their descendants.

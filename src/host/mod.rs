@@ -27,6 +27,7 @@ mod policy;
 mod reload;
 mod resume;
 pub mod run_defaults;
+mod run_records;
 mod sandbox_rules;
 mod service_manager;
 mod session_workspace;

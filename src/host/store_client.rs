@@ -27,7 +27,7 @@ use crate::{
 
 /// Maximum number of tries, `RETRY_DELAY` apart, while a process owns the store but does not listen: it is starting or
 /// ending.
-const MAX_TRIES: usize = 100;
+pub(super) const MAX_TRIES: usize = 100;
 /// Pause between two tries to reach the owner of the store, or to open the store.
 pub const RETRY_DELAY: Duration = Duration::from_millis(20);
 /// How long a request is repeated while the owner has too many clients, and the pause between two tries.
@@ -210,7 +210,7 @@ impl StoreClient {
         Err(busy.map_or_else(|| self.unreachable_owner(), HostError::from))
     }
 
-    fn unreachable_owner(&self) -> HostError {
+    pub(super) fn unreachable_owner(&self) -> HostError {
         let text = format!(
             "the processes that hold the store in {} come and go too fast to be asked; try again",
             self.state.display()

@@ -19,7 +19,8 @@ impl<'de> Deserialize<'de> for TimeField {
     }
 }
 
-fn parse(text: &str) -> Option<Timestamp> {
+/// The time that `text` is in RFC 3339, with any offset.
+pub(crate) fn parse(text: &str) -> Option<Timestamp> {
     let (date, rest) = text.split_at_checked(10)?;
     let rest = rest.strip_prefix(['T', 't', ' '])?;
     let (time, offset) = rest.split_at(rest.find(['Z', 'z', '+', '-'])?);

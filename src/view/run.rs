@@ -135,7 +135,7 @@ impl RunView {
     }
 }
 
-/// A run in a list: `{…of the run, input, model, workspace, spent_usd}`.
+/// A run in a list: `{…of the run, input, model, workspace, spent_usd, has_process}`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct RunSummaryView {
     /// The run.
@@ -154,6 +154,9 @@ pub struct RunSummaryView {
     #[serde(with = "encoding::dollars")]
     #[schema(value_type = Option<f64>, required)]
     pub spent_usd: Option<u64>,
+    /// Whether a process runs the run, or would at once: it may be queued or parked there.
+    #[serde(default)]
+    pub has_process: bool,
     /// Why the session or the account cannot be read; absent if both can.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unreadable: Option<String>,
@@ -173,12 +176,13 @@ impl RunSummaryView {
             model: accepted.and_then(|accepted| accepted.spec.chain.first().cloned()),
             workspace: accepted.map(|accepted| accepted.spec.workspace.clone()),
             spent_usd: None,
+            has_process: false,
             unreadable: None,
         }
     }
 }
 
-/// All details of a run: `{…of the run, waits, cost_usd, unpriced, input, said, spec}`.
+/// All details of a run: `{…of the run, waits, cost_usd, spent_usd, unpriced, input, said, spec}`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct RunDetailView {
     /// The run.
@@ -191,6 +195,10 @@ pub struct RunDetailView {
     #[serde(rename = "cost_usd", with = "encoding::dollars")]
     #[schema(value_type = Option<f64>, required)]
     pub cost: Option<u64>,
+    /// Money booked on the run's account, including its subagents and failed attempts; `None` if no price was known.
+    #[serde(default, with = "encoding::dollars")]
+    #[schema(value_type = Option<f64>, required)]
+    pub spent_usd: Option<u64>,
     /// Models whose part of the cost is unknown.
     #[schema(value_type = Vec<Model>)]
     pub unpriced: Vec<ModelRef>,
@@ -216,6 +224,7 @@ impl RunDetailView {
             run,
             waits: Vec::new(),
             cost: None,
+            spent_usd: None,
             unpriced: Vec::new(),
             input: String::new(),
             last_text: None,
