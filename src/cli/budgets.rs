@@ -9,7 +9,6 @@ use tokio::time::sleep;
 
 use super::{
     CliError, Exit,
-    continuation::{BudgetUsage, continuation},
     examples,
     format::{dollars, seconds},
     output::print_last_text,
@@ -18,7 +17,7 @@ use super::{
     runs, table,
 };
 use crate::{
-    control::{ControlRequest, ControlResponse},
+    control::{BudgetUsage, continuation, ControlRequest, ControlResponse},
     discovery::Variables,
     host::{BudgetLimits, Identifier, StoreClient, millis, unexpected_response},
     view::{ActiveTimeView, BudgetView, DimensionUsage, RunStateView},

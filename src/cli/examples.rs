@@ -6,6 +6,7 @@ pub(crate) const PROGRAM: &str = "Examples:
   hermod run --resume last \"And now make it faster\"
   hermod runs resume --all --wait          everything that was unfinished goes on
   hermod tree last --follow                a run and its subagents, live
+  hermod report --since 8h                 what happened in the night
   hermod config check                      what is configured, and what is wrong with it
 
 `hermod COMMAND --help` has more.";
@@ -53,6 +54,12 @@ pub(crate) const RUNS_LIST: &str = "Examples:
   hermod runs list --limit 20              the newest 20
   hermod runs list --since 8h --outcome failed,timed_out
   hermod runs list --outcome unfinished --json | jq '.[] | select(.has_process | not).id'";
+
+/// Examples of `hermod report`.
+pub(crate) const REPORT: &str = "Examples:
+  hermod report --since 8h                 what happened in the night
+  hermod report --since 2026-01-31 --until 2026-02-01 --format markdown > report.md
+  hermod report --since 1h --fail-on failed,waiting > /dev/null || notify-send hermod";
 
 /// Examples of `hermod show`.
 pub(crate) const SHOW: &str = "Examples:

@@ -4,7 +4,7 @@ use clap::{ArgAction, Parser, Subcommand};
 
 use super::{
     CliError, Exit, agents, approvals, backup, budgets, chaos, completions, config, deliveries, doctor,
-    examples, gc, hooks, journal, models, operate, policy, prompt, providers, rehearse, run, runs, serve,
+    examples, gc, hooks, journal, models, operate, policy, prompt, providers, rehearse, report, run, runs, serve,
     service, sessions, show, steer, stop, store, telemetry, terminal, threads, tokens, tree, usage, variables,
     watch, wire,
 };
@@ -34,6 +34,7 @@ enum CliCommand {
     Service(service::ServiceArgs),
     Runs(runs::RunsArgs),
     Show(show::ShowArgs),
+    Report(report::ReportArgs),
     Sessions(sessions::SessionsArgs),
     Journal(journal::JournalArgs),
     Watch(watch::WatchArgs),
@@ -87,6 +88,7 @@ async fn dispatch(command: CliCommand, variables: &Variables) -> Result<Exit, Cl
         CliCommand::Service(args) => return service::execute(args, variables).await,
         CliCommand::Runs(args) => return runs::execute(args, variables).await,
         CliCommand::Show(args) => show::execute(args, &StoreClient::new(variables)?, variables).await?,
+        CliCommand::Report(args) => return report::execute(args, variables).await,
         CliCommand::Sessions(args) => sessions::execute(args, &StoreClient::new(variables)?).await?,
         CliCommand::Journal(args) => journal::execute(args, &StoreClient::new(variables)?).await?,
         CliCommand::Watch(args) => {

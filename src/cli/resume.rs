@@ -8,7 +8,6 @@ use hermod_actors::model::{Outcome, Record, RunId, RunRow};
 
 use super::{
     CliError, Exit,
-    continuation::{BudgetUsage, continuation},
     display::{DisplayArgs, OutputForm, ProgressDisplay},
     examples,
     exit::has_failed,
@@ -22,6 +21,7 @@ use super::{
     terminal::{Charset, Tone},
 };
 use crate::{
+    control::{BudgetUsage, continuation},
     config::Config,
     control::OwnerKind,
     discovery::Variables,

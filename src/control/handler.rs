@@ -110,6 +110,10 @@ impl RequestHandler {
             ControlRequest::Tree { run } => ControlResponse::Tree(self.tree(run.as_deref()).await?),
             ControlRequest::BudgetShow { run } => ControlResponse::Budget(Box::new(self.budget(&run).await?)),
             ControlRequest::LimitsShow { limits } => self.periods(limits).await?,
+            ControlRequest::Report { since, until, limits } => {
+                let report = self.report((since, until), limits);
+                return long(report, |report| ControlResponse::Report(Box::new(report)), to).await;
+            }
             ControlRequest::ApprovalsList {} => ControlResponse::Approvals(self.reader.approvals().await?),
             ControlRequest::ModelsList {} => self.models().await?,
             ControlRequest::Journal { session, from } => return self.journal(&session, from, to).await,
@@ -160,7 +164,7 @@ impl RequestHandler {
     }
 
     /// The present periods, with the limits of the runtime, else with these.
-    async fn periods(&self, limits: StoreLimits) -> Result<ControlResponse, RequestError> {
+    pub(super) async fn periods(&self, limits: StoreLimits) -> Result<ControlResponse, RequestError> {
         let present = self.runtime.as_ref().and_then(|slot| slot.store_limits());
         let periods = self.reader.periods(&present.unwrap_or(limits), clock::now()).await?;
         Ok(ControlResponse::Limits(periods))
@@ -277,7 +281,7 @@ impl RequestHandler {
         })
     }
 
-    fn health(&self) -> Option<HealthProbe> {
+    pub(super) fn health(&self) -> Option<HealthProbe> {
         self.runtime.as_ref()?.health()
     }
 

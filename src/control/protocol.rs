@@ -23,7 +23,7 @@ use super::{
 };
 use crate::view::{
     ApprovalView, BudgetView, DecisionView, DeliveryView, DrainView, EventView, HookView, NodeView,
-    PeriodUsageView, ReloadView, RunDetailView, RunSummaryView, RunView, ServiceStatusView,
+    PeriodUsageView, ReloadView, ReportView, RunDetailView, RunSummaryView, RunView, ServiceStatusView,
     SessionDetailView, SessionView,
 };
 
@@ -196,6 +196,17 @@ pub enum ControlRequest {
     /// Shows what all runs together may use in the present periods, and have used.
     #[serde(rename = "limits.show")]
     LimitsShow {
+        /// The limits to show if no runtime is there that has its own.
+        #[serde(default)]
+        limits: StoreLimits,
+    },
+    /// Reports what happened in a time, which is in milliseconds since 1970.
+    #[serde(rename = "report")]
+    Report {
+        /// The beginning of the time.
+        since: Timestamp,
+        /// The end of the time.
+        until: Timestamp,
         /// The limits to show if no runtime is there that has its own.
         #[serde(default)]
         limits: StoreLimits,
@@ -389,6 +400,8 @@ pub enum ControlResponse {
     Raised(Box<RunView>),
     /// Answer to `limits.show`, the shortest period first.
     Limits(Vec<PeriodUsageView>),
+    /// Answer to `report`.
+    Report(Box<ReportView>),
     /// Answer to `approvals.list`.
     Approvals(Vec<ApprovalView>),
     /// Answer to `models.list`, in order of names.

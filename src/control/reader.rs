@@ -261,6 +261,25 @@ impl StoreReader {
         }
     }
 
+    /// Passes the records of a session with these numbers to `each`, until one cannot be read. Returns the reason;
+    /// `None` if all can be read.
+    pub(super) async fn readable_records_until(
+        &self,
+        session: SessionId,
+        (first, last): (Seq, Seq),
+        mut each: impl FnMut(Seq, &Record),
+    ) -> Result<Option<String>, RequestError> {
+        let each = |seq: Seq, record: Arc<Record>| {
+            each(seq, &record);
+            if seq < last { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        };
+        match self.visit(session, first, each).await {
+            Ok(_) => Ok(None),
+            Err(error @ ReadError::Record { .. }) => Ok(Some(error.to_string())),
+            Err(error) => Err(error.into()),
+        }
+    }
+
     /// The record that accepted a run.
     pub async fn acceptance(&self, row: &RunRow) -> Result<RunAccepted, RequestError> {
         let accepted_in = |record: &Record| {

@@ -62,7 +62,11 @@ pub(super) mod dollars {
 
 /// Nano-dollars as a number of dollars.
 pub(super) mod dollars_known {
-    use serde::{Serialize, Serializer};
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
+        Ok(super::to_nano_dollars(f64::deserialize(from)?))
+    }
 
     #[allow(clippy::trivially_copy_pass_by_ref)] // the signature that serde calls
     pub(crate) fn serialize<S: Serializer>(nano_usd: &u64, to: S) -> Result<S::Ok, S::Error> {

@@ -23,6 +23,7 @@ mod policy;
 mod prompt;
 mod provider;
 mod reply;
+mod report;
 mod result;
 mod run;
 pub(crate) mod schema;
@@ -48,6 +49,10 @@ pub use policy::{PolicyRuleView, PolicyVerdictView};
 pub use prompt::{PromptLayerView, PromptView};
 pub use provider::{ConfiguredProviderView, CredentialView, ModelView, ProviderProbeView};
 pub use reply::{reply_event, reply_event_name};
+pub use report::{
+    ReportAgentView, ReportCostView, ReportList, ReportModelView, ReportRunView, ReportRunsView, ReportView,
+    ReportWaitKind, ReportWaitView,
+};
 pub use result::{EndedRunView, ResultView};
 pub use run::{
     NodeView, RunDetailView, RunStateView, RunSummaryView, RunView, SessionDetailView, SessionSummaryView,

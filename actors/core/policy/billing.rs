@@ -50,7 +50,7 @@ pub fn billing(failure: &Failure) -> Billing {
 }
 
 /// Amounts that a failed attempt spent, without the iteration.
-pub(crate) fn spent_by_failure(started: &ModelStarted, failure: &Failure) -> Amounts {
+pub fn spent_by_failure(started: &ModelStarted, failure: &Failure) -> Amounts {
     let spent = match billing(failure) {
         Billing::Nothing => Amounts::default(),
         Billing::Reported(usage) => started.spent(Some(&usage)),

@@ -29,8 +29,8 @@ mod tool_call_repair;
 
 pub use admissions::{AdmissionTicket, Admissions, AttemptEnd, BreakerReport, FreeProbeTicket};
 pub use bill::Bill;
-pub(crate) use billing::{Billing, spent_by_failure, with_validated_usage};
-pub use billing::{billing, usage_anomaly, validate_usage};
+pub(crate) use billing::{Billing, with_validated_usage};
+pub use billing::{billing, spent_by_failure, usage_anomaly, validate_usage};
 pub use breaker::{CooldownSource, Readiness};
 pub use failover::{Candidate, LinkAvailability, LinkChoice, LinkVisit, available_from, choose_link};
 pub use failure_scope::{FailureScope, failure_scope};

@@ -13,9 +13,9 @@ use super::{
     task_input::{read_history, read_images, read_task},
 };
 use crate::{
+    control::{BudgetUsage, continuation},
     cli::{
         CliError, Exit,
-        continuation::{BudgetUsage, continuation},
         display::{OutputForm, ProgressDisplay},
         exit::has_failed,
         format::{dollars, seconds},

@@ -17,7 +17,7 @@ pub(super) fn format(entry: &Entry, extent: Extent) -> String {
     match &entry.content {
         Content::Task { text, images } => {
             let images = if *images > 0 { format!("\n\n{images} images") } else { String::new() };
-            format!("## Task\n\n{}{images}\n", quote(text))
+            format!("\n## Task\n\n{}{images}\n", quote(text))
         }
         Content::Answer { text, reasoning, calls, flaw, line, .. } => {
             let heading = if *calls == 0 && flaw.is_none() { "Answer" } else { "Model" };
@@ -26,7 +26,7 @@ pub(super) fn format(entry: &Entry, extent: Extent) -> String {
                 _ => String::new(),
             };
             let text = if text.is_empty() { String::new() } else { format!("\n{}\n", quote(text)) };
-            format!("## {heading}\n\n{}\n{thought}{text}", escape(line))
+            format!("\n## {heading}\n\n{}\n{thought}{text}", escape(line))
         }
         Content::Call(call) => format_call(call, extent),
         Content::Subagent { run, ended, iterations, usage } => format!(
@@ -34,10 +34,10 @@ pub(super) fn format(entry: &Entry, extent: Extent) -> String {
             escape(&ended.to_string()),
             usage.total()
         ),
-        Content::Message { text } => format!("## Message\n\n{}\n", quote(text)),
-        Content::Question { text, .. } => format!("## Question\n\n{}\n", quote(text)),
+        Content::Message { text } => format!("\n## Message\n\n{}\n", quote(text)),
+        Content::Question { text, .. } => format!("\n## Question\n\n{}\n", quote(text)),
         Content::Step { text, .. } => text.lines().map(|line| format!("- {}\n", escape(line))).collect(),
-        Content::End { ended } => format!("## End\n\n{}\n", escape(&ended.to_string())),
+        Content::End { ended } => format!("\n## End\n\n{}\n", escape(&ended.to_string())),
     }
 }
 
@@ -47,7 +47,7 @@ fn format_call(call: &ToolCall, extent: Extent) -> String {
     let end = end.unwrap_or_else(|| describe_status(call.status).to_owned());
     let took = call.took_ms.map_or_else(String::new, |ms| format!(" in {}", seconds(ms)));
     let (tool, number) = (truncated_line(&call.tool, MAX_NAME_CHARS), call.call);
-    let heading = format!("### Tool {}.{}: {} {end}{took}", number.iteration, number.n, escape(&tool));
+    let heading = format!("\n### Tool {}.{}: {} {end}{took}", number.iteration, number.n, escape(&tool));
     let subagents: String = call.subagents.iter().map(|run| format!("- subagent `{run}`\n")).collect();
     let output = match &command {
         Some(command) => format!("{}\n{}", command.stdout.trim_end(), command.stderr.trim_end()),

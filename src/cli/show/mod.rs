@@ -18,7 +18,6 @@ use self::{
 };
 use super::{
     CliError,
-    continuation::{BudgetUsage, continuation},
     examples,
     format::{age, dollars},
     output::print_toned,
@@ -28,6 +27,7 @@ use super::{
 };
 use crate::{
     clock,
+    control::{BudgetUsage, continuation},
     discovery::Variables,
     host::{DecodedRecord, Identifier, StoreClient},
     view::RunDetailView,
@@ -158,7 +158,7 @@ fn tail(run: &RunDetailView, now: Timestamp) -> Vec<Line> {
     lines.push((None, labelled("took", &format!("{took}, iterations {iterations}, tokens {tokens}"))));
     let used = BudgetUsage { tokens, nano_usd: run.spent_usd.unwrap_or(0) };
     let next = row.ended.as_ref().and_then(|ended| continuation(row.id, ended, used));
-    lines.extend(next.map(|line| (Some(Tone::Action), line)));
+    lines.extend(next.map(|next| (Some(Tone::Action), next.to_string())));
     lines
 }
 

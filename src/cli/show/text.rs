@@ -122,6 +122,9 @@ pub(super) const fn describe_status(status: Option<CallStatus>) -> &'static str 
 
 /// The lines of a call's arguments: in full, a line for each field, and for each line of a long text.
 fn arguments(arguments: &str, extent: Extent) -> Vec<String> {
+    if arguments.trim() == "{}" {
+        return Vec::new();
+    }
     if extent == Extent::Short {
         return vec![truncated_line(arguments, MAX_CHARS)];
     }

@@ -1,6 +1,6 @@
-//! Composes the hint that names the command with which a user continues a run that ended before it completed.
+//! The command with which a user continues a run that ended before it completed.
 
-use std::time::Duration;
+use std::{fmt, time::Duration};
 
 use hermod_actors::model::{BudgetRefusal, Dimension, Outcome, OutcomeCause, OutcomeDetail, Period, RunId};
 
@@ -9,15 +9,33 @@ const MIN_WALL_RAISE: Duration = Duration::from_mins(1);
 
 /// Tokens and nano-dollars that a run used until its end.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct BudgetUsage {
-    pub(super) tokens: u64,
-    pub(super) nano_usd: u64,
+pub struct BudgetUsage {
+    /// Tokens.
+    pub tokens: u64,
+    /// Nano-dollars.
+    pub nano_usd: u64,
+}
+
+/// A command that continues a run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Continuation {
+    /// The command.
+    pub command: String,
+    /// What it does, as the rest of a sentence.
+    pub effect: String,
+}
+
+impl fmt::Display for Continuation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "continue  `{}` {}", self.command, self.effect)
+    }
 }
 
 /// How to continue a run with this end; `None` if it completed, failed or was refused.
-pub(super) fn continuation(run: RunId, ended: &OutcomeDetail, used: BudgetUsage) -> Option<String> {
+pub fn continuation(run: RunId, ended: &OutcomeDetail, used: BudgetUsage) -> Option<Continuation> {
     let goes_on = |when: &str| {
-        Some(format!("continue  `hermod run --resume {run} TEXT` goes on with this conversation{when}"))
+        let command = format!("hermod run --resume {run} TEXT");
+        Some(Continuation { command, effect: format!("goes on with this conversation{when}") })
     };
     let raise = match (ended.outcome, &ended.cause) {
         // No command raises a limit of the store.
@@ -41,7 +59,8 @@ pub(super) fn continuation(run: RunId, ended: &OutcomeDetail, used: BudgetUsage)
         }
         (Outcome::Completed | Outcome::Failed | Outcome::Refused, _) => return None,
     };
-    Some(format!("continue  `hermod budget add {run} {raise} --wait` lets it go on where it was"))
+    let command = format!("hermod budget add {run} {raise} --wait");
+    Some(Continuation { command, effect: "lets it go on where it was".to_owned() })
 }
 
 /// The raise to propose. For tokens and dollars it suffices for some more calls like the refused one. For other
@@ -67,7 +86,7 @@ mod tests {
     fn check(ended: OutcomeDetail, expect: Option<&str>) {
         let run = RunId::from_bits(7);
         let used = BudgetUsage { tokens: 90, nano_usd: 500_000_000 };
-        let line = continuation(run, &ended, used);
+        let line = continuation(run, &ended, used).map(|continuation| continuation.to_string());
         match expect {
             Some(part) => assert!(line.as_ref().is_some_and(|line| line.contains(part)), "{line:?}"),
             None => assert_eq!(line, None),
