@@ -51,6 +51,12 @@ fn free_bytes(stats: &StatVfs) -> u64 {
 /// The last measurement and its time.
 type CachedShortage = Option<(tokio::time::Instant, Option<LowDiskSpace>)>;
 
+/// Free bytes on the disk of a path, for this user; `None` if the file system reports no size.
+pub fn free_bytes_at(path: &Path) -> io::Result<Option<u64>> {
+    let stats = statvfs(path)?;
+    Ok((stats.f_blocks > 0).then(|| free_bytes(&stats)))
+}
+
 /// Compares the free bytes on the disk of a path with a reserve.
 #[derive(Debug)]
 pub struct DiskSpaceMonitor {

@@ -55,6 +55,17 @@ pub(crate) const RUNS_LIST: &str = "Examples:
   hermod runs list --since 8h --outcome failed,timed_out
   hermod runs list --outcome unfinished --json | jq '.[] | select(.has_process | not).id'";
 
+/// Examples of `hermod doctor`.
+pub(crate) const DOCTOR: &str = "Examples:
+  hermod doctor                            what is wrong here, and what helps
+  hermod doctor --offline --json | jq '.checks[] | select(.result == \"fail\")'
+  hermod doctor sandbox                    what the kernel keeps commands of models from";
+
+/// Examples of `hermod init`.
+pub(crate) const INIT: &str = "Examples:
+  hermod init                              asks, and writes a first configuration
+  OPENAI_API_KEY=... hermod init --yes     takes what the environment has, and asks nothing";
+
 /// Examples of `hermod report`.
 pub(crate) const REPORT: &str = "Examples:
   hermod report --since 8h                 what happened in the night

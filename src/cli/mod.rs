@@ -18,6 +18,7 @@ mod exit;
 mod format;
 mod gc;
 mod hooks;
+mod init;
 mod journal;
 mod live;
 mod models;

@@ -4,7 +4,7 @@ use clap::{ArgAction, Parser, Subcommand};
 
 use super::{
     CliError, Exit, agents, approvals, backup, budgets, chaos, completions, config, deliveries, doctor,
-    examples, gc, hooks, journal, models, operate, policy, prompt, providers, rehearse, report, run, runs, serve,
+    examples, gc, hooks, init, journal, models, operate, policy, prompt, providers, rehearse, report, run, runs, serve,
     service, sessions, show, steer, stop, store, telemetry, terminal, threads, tokens, tree, usage, variables,
     watch, wire,
 };
@@ -59,6 +59,7 @@ enum CliCommand {
     Chaos(chaos::ChaosArgs),
     Gc(gc::GcArgs),
     Doctor(doctor::DoctorArgs),
+    Init(init::InitArgs),
     Completions(completions::CompletionsArgs),
 }
 
@@ -114,7 +115,8 @@ async fn dispatch(command: CliCommand, variables: &Variables) -> Result<Exit, Cl
         CliCommand::Prompt(args) => prompt::execute(args, variables).await?,
         CliCommand::Chaos(args) => return chaos::execute(args, variables).await,
         CliCommand::Gc(args) => gc::execute(&args, variables).await?,
-        CliCommand::Doctor(args) => doctor::execute(args, variables).await?,
+        CliCommand::Doctor(args) => return doctor::execute(args, variables).await,
+        CliCommand::Init(args) => init::execute(&args, variables).await?,
         CliCommand::Completions(args) => completions::execute(&args)?,
     }
     Ok(Exit::Ok)

@@ -13,6 +13,7 @@ use crate::{
     host::{Identifier, StoreClient},
 };
 pub(super) use list::credentials;
+pub(super) use test::{MAX_TOKENS as MAX_PROBE_TOKENS, probe};
 
 /// The model providers
 #[derive(Debug, Args)]

@@ -27,7 +27,7 @@ use crate::{
 /// The user message of the test call.
 const PROBE_TEXT: &str = "Say ok.";
 /// Limit of output tokens; some vendors accept no lower one.
-const MAX_TOKENS: u64 = 16;
+pub(in crate::cli) const MAX_TOKENS: u64 = 16;
 
 #[derive(Debug, Args)]
 pub(super) struct TestArgs {
@@ -118,7 +118,7 @@ async fn probe_provider(
 }
 
 /// Makes the call as a run would, which renews a rejected credential.
-async fn probe(
+pub(in crate::cli) async fn probe(
     adapter: &dyn ModelProvider,
     model: &Arc<str>,
     profile: &ModelProfile,

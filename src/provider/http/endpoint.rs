@@ -47,6 +47,8 @@ const MAX_ERROR_BODY_BYTES: usize = 64 * 1024;
 const ERROR_BODY_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a complete answer waits for further events (the usage, the end mark).
 const TAIL_TIMEOUT: Duration = Duration::from_secs(5);
+/// Time limit of a request for the list of models.
+const LIST_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long the body may take to end after the end mark, so that the connection can be reused.
 const END_TIMEOUT: Duration = Duration::from_millis(50);
 
@@ -172,6 +174,18 @@ impl HttpProvider {
             headers.insert(name, value);
         }
         Ok(headers)
+    }
+
+    /// The status of the answer to a request for the list of models with this credential, which costs nothing.
+    pub async fn list_status(&self, id: CredentialId) -> Result<u16, Failure> {
+        let key = self.key(id).await?;
+        let mut headers = self.headers_with(id, key.as_ref())?;
+        headers.insert(header::ACCEPT, HeaderValue::from_static("application/json"));
+        let request = self.client()?.get(model_list::models_url(&self.base)).headers(headers);
+        match request.timeout(LIST_TIMEOUT).send().await {
+            Ok(response) => Ok(response.status().as_u16()),
+            Err(error) => Err(self.redacted(self.send_failure(&error), id, key)),
+        }
     }
 
     /// The failure without secrets. An authentication failure marks the key as refused.

@@ -1,38 +1,19 @@
-//! `hermod doctor`: finds out what this machine gives, by trying it.
+//! `hermod doctor sandbox`: tries each protection of the sandbox of shell commands.
 
 use std::env;
 
-use clap::{Args, Subcommand};
 use serde_json::{Value, json};
 
-use super::{CliError, print_as, table};
 use crate::{
+    cli::{CliError, print_as, table},
     config::{Config, SandboxModeName},
     discovery::Variables,
     host,
     process::sandbox::{NetworkAccess, ProbeOutcome, Protection, SandboxTrial, probe},
 };
 
-/// What this machine gives, found out by trying it
-#[derive(Debug, Args)]
-pub(crate) struct DoctorArgs {
-    #[command(subcommand)]
-    command: DoctorCommand,
-}
-
-#[derive(Debug, Subcommand)]
-enum DoctorCommand {
-    /// Try each protection of the sandbox of shell commands
-    Sandbox {
-        /// Print one JSON object
-        #[arg(long)]
-        json: bool,
-    },
-}
-
-/// Examines the machine.
-pub(crate) async fn execute(args: DoctorArgs, variables: &Variables) -> Result<(), CliError> {
-    let DoctorCommand::Sandbox { json } = args.command;
+/// Tries the protections, and prints what came of it.
+pub(super) async fn execute(json: bool, variables: &Variables) -> Result<(), CliError> {
     let config = Config::read(variables)?;
     let state = host::configured_state_dir(variables)?;
     let failed = |error: std::io::Error| CliError::internal(format!("the sandbox cannot be tried: {error}"));
