@@ -39,7 +39,8 @@ pub use compressor::CompressorStatus;
 pub use handlers::StalledHandler;
 pub use policy::delegation::DELEGATE_TASK;
 pub use policy::{
-    AnswerSource, Bill, FinalText, HookTally, SanitizedText, SummarizerStatus, spent_by_failure, usage_anomaly,
+    AnswerSource, Bill, FinalText, HookTally, SanitizedText, SummarizerStatus, spent_by_failure,
+    usage_anomaly,
 };
 pub use policy::{clarify::CLARIFY, message::MESSAGE, shaping, todo::TODO};
 pub use provider::{ModelStatus, ProviderStatus};

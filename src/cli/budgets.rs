@@ -8,8 +8,7 @@ use hermod_actors::model::{Dimension, LimitIncrease, RunId};
 use tokio::time::sleep;
 
 use super::{
-    CliError, Exit,
-    examples,
+    CliError, Exit, examples,
     format::{dollars, seconds},
     output::print_last_text,
     print, print_as, print_json, print_note, print_progress,
@@ -17,7 +16,7 @@ use super::{
     runs, table,
 };
 use crate::{
-    control::{BudgetUsage, continuation, ControlRequest, ControlResponse},
+    control::{BudgetUsage, ControlRequest, ControlResponse, continuation},
     discovery::Variables,
     host::{BudgetLimits, Identifier, StoreClient, millis, unexpected_response},
     view::{ActiveTimeView, BudgetView, DimensionUsage, RunStateView},

@@ -2,7 +2,6 @@
 //! where one is read from.
 
 use std::{
-    collections::BTreeMap,
     fs,
     io::{self, IsTerminal, Write},
     path::{Path, PathBuf},
@@ -93,7 +92,7 @@ pub(crate) async fn execute(args: &InitArgs, variables: &Variables) -> Result<()
         return Err(CliError::usage(text));
     }
     // The file is about to be written: an unusable one must not be in the way.
-    let defaults = Config::load(&[], &BTreeMap::new())?;
+    let defaults = Config::load(&[], variables)?;
     let found = discover(&defaults, variables, OllamaProbe::Requested).await;
     let found: Vec<_> = found.iter().filter_map(FirstConfig::of).collect();
     let first = if args.yes { found.into_iter().next().ok_or_else(no_provider)? } else { ask(found).await? };

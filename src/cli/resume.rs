@@ -21,9 +21,9 @@ use super::{
     terminal::{Charset, Tone},
 };
 use crate::{
-    control::{BudgetUsage, continuation},
     config::Config,
     control::OwnerKind,
+    control::{BudgetUsage, continuation},
     discovery::Variables,
     host::{
         self, HostError, Identifier, NoteSink, OwnedStore, ResumeObserver, ResumeOutcome, ResumeRequest,

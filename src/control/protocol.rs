@@ -516,13 +516,8 @@ mod tests {
     #[test]
     fn a_request_is_read_strictly() {
         check(r#"{"verb":"ping"}"#, Ok(ControlRequest::Ping {}));
-        let list = |outcomes| ControlRequest::RunsList {
-            max: 100,
-            agent: None,
-            since: None,
-            until: None,
-            outcomes,
-        };
+        let list =
+            |outcomes| ControlRequest::RunsList { max: 100, agent: None, since: None, until: None, outcomes };
         check(r#"{"verb":"runs.list"}"#, Ok(list(Vec::new())));
         check(
             r#"{"verb":"runs.list","outcomes":["unfinished"]}"#,

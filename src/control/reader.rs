@@ -178,7 +178,12 @@ impl StoreReader {
     }
 
     /// At most `max` records of a session, from the record number `from` on.
-    pub(super) async fn page(&self, session: SessionId, from: Seq, max: usize) -> Result<Vec<StoredRecord>, ReadError> {
+    pub(super) async fn page(
+        &self,
+        session: SessionId,
+        from: Seq,
+        max: usize,
+    ) -> Result<Vec<StoredRecord>, ReadError> {
         // Short reads are ready at once: without yielding, many in a row would block other tasks.
         tokio::task::coop::consume_budget().await;
         self.0.records(session, from, max).await

@@ -186,8 +186,7 @@ impl ReportBuilder<'_> {
             return Ok(());
         }
         // The cause has the last failure of a provider.
-        let last_error =
-            last_error.filter(|_| !matches!(ended.cause, Some(OutcomeCause::Provider { .. })));
+        let last_error = last_error.filter(|_| !matches!(ended.cause, Some(OutcomeCause::Provider { .. })));
         self.failed.push(ReportRunView {
             run: row.id,
             session: row.session,
@@ -227,10 +226,7 @@ impl ReportBuilder<'_> {
             runs: ReportRunsView { agents, ..self.runs },
             failed: ReportList { items: self.failed, more },
             waiting: ReportList::new(waiting, MAX_ITEMS),
-            dead_letters: ReportList::new(
-                dead.into_iter().map(DeliveryView::in_list).collect(),
-                MAX_ITEMS,
-            ),
+            dead_letters: ReportList::new(dead.into_iter().map(DeliveryView::in_list).collect(), MAX_ITEMS),
             cost: self.costs.view(nano_usd),
             limits,
             service: None,

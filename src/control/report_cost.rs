@@ -51,7 +51,8 @@ impl CostTotals {
         let amount = |amount: i128| u64::try_from(amount.max(0)).unwrap_or(u64::MAX);
         let attributed: i128 = self.0.values().map(|totals| totals.nano_usd).sum();
         let sum = |field: fn(&ModelTotals) -> u64| self.0.values().map(field).sum();
-        let (requests, failed_requests) = (sum(|totals| totals.requests), sum(|totals| totals.failed_requests));
+        let (requests, failed_requests) =
+            (sum(|totals| totals.requests), sum(|totals| totals.failed_requests));
         let unpriced_requests = sum(|totals| totals.unpriced_requests);
         let model = |(model, totals): (ModelRef, ModelTotals)| ReportModelView {
             model,

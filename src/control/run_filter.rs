@@ -10,7 +10,15 @@ const PAGE_RUNS: usize = 256;
 
 /// The outcome of a run in a list, or that it has none yet.
 #[derive(
-    Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, strum::IntoStaticStr, strum::EnumString,
+    Debug,
+    Clone,
+    Copy,
+    PartialEq,
+    Eq,
+    Serialize,
+    Deserialize,
+    strum::IntoStaticStr,
+    strum::EnumString,
     strum::VariantNames,
 )]
 #[serde(rename_all = "snake_case")]

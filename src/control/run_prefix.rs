@@ -49,7 +49,9 @@ mod tests {
         assert_eq!(first.to_string(), "01M83K9RFSZ000000000000000");
         assert_eq!(last.to_string(), "01M83K9RFSZZZZZZZZZZZZZZZZ");
         assert_eq!(ids_with_prefix("01m83k9rfsz"), Some((first, last)));
-        for other in ["01M83K9", "01M83K9RFSZNSS6F81P7NA7B9M", "01M83K9-FSZ", "", "8ZZZZZZZZZZZ", "01M83K9RFSU"] {
+        for other in
+            ["01M83K9", "01M83K9RFSZNSS6F81P7NA7B9M", "01M83K9-FSZ", "", "8ZZZZZZZZZZZ", "01M83K9RFSU"]
+        {
             assert_eq!(ids_with_prefix(other), None, "{other}");
         }
     }

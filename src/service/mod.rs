@@ -51,8 +51,8 @@ use problem::Problem;
 use reach::AdmittedSubmission;
 pub use serve::{ServeRequest, ServiceEnd, serve};
 pub use server::{HttpServer, ServerLimits};
-use tls::TlsAcceptor;
 pub(crate) use time_field::parse as parse_time;
+use tls::TlsAcceptor;
 pub use tls::{TlsFiles, TlsSource};
 
 /// How often a removal waits for the actor of its session, and how long.

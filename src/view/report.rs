@@ -2,9 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use hermod_actors::model::{
-    AgentName, CallId, ModelRef, OutcomeDetail, RunId, SessionId, Timestamp,
-};
+use hermod_actors::model::{AgentName, CallId, ModelRef, OutcomeDetail, RunId, SessionId, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use super::{account::PeriodUsageView, delivery::DeliveryView, encoding, operations::ServiceStatusView};

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::world::World;
 
 /// Objects whose keys are data, by the last field of their path, and what the keys are.
-const DATA: [(&str, &str); 2] = [("files", "paths"), ("kept", "reasons")];
+const DATA: [(&str, &str); 3] = [("files", "paths"), ("kept", "reasons"), ("outcomes", "names")];
 
 /// The names in code spans and quotes of a document.
 fn described(document: &str) -> Vec<&str> {
@@ -65,6 +65,8 @@ fn every_field_of_json_is_described() {
         &["run", "--rehearse", "--json", "hi"],
         &["runs", "list", "--json"],
         &["runs", "show", "last", "--json"],
+        &["show", "last", "--json"],
+        &["report", "--json"],
         &["runs", "resume", "--all", "--wait", "--json"],
         &["budget", "show", "last", "--json"],
         &["tree", "last", "--json"],

@@ -231,7 +231,7 @@ fn nothing_hides_wherever_it_comes_from() {
     for part in ["  | tool", "  | name", ": why", "no", "[rehearsal] model"] {
         assert!(seen.count(&format!("{part}{shown}")) > 0, "{part}: {:#?}", seen.screen);
     }
-    for args in [&["runs", "show", "last"][..], &["tree", "last"], &["runs", "list"]] {
+    for args in [&["runs", "show", "last"][..], &["show", "last"], &["tree", "last"], &["runs", "list"]] {
         let text = world.ok(args);
         assert!(!text.contains(is_hidden), "{args:?}: {text:?}");
     }
@@ -278,7 +278,7 @@ fn control_sequences_of_models_and_tools_reach_no_terminal() {
     ]));
     let input = format!("input{hostile}");
     let run = ["run", "--verbose", "full", "--session", "s", &script, &input];
-    let commands: [&[&str]; 11] = [
+    let commands: [&[&str]; 15] = [
         &run,
         &[&run[..], &["--json"]].concat(),
         &["runs", "show", "last"],
@@ -289,6 +289,10 @@ fn control_sequences_of_models_and_tools_reach_no_terminal() {
         &["sessions", "show", "s"],
         &["journal", "last"],
         &["runs", "show", hostile],
+        &["show", "last", "--full"],
+        &["show", "last", "--format", "markdown"],
+        &["show", "last", "--json"],
+        &["report"],
         &["approvals", "list"],
     ];
     let logged: &[(&str, &str)] = &[("HERMOD_LOG", "trace")];

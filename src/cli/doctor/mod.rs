@@ -77,10 +77,12 @@ pub(crate) async fn execute(args: DoctorArgs, variables: &Variables) -> Result<E
     for check in CHECKS {
         let limit = std::time::Duration::from_secs(check.limit_s);
         let found = timeout(limit, (check.run)(&examination)).await;
-        findings.extend(found.unwrap_or_else(|_| vec![too_slow(check)]).into_iter().map(|finding| Finding {
-            check: check.name,
-            ..finding
-        }));
+        findings.extend(
+            found
+                .unwrap_or_else(|_| vec![too_slow(check)])
+                .into_iter()
+                .map(|finding| Finding { check: check.name, ..finding }),
+        );
     }
     let worst = findings.iter().map(|finding| finding.result).max().unwrap_or(CheckResult::Ok);
     if args.json {

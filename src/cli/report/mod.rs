@@ -8,11 +8,7 @@ use hermod_actors::model::Timestamp;
 
 use self::{page::PageFormat, sections::sections};
 use super::{
-    CliError, Exit, examples,
-    moment::parse_moment,
-    output::print_toned,
-    print, print_json,
-    terminal::Palette,
+    CliError, Exit, examples, moment::parse_moment, output::print_toned, print, print_json, terminal::Palette,
 };
 use crate::{
     clock,

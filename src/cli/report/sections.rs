@@ -83,7 +83,8 @@ fn failed(report: &ReportView, _: Timestamp) -> Option<Section> {
     let item = |run: &ReportRunView| {
         let ended = run.ended.as_ref().map(ToString::to_string).unwrap_or_default();
         let error = run.last_error.as_ref().map(|error| format!("; last error: {}", line(error)));
-        let text = format!("{} {}: {}{}", run.run, quoted(&run.input), line(&ended), error.unwrap_or_default());
+        let text =
+            format!("{} {}: {}{}", run.run, quoted(&run.input), line(&ended), error.unwrap_or_default());
         SectionItem { text, command: Some(run.next.clone()) }
     };
     let outcomes = "failed,timed_out,loop_detected,refused";
@@ -103,7 +104,9 @@ fn waiting(report: &ReportView, now: Timestamp) -> Option<Section> {
         let since = age(now.ms_since(wait.since));
         let until = wait.until.map_or_else(String::new, |until| format!(", a no at {until}"));
         let text = match wait.what {
-            ReportWaitKind::Approval => format!("asks about a call since {since}{until}: {}", line(&wait.text)),
+            ReportWaitKind::Approval => {
+                format!("asks about a call since {since}{until}: {}", line(&wait.text))
+            }
             ReportWaitKind::Question => format!("asks you since {since}{until}: {}", line(&wait.text)),
             ReportWaitKind::Budget => format!("{} ended {since} ago: {}", wait.run, line(&wait.text)),
             ReportWaitKind::Process => {
@@ -177,8 +180,11 @@ fn cost(report: &ReportView, _: Timestamp) -> Option<Section> {
             };
             let (read, written) = (model.input_tokens, model.output_tokens);
             let (requests, spent) = (model.requests, dollars(model.spent_usd));
-            format!("{}: {spent}, requests {requests}{failed}, tokens {read} read, {written} written", model.model)
-                .into()
+            format!(
+                "{}: {spent}, requests {requests}{failed}, tokens {read} read, {written} written",
+                model.model
+            )
+            .into()
         })
         .collect();
     if *unattributed_usd > 0 {

@@ -13,7 +13,6 @@ use super::{
     task_input::{read_history, read_images, read_task},
 };
 use crate::{
-    control::{BudgetUsage, continuation},
     cli::{
         CliError, Exit,
         display::{OutputForm, ProgressDisplay},
@@ -24,6 +23,7 @@ use crate::{
     },
     config::Config,
     control::OwnerKind,
+    control::{BudgetUsage, continuation},
     discovery::Variables,
     host::{self, HostError, NoteSink, OwnedStore, RunInput, StartError},
     store::redb::OpenError,

@@ -58,8 +58,9 @@ fn outcome_parser() -> impl TypedValueParser<Value = RunOutcomeFilter> {
 /// Lists runs.
 pub(super) async fn execute(args: RunsListArgs, client: &StoreClient) -> Result<(), CliError> {
     let agent = args.agent.map(|agent| agent.parse::<AgentName>().map_err(|error| (agent, error)));
-    let agent =
-        agent.transpose().map_err(|(agent, error)| CliError::usage(format!("--agent {agent}: it {error}")))?;
+    let agent = agent
+        .transpose()
+        .map_err(|(agent, error)| CliError::usage(format!("--agent {agent}: it {error}")))?;
     let RunsListArgs { limit, since, until, outcome, .. } = args;
     let request = ControlRequest::RunsList { max: limit, agent, since, until, outcomes: outcome };
     let ControlResponse::Runs(runs) = client.request(&request).await? else {

@@ -2,9 +2,7 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use hermod_actors::model::{
-    Body, CallEnded, CallId, ModelAnswered, ModelRef, Record, RunId, Seq, Timestamp,
-};
+use hermod_actors::model::{Body, CallEnded, CallId, ModelAnswered, ModelRef, Record, RunId, Seq, Timestamp};
 
 use super::entry::{Content, Entry, ToolCall};
 use crate::cli::{progress::ProgressLines, terminal::Tone};
@@ -204,7 +202,8 @@ mod tests {
             name: (*name).into(),
             arguments: (*arguments).into(),
         });
-        let message = AssistantMessage { text: text.into(), calls: calls.collect(), ..AssistantMessage::default() };
+        let message =
+            AssistantMessage { text: text.into(), calls: calls.collect(), ..AssistantMessage::default() };
         Body::ModelAnswered(Box::new(ModelAnswered {
             call: CallId { run: RUN, iteration, n: 0 },
             attempt: 1,
@@ -236,7 +235,12 @@ mod tests {
             Body::CallEnded(CallEnded::new(call, 0, CallEnd::ok("seen"))),
             Body::SessionRevived(revived),
             Body::MessageSteered(steered),
-            Body::RunEnded(RunEnded { run: RUN, ended: ended.clone(), iterations: 1, usage: Usage::default() }),
+            Body::RunEnded(RunEnded {
+                run: RUN,
+                ended: ended.clone(),
+                iterations: 1,
+                usage: Usage::default(),
+            }),
         ];
         let mut seen: Vec<String> = Vec::new();
         let describe = |entry: &Entry| match &entry.content {

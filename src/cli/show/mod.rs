@@ -17,8 +17,7 @@ use self::{
     text::{Extent, Line, labelled},
 };
 use super::{
-    CliError,
-    examples,
+    CliError, examples,
     format::{age, dollars},
     output::print_toned,
     print, print_json, runs,
@@ -149,9 +148,10 @@ fn tail(run: &RunDetailView, now: Timestamp) -> Vec<Line> {
         lines.extend(waits.map(|line| (Some(Tone::Action), line.replacen("waiting     ", "waiting   ", 1))));
     }
     let cost = run.cost.map_or_else(|| "not known".to_owned(), dollars);
-    let spent = run.spent_usd.filter(|spent| Some(*spent) != run.cost).map(|spent| {
-        format!(", {} booked with its subagents and failed attempts", dollars(spent))
-    });
+    let spent = run
+        .spent_usd
+        .filter(|spent| Some(*spent) != run.cost)
+        .map(|spent| format!(", {} booked with its subagents and failed attempts", dollars(spent)));
     lines.push((None, labelled("cost", &format!("{cost}{}", spent.unwrap_or_default()))));
     let took = runs::duration(row);
     let (iterations, tokens) = (row.iterations, row.usage.total());

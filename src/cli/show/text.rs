@@ -61,7 +61,8 @@ pub(super) fn lines(entry: &Entry, extent: Extent) -> Vec<Line> {
         Content::Subagent { run, ended, iterations, usage } => {
             let tone = if ended.outcome == Outcome::Completed { Tone::Quiet } else { Tone::Bad };
             let tokens = usage.total();
-            let text = format!("{run} {ended}: iterations {iterations}, tokens {tokens}; `hermod show {run}`");
+            let text =
+                format!("{run} {ended}: iterations {iterations}, tokens {tokens}; `hermod show {run}`");
             vec![(Some(tone), labelled("subagent", &text))]
         }
         Content::Message { text } => block("message", text),
@@ -93,9 +94,11 @@ fn call_lines(call: &ToolCall, extent: Extent) -> Vec<Line> {
     let tool = truncated_line(&call.tool, MAX_CHARS);
     let mut lines = vec![(Some(tone), labelled(&label, &format!("{tool} {end}{took}")))];
     lines.extend(arguments(&call.arguments, extent).into_iter().map(|line| (None, indented(&line))));
-    lines.extend(call.subagents.iter().map(|run| {
-        (Some(Tone::Quiet), indented(&format!("subagent {run}: `hermod show {run}`")))
-    }));
+    lines.extend(
+        call.subagents
+            .iter()
+            .map(|run| (Some(Tone::Quiet), indented(&format!("subagent {run}: `hermod show {run}`")))),
+    );
     let output = match &command {
         Some(command) => format!("{}\n{}", command.stdout.trim_end(), command.stderr.trim_end()),
         None => call.result.to_string(),

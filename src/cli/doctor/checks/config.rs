@@ -33,10 +33,15 @@ pub(in crate::cli::doctor) fn configuration(examination: &Examination) -> BoxFut
             && !path.exists()
         {
             let value = format!("HERMOD_CONFIG names {}, which does not exist", path.display());
-            return vec![Finding::fail("configuration", value, "`hermod init --yes` writes a first one there")];
+            return vec![Finding::fail(
+                "configuration",
+                value,
+                "`hermod init --yes` writes a first one there",
+            )];
         }
         let finding = |error: &crate::config::SettingError| {
-            let remedy = "change this line as the message says, or take it out; `hermod config check` reads it again";
+            let remedy =
+                "change this line as the message says, or take it out; `hermod config check` reads it again";
             Finding::fail("configuration", error.to_string(), remedy)
         };
         errors.iter().map(finding).collect()

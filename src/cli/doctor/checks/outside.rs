@@ -70,7 +70,8 @@ pub(in crate::cli::doctor) fn targets(examination: &Examination) -> BoxFuture<'_
             Ok(config) => config,
             Err(skipped) => return skipped,
         };
-        let findings: Vec<_> = config.targets.iter().map(|(name, target)| check_target(name, target)).collect();
+        let findings: Vec<_> =
+            config.targets.iter().map(|(name, target)| check_target(name, target)).collect();
         if findings.is_empty() { vec![Finding::skipped("targets", "there are none")] } else { findings }
     }
     .boxed()

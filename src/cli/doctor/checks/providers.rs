@@ -84,7 +84,9 @@ async fn test_provider(
     let state = examination.state.as_ref().map_or_else(|_| Path::new("/nonexistent"), |state| state);
     let adapter = match adapter(provider, &examination.variables, state) {
         Ok(adapter) => adapter,
-        Err(error) => return vec![Finding::fail(name, error, "`hermod providers list` shows where it is set")],
+        Err(error) => {
+            return vec![Finding::fail(name, error, "`hermod providers list` shows where it is set")];
+        }
     };
     let sources = provider.account.credential_report(&examination.variables);
     let mut findings = Vec::new();

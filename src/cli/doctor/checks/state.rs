@@ -34,7 +34,11 @@ pub(in crate::cli::doctor) fn state(examination: &Examination) -> BoxFuture<'_, 
         let path = match &examination.state {
             Ok(path) => path.clone(),
             Err(error) => {
-                return vec![Finding::fail("state", error.to_string(), "set HERMOD_HOME to a folder of yours")];
+                return vec![Finding::fail(
+                    "state",
+                    error.to_string(),
+                    "set HERMOD_HOME to a folder of yours",
+                )];
             }
         };
         let checked = off_thread(move || Ok(check_rights(&path))).await;
@@ -49,7 +53,11 @@ fn check_rights(path: &Path) -> Finding {
         Ok(metadata) => metadata,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return check_parent(path),
         Err(error) => {
-            return Finding::fail("state", format!("{shown}: {error}"), "set HERMOD_HOME to a folder of yours");
+            return Finding::fail(
+                "state",
+                format!("{shown}: {error}"),
+                "set HERMOD_HOME to a folder of yours",
+            );
         }
     };
     if !metadata.is_dir() {

@@ -73,7 +73,9 @@ pub(in crate::cli::doctor) fn store(examination: &Examination) -> BoxFuture<'_, 
             .collect();
         if unreadable.is_empty() {
             let count = runs.len();
-            let value = format!("it opens, and its newest runs ({count}) can be read; `hermod store check` reads all");
+            let value = format!(
+                "it opens, and its newest runs ({count}) can be read; `hermod store check` reads all"
+            );
             return vec![Finding::ok("store", value)];
         }
         unreadable
