@@ -61,11 +61,12 @@ impl FirstConfig {
              # The model of a run that names none: \"provider/model\".\nmodel = {model}\n"
         );
         if let Some(credential) = credential {
-            text += &format!(
+            let section = format!(
                 "\n[providers.{provider}]\n# Where the key is read from: env:NAME, file:PATH or command:PROGRAM. A key itself is \
                  refused.\ncredential = {}\n",
                 toml_text(credential)
             );
+            text.push_str(&section);
         }
         text
     }

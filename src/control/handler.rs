@@ -98,22 +98,15 @@ impl RequestHandler {
     ) -> Result<Option<ControlResponse>, RequestError> {
         Ok(Some(match request {
             ControlRequest::Ping {} => self.pong(),
-            ControlRequest::RunsList { max, agent, since, until, outcomes } => {
-                self.list_runs(max, &RunFilter { agent, since, until, outcomes }).await?
-            }
-            ControlRequest::RunsRecords { run, from } => return self.send_run_records(&run, from, to).await,
-            ControlRequest::RunsShow { run } => ControlResponse::Run(Box::new(self.run(&run).await?)),
-            ControlRequest::SessionsList { max } => ControlResponse::Sessions(self.sessions(max).await?),
-            ControlRequest::SessionsShow { session, max } => {
-                ControlResponse::Session(self.session(&session, max).await?)
-            }
+            ControlRequest::RunsList { .. }
+            | ControlRequest::RunsShow { .. }
+            | ControlRequest::RunsRecords { .. }
+            | ControlRequest::SessionsList { .. }
+            | ControlRequest::SessionsShow { .. }
+            | ControlRequest::Report { .. } => return self.answer_about_runs(request, to).await,
             ControlRequest::Tree { run } => ControlResponse::Tree(self.tree(run.as_deref()).await?),
             ControlRequest::BudgetShow { run } => ControlResponse::Budget(Box::new(self.budget(&run).await?)),
             ControlRequest::LimitsShow { limits } => self.periods(limits).await?,
-            ControlRequest::Report { since, until, limits } => {
-                let report = self.report((since, until), limits);
-                return long(report, |report| ControlResponse::Report(Box::new(report)), to).await;
-            }
             ControlRequest::ApprovalsList {} => ControlResponse::Approvals(self.reader.approvals().await?),
             ControlRequest::ModelsList {} => self.models().await?,
             ControlRequest::Journal { session, from } => return self.journal(&session, from, to).await,
@@ -160,6 +153,32 @@ impl RequestHandler {
             ControlRequest::ProvidersStatus {} => return self.execute(commands::providers).await,
             ControlRequest::SummariesStatus {} => return self.execute(commands::summaries).await,
             ControlRequest::ProvidersReset { name } => return self.reset_provider(name).await,
+        }))
+    }
+
+    /// Answers a request about stored runs and sessions.
+    async fn answer_about_runs(
+        &self,
+        request: ControlRequest,
+        to: &mpsc::Sender<ControlResponse>,
+    ) -> Result<Option<ControlResponse>, RequestError> {
+        #[expect(clippy::wildcard_enum_match_arm, reason = "the handler passes no other request")]
+        Ok(Some(match request {
+            ControlRequest::RunsList { max, agent, since, until, outcomes } => {
+                self.list_runs(max, &RunFilter { agent, since, until, outcomes }).await?
+            }
+            ControlRequest::RunsShow { run } => ControlResponse::Run(Box::new(self.run(&run).await?)),
+            ControlRequest::RunsRecords { run, from } => return self.send_run_records(&run, from, to).await,
+            ControlRequest::SessionsList { max } => ControlResponse::Sessions(self.sessions(max).await?),
+            ControlRequest::SessionsShow { session, max } => {
+                ControlResponse::Session(self.session(&session, max).await?)
+            }
+            ControlRequest::Report { since, until, limits } => {
+                // Boxed: it is larger than all other answers.
+                let report = Box::pin(self.report((since, until), limits));
+                return long(report, |report| ControlResponse::Report(Box::new(report)), to).await;
+            }
+            _ => return Err(RequestError::internal("this is no request about runs")),
         }))
     }
 
@@ -230,7 +249,7 @@ impl RequestHandler {
         let spent_usd = self.spent_usd(&row).await.or_else(|error| tolerate(error).map(|()| None))?;
         let has_process = has_process(&row, self.health().as_ref()).await;
         let summary = RunSummaryView::new(self.view(row).await?, accepted.as_ref());
-        Ok(RunSummaryView { spent_usd, unreadable, has_process, ..summary })
+        Ok(RunSummaryView { spent_usd, has_process, unreadable, ..summary })
     }
 
     /// Money booked on a run's account, including its subagents; `None` if no price was known.

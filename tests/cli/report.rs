@@ -6,11 +6,17 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
+    thread::sleep,
+    time::Duration,
 };
 
 use serde_json::{Value, json};
 
+use hermod::clock::{self, rfc3339};
+use rustix::process::Signal;
+
 use crate::{
+    running::{WAITING, until},
     server::{response, serve},
     world::{World, object},
 };
@@ -27,6 +33,8 @@ const NANO_USD: u64 = READ * 3_000 + WRITTEN * 15_000;
 struct Ledger {
     answers: AtomicU64,
     refusals: AtomicU64,
+    /// Requests that were taken and never answered.
+    hung: AtomicU64,
 }
 
 fn events(delta: &Value, finish: &str) -> String {
@@ -47,6 +55,10 @@ fn model(ledger: &Arc<Ledger>) -> String {
             let error = json!({ "error": { "message": "the mock refuses this" } });
             return response("400 Bad Request", "application/json", &error.to_string());
         }
+        if request.contains("hang once") && ledger.hung.fetch_add(1, Ordering::SeqCst) == 0 {
+            // The client is killed meanwhile.
+            sleep(Duration::from_mins(1));
+        }
         ledger.answers.fetch_add(1, Ordering::SeqCst);
         let call = |name: &str, arguments: Value| {
             let function = json!({ "name": name, "arguments": arguments.to_string() });
@@ -56,6 +68,9 @@ fn model(ledger: &Arc<Ledger>) -> String {
         let is_second = request.contains("\"role\":\"tool\"");
         if request.contains("hand this on") && !is_second && !request.contains("\"content\":\"sub goal") {
             return call("delegate_task", json!({ "tasks": [{ "goal": "sub goal" }] }));
+        }
+        if request.contains("wait a while") && !is_second {
+            return call("shell", json!({ "command": WAITING }));
         }
         if request.contains("ask me first") && !is_second {
             return call("clarify", json!({ "question": "main or dev?" }));
@@ -114,6 +129,45 @@ fn a_report_agrees_with_the_ledger_of_the_model() {
     // A time that is over has nothing.
     let before = object(&world.ok(&["report", "--since", "2h", "--until", "1h", "--json"]));
     assert_eq!((&before["runs"]["total"], &before["cost"]["requests"]), (&json!(0), &json!(0)));
+}
+
+#[test]
+fn a_run_over_the_border_counts_with_what_it_booked_in_the_time() {
+    let ledger = Arc::new(Ledger::default());
+    let world = configured(&ledger);
+    let running = world.running(&["run", "wait a while"]);
+    until("its command runs", || world.work().join("ran").exists());
+    let since = rfc3339(clock::now());
+    world.release();
+    assert!(running.end().status.success());
+    let report = object(&world.ok(&["report", "--since", &since, "--json"]));
+    assert_eq!((&report["runs"]["total"], &report["cost"]["requests"]), (&json!(1), &json!(1)), "{report:#}");
+    assert_eq!(report["cost"]["spent_usd"], dollars(NANO_USD), "{report:#}");
+    let whole = object(&world.ok(&["report", "--json"]));
+    assert_eq!(whole["cost"]["spent_usd"], dollars(2 * NANO_USD), "{whole:#}");
+}
+
+#[test]
+fn a_killed_call_counts_as_its_account_has_it() {
+    let ledger = Arc::new(Ledger::default());
+    let world = configured(&ledger);
+    let running = world.running(&["run", "hang once"]);
+    until("the model is asked", || ledger.hung.load(Ordering::SeqCst) == 1);
+    running.signal(Signal::KILL);
+    running.end();
+    let report = object(&world.ok(&["report", "--json"]));
+    let wait = &report["waiting"]["items"][0];
+    assert_eq!(wait["what"], "process", "{report:#}");
+    let command = wait["next"].as_str().unwrap().strip_prefix("hermod ").unwrap().to_owned();
+    world.ok(&[&command.split(' ').collect::<Vec<_>>()[..], &["--wait"]].concat());
+    let report = object(&world.ok(&["report", "--json"]));
+    let account = object(&world.ok(&["budget", "show", "last", "--json"]))["accounts"][0].clone();
+    let cost = &report["cost"];
+    assert_eq!(cost["spent_usd"], account["dimensions"]["usd"]["spent"], "{report:#}");
+    assert_eq!(cost["models"][0]["spent_usd"], cost["spent_usd"], "{report:#}");
+    assert_eq!((&cost["requests"], &cost["failed_requests"]), (&json!(2), &json!(1)), "{report:#}");
+    assert_eq!(report["runs"]["resumed"], 1, "{report:#}");
+    assert!(cost["spent_usd"].as_f64().unwrap() > dollars(NANO_USD), "the lost call is booked: {report:#}");
 }
 
 #[test]

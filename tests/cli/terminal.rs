@@ -2,7 +2,7 @@
 
 use std::{
     fs::File,
-    io::Read,
+    io::{Read, Write as _},
     os::fd::{AsFd, OwnedFd},
     process::{Child, Command, Stdio},
     thread,
@@ -440,4 +440,61 @@ fn subagents_stand_in_the_progress_of_their_run() {
     assert!(seen.raw.contains("runs shell"), "{:?}", seen.raw);
     assert!(seen.count("└─") == 0, "what is drawn over is gone: {:#?}", seen.screen);
     assert!(seen.at("subagent  ") > seen.at(", subagent "), "{:#?}", seen.screen);
+}
+
+#[test]
+fn a_transcript_is_coloured_on_a_terminal_only() {
+    let world = World::new();
+    let script = world.script(&json!([
+        { "call": [{ "tool": "read_file", "arguments": { "path": "absent" } }] },
+        { "say": "漢字 done" },
+    ]));
+    world.ok(&["run", &script, "the task 漢字漢字漢字漢字漢字漢字漢字漢字漢字"]);
+    let seen = see(&world, &["show"], PLAIN);
+    assert!(seen.raw.contains("\x1b[31mtool 1.1  read_file error"), "{:?}", seen.raw);
+    assert!(seen.has("answer    漢字 done"), "{:#?}", seen.screen);
+    let seen = see(&world, &["show"], (&[("NO_COLOR", "1")], 200, false));
+    assert!(!seen.raw.contains('\x1b'), "{:?}", seen.raw);
+    assert!(!world.ok(&["show"]).contains('\x1b'));
+    // The most important columns stay on a narrow terminal, and no line is longer than it.
+    let seen = see(&world, &["runs", "list"], (&[], 60, false));
+    assert!(seen.screen[1].contains("completed") && seen.screen[1].contains('…'), "{:#?}", seen.screen);
+    let columns =
+        |line: &String| line.chars().map(|c| if ('一'..='龥').contains(&c) { 2 } else { 1 }).sum::<usize>();
+    assert!(seen.screen.iter().all(|line| columns(line) <= 60), "{:#?}", seen.screen);
+}
+
+#[test]
+fn a_first_configuration_is_asked_for() {
+    let world = World::new();
+    let config = world.work().join("../asked.toml");
+    let key = "sk-live-typed-by-mistake";
+    let set = [("HERMOD_CONFIG", config.to_str().unwrap()), ("HERMOD_OLLAMA__ADDRESS", "127.0.0.1:1")];
+    let (slave, master) = terminal(200);
+    let mut command = world.hermod(&["init"]);
+    command.stdin(slave.as_fd().try_clone_to_owned().unwrap());
+    let mut child = start(&mut command, &set, slave, false);
+    drop(command);
+    let mut keyboard = File::from(master.try_clone().unwrap());
+    // What is asked, and what is typed then.
+    let mut answers = vec![
+        ("Which provider [1]?", "9"),
+        ("give a number from 1 to 3", "anthropic"),
+        ("Which model [", ""),
+        ("Where is its key read from", key),
+        ("the key itself does not belong into the file", "env:MY_KEY"),
+    ]
+    .into_iter();
+    let mut next = answers.next();
+    let raw = read(master, |seen| {
+        while let Some((_, answer)) = next.filter(|(question, _)| seen.contains(question)) {
+            writeln!(keyboard, "{answer}").unwrap();
+            next = answers.next();
+        }
+    });
+    assert_eq!(child.wait().unwrap().code(), Some(0), "{raw}");
+    assert_eq!(next, None, "{raw}");
+    let text = std::fs::read_to_string(&config).unwrap();
+    assert!(text.contains("model = \"anthropic/") && text.contains("credential = \"env:MY_KEY\""), "{text}");
+    assert!(!text.contains(key), "{text}");
 }

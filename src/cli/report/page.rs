@@ -46,16 +46,16 @@ pub(super) fn text(report: &ReportView, sections: &[Section]) -> Vec<(Option<Ton
 
 /// The page as Markdown.
 pub(super) fn markdown(report: &ReportView, sections: &[Section]) -> String {
-    let mut page = format!("# Report {}\n", time(report));
+    let mut page = vec![format!("# Report {}\n", time(report))];
     for section in sections {
-        page += &format!("\n## {}\n\n", escape_markdown(&section.title));
+        page.push(format!("\n## {}\n\n", escape_markdown(&section.title)));
         for SectionItem { text, command } in &section.items {
             let command = command.as_ref().map(|command| format!(": `{command}`")).unwrap_or_default();
-            page += &format!("- {}{command}\n", escape_markdown(text));
+            page.push(format!("- {}{command}\n", escape_markdown(text)));
         }
         if let Some((more, command)) = &section.more {
-            page += &format!("- and {more} more: `{command}`\n");
+            page.push(format!("- and {more} more: `{command}`\n"));
         }
     }
-    page
+    page.concat()
 }

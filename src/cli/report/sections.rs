@@ -53,6 +53,7 @@ pub(super) fn sections(report: &ReportView, now: Timestamp) -> Vec<Section> {
     SECTIONS.iter().filter_map(|section| section(report, now)).collect()
 }
 
+#[expect(clippy::unnecessary_wraps, reason = "the signature of all sections")]
 fn ran(report: &ReportView, _: Timestamp) -> Option<Section> {
     let runs = &report.runs;
     if runs.total == 0 {
@@ -143,7 +144,7 @@ fn service(report: &ReportView, _: Timestamp) -> Option<Section> {
     let status = report.service.as_deref()?;
     let items = problems(status);
     let title = format!("service: {} problems", items.len());
-    (!items.is_empty()).then(|| Section { title, tone: Some(Tone::Bad), items, more: None })
+    (!items.is_empty()).then_some(Section { title, tone: Some(Tone::Bad), items, more: None })
 }
 
 fn problems(status: &ServiceStatusView) -> Vec<SectionItem> {

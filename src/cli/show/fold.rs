@@ -184,8 +184,8 @@ const fn has_entry(body: &Body) -> bool {
 #[cfg(test)]
 mod tests {
     use hermod_actors::model::{
-        AssistantMessage, CallEnd, FinishReason, MessageSteered, Outcome, OutcomeDetail, RunAccepted,
-        RunEnded, RunSpec, SessionRevived, Usage,
+        AssistantMessage, CallEnd, FinishReason, Incarnation, MessageSteered, Outcome, OutcomeDetail,
+        RunAccepted, RunEnded, RunSpec, SessionRevived, Usage,
     };
 
     use super::*;
@@ -222,7 +222,7 @@ mod tests {
         let spec = Arc::new(RunSpec::new(vec!["p/m".parse().unwrap()], "/w"));
         let call = CallId { run: RUN, iteration: 1, n: 1 };
         let ended = OutcomeDetail { outcome: Outcome::Completed, cause: None };
-        let revived = SessionRevived { incarnation: Default::default(), boot: "b".into() };
+        let revived = SessionRevived { incarnation: Incarnation::default(), boot: "b".into() };
         let steered = MessageSteered {
             run: RUN,
             text: "faster".into(),

@@ -23,7 +23,7 @@ pub(super) fn format(entry: &Entry, extent: Extent) -> String {
             let heading = if *calls == 0 && flaw.is_none() { "Answer" } else { "Model" };
             let thought = match extent {
                 Extent::Full if !reasoning.is_empty() => format!("\n{}\n", fence(reasoning, "text")),
-                _ => String::new(),
+                Extent::Full | Extent::Short => String::new(),
             };
             let text = if text.is_empty() { String::new() } else { format!("\n{}\n", quote(text)) };
             format!("\n## {heading}\n\n{}\n{thought}{text}", escape(line))
@@ -36,7 +36,9 @@ pub(super) fn format(entry: &Entry, extent: Extent) -> String {
         ),
         Content::Message { text } => format!("\n## Message\n\n{}\n", quote(text)),
         Content::Question { text, .. } => format!("\n## Question\n\n{}\n", quote(text)),
-        Content::Step { text, .. } => text.lines().map(|line| format!("- {}\n", escape(line))).collect(),
+        Content::Step { text, .. } => {
+            text.lines().map(|line| format!("- {}\n", escape(line))).collect::<Vec<_>>().concat()
+        }
         Content::End { ended } => format!("\n## End\n\n{}\n", escape(&ended.to_string())),
     }
 }
@@ -48,7 +50,8 @@ fn format_call(call: &ToolCall, extent: Extent) -> String {
     let took = call.took_ms.map_or_else(String::new, |ms| format!(" in {}", seconds(ms)));
     let (tool, number) = (truncated_line(&call.tool, MAX_NAME_CHARS), call.call);
     let heading = format!("\n### Tool {}.{}: {} {end}{took}", number.iteration, number.n, escape(&tool));
-    let subagents: String = call.subagents.iter().map(|run| format!("- subagent `{run}`\n")).collect();
+    let subagents = call.subagents.iter().map(|run| format!("- subagent `{run}`\n"));
+    let subagents = subagents.collect::<Vec<_>>().concat();
     let output = match &command {
         Some(command) => format!("{}\n{}", command.stdout.trim_end(), command.stderr.trim_end()),
         None => call.result.to_string(),

@@ -185,7 +185,7 @@ mod tests {
 
     #[test]
     fn a_long_result_has_its_first_and_last_lines() {
-        let text = |count: usize| (1..=count).map(|n| format!("{n}\n")).collect::<String>();
+        let text = |count: usize| (1..=count).map(|n| n.to_string()).collect::<Vec<_>>().join("\n");
         assert_eq!(result_lines(&text(13), Extent::Short).len(), 13, "one line is not worth a remark");
         let lines = result_lines(&text(30), Extent::Short);
         assert_eq!(lines.len(), HEAD_LINES + TAIL_LINES + 1);

@@ -38,7 +38,7 @@ pub(in crate::cli::doctor) fn models(examination: &Examination) -> BoxFuture<'_,
             );
             return vec![Finding::fail("models", value, remedy)];
         }
-        let state = examination.state.as_ref().map_or_else(|_| Path::new("/nonexistent"), |state| state);
+        let state = state_of(examination);
         let names: Vec<_> = providers.iter().map(|provider| provider.name.to_string()).collect();
         vec![match check_config(config, &examination.variables, (&providers, state)) {
             Ok(()) => Finding::ok("models", format!("providers: {}", names.join(", "))),
@@ -69,6 +69,11 @@ pub(in crate::cli::doctor) fn keys(examination: &Examination) -> BoxFuture<'_, V
     .boxed()
 }
 
+/// Where refresh tokens are kept; nowhere without a state directory.
+fn state_of(examination: &Examination) -> &Path {
+    examination.state.as_deref().unwrap_or(Path::new("/nonexistent"))
+}
+
 async fn providers(config: &Config, examination: &Examination) -> Vec<DiscoveredProvider> {
     let probe = if examination.is_offline { OllamaProbe::Never } else { OllamaProbe::of(config) };
     discover(config, &examination.variables, probe).await
@@ -81,7 +86,7 @@ async fn test_provider(
     examination: &Examination,
 ) -> Vec<Finding> {
     let name = provider.name.to_string();
-    let state = examination.state.as_ref().map_or_else(|_| Path::new("/nonexistent"), |state| state);
+    let state = state_of(examination);
     let adapter = match adapter(provider, &examination.variables, state) {
         Ok(adapter) => adapter,
         Err(error) => {
@@ -144,6 +149,7 @@ async fn test_key(
     }
 }
 
+#[expect(clippy::wildcard_enum_match_arm, reason = "all others are about the way to the provider")]
 fn failed(subject: String, failure: &Failure, provider: &DiscoveredProvider) -> Finding {
     let remedy = match failure.class {
         FailureClass::Auth => refused_key(provider),

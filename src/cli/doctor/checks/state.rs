@@ -74,7 +74,7 @@ fn check_rights(path: &Path) -> Finding {
         let value = format!("{shown} is open to other users (mode {mode:o})");
         return Finding::fail("state", value, format!("`chmod 700 '{shown}'`"));
     }
-    match probe_file(path).and_then(|path| fs::remove_file(path)) {
+    match probe_file(path).and_then(fs::remove_file) {
         Ok(()) => Finding::ok("state", shown.to_string()),
         Err(error) => {
             let remedy = format!("`chmod u+rwx '{shown}'`, and see that its disk is not mounted read-only");

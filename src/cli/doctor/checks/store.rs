@@ -12,9 +12,9 @@ use crate::{
     },
     clock,
     control::{ControlRequest, ControlResponse},
-    host::{HostError, StartError, StoreClient},
+    host::{HostError, StartError, StoreClient, unexpected_response},
     store::redb::{OpenError, is_in},
-    view::RunSummaryView,
+    view::{ChannelStateView, ChannelView, HookStateView, HookView, RunSummaryView},
 };
 
 /// Runs that are read in search of damage.
@@ -46,10 +46,11 @@ async fn newest_runs(examination: &Examination) -> Option<Result<Vec<RunSummaryV
         until: None,
         outcomes: Vec::new(),
     };
-    Some(client.request(&request).await.map(|response| match response {
-        ControlResponse::Runs(runs) => runs,
-        _ => Vec::new(),
-    }))
+    Some(match client.request(&request).await {
+        Ok(ControlResponse::Runs(runs)) => Ok(runs),
+        Ok(_) => Err(unexpected_response().into()),
+        Err(error) => Err(error),
+    })
 }
 
 /// Whether the store can be opened, and its newest runs be read.
@@ -83,6 +84,7 @@ pub(in crate::cli::doctor) fn store(examination: &Examination) -> BoxFuture<'_, 
     .boxed()
 }
 
+#[expect(clippy::wildcard_enum_match_arm, reason = "all others are about the folder")]
 fn remedy(error: &HostError, state: &Path) -> String {
     let state = state.display();
     match error {
@@ -132,9 +134,33 @@ pub(in crate::cli::doctor) fn service(examination: &Examination) -> BoxFuture<'_
         findings.extend(status.reasons.iter().map(|reason| {
             Finding::fail("service", reason.clone(), "`hermod status` and `hermod service logs` tell more")
         }));
+        findings.extend(status.hooks.iter().filter_map(disabled_hook));
+        findings.extend(status.channels.iter().filter_map(failing_channel));
         findings
     }
     .boxed()
+}
+
+fn disabled_hook(hook: &HookView) -> Option<Finding> {
+    let error = hook.last_error.as_deref().unwrap_or("no error is known");
+    let value = format!("hook {} is disabled: {error}", hook.name);
+    let remedy = format!("mend it, then `hermod hooks enable {}`", hook.name);
+    (hook.state == Some(HookStateView::Disabled)).then(|| Finding::fail("service", value, remedy))
+}
+
+fn failing_channel(channel: &ChannelView) -> Option<Finding> {
+    let error = channel.error.as_deref().unwrap_or("no error is known");
+    let value = format!("channel {}: {error}", channel.name);
+    match channel.state {
+        ChannelStateView::Connecting | ChannelStateView::Connected => None,
+        ChannelStateView::Failing => {
+            Some(Finding::warn("service", value, "see whether the network is up; it is tried again"))
+        }
+        ChannelStateView::Unusable => {
+            let remedy = format!("correct [channels.{}], then `hermod config reload`", channel.name);
+            Some(Finding::fail("service", value, remedy))
+        }
+    }
 }
 
 /// Whether the clock is plausible, and time zones are known.
