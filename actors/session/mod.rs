@@ -7,6 +7,7 @@
 
 mod append;
 mod append_result;
+mod aside_admission;
 mod inbox;
 mod lease_wait;
 mod model_attempt;
@@ -15,7 +16,6 @@ mod output;
 mod result_hooks;
 mod shell;
 mod stream_publisher;
-mod summary_admission;
 mod task_deadlines;
 mod tasks;
 mod tools;

@@ -16,9 +16,9 @@ use crate::{
     provider::Lease,
     session::{
         RaiseResult, SessionArguments, SessionInternalMsg, SessionMsg, SubmitReply,
+        aside_admission::AsideLease,
         inbox::InboxReader,
         lease_wait,
-        summary_admission::SummaryLease,
         tasks::{InFlightTask, TaskSpawner},
         tools::CallTools,
         view::EncodedView,
@@ -102,7 +102,7 @@ pub(super) struct InFlightAppend {
 #[derive(Debug)]
 pub(crate) enum Grant {
     Lease(Lease),
-    Summary(Box<SummaryLease>),
+    Aside(Box<AsideLease>),
     Permit(ToolPermit),
 }
 
@@ -308,9 +308,11 @@ impl SessionActorState {
             TaskSpawner::cancel_undue(&mut self.running, &due);
         }
         for action in due {
-            // It runs already; only the urgency of a summary may have changed. A surplus grant is returned below.
+            // It runs already; only the urgency of an aside may have changed. A surplus grant is returned below.
             if let Some(running) = self.running.get(&action) {
-                running.update_urgency(|| turn.summary_urgency(now));
+                if let DueAction::Acquire(id) = action {
+                    running.update_urgency(|| turn.aside_urgency(id.call, now));
+                }
                 continue;
             }
             if is_suspending && !action.is_end() {
@@ -343,7 +345,7 @@ impl SessionActorState {
                         let cancel = CancellationToken::new();
                         self.tasks.attach_tool(turn, &mut self.tools, id, cancel)
                     }
-                    Some(Grant::Lease(_) | Grant::Summary(_)) | None => self.tasks.report_lost(id),
+                    Some(Grant::Lease(_) | Grant::Aside(_)) | None => self.tasks.report_lost(id),
                 },
                 DueAction::EndTool(id) => {
                     let cancel = CancellationToken::new();

@@ -97,9 +97,11 @@ pub type BootId = String;
 
 /// Last part of the text of a summary call's id.
 const SUMMARY_SUFFIX: &str = "summary";
+/// Last part of the text of the id of a call for a title.
+const TITLE_SUFFIX: &str = "title";
 
 /// Identifies one model or tool call: `<run>.<iteration>.<n>`; n = 0 is the model's call. `<run>.<nth>.summary` is the
-/// call for the run's nth summary.
+/// call for the run's nth summary, `<run>.1.title` the one for the session's title after the run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CallId {
     /// The run of the call.
@@ -113,6 +115,14 @@ pub struct CallId {
 impl CallId {
     /// The `n` of summary calls; their `iteration` counts the compactions of the run.
     const SUMMARY_N: u32 = u32::MAX;
+
+    /// The `n` of calls for titles.
+    const TITLE_N: u32 = Self::SUMMARY_N - 1;
+
+    /// The id of the call for a title after this run.
+    pub const fn title(run: RunId) -> Self {
+        Self { run, iteration: 1, n: Self::TITLE_N }
+    }
 
     /// The id of the call for the run's `nth` summary, from 1.
     pub const fn summary(run: RunId, nth: u32) -> Self {
@@ -129,9 +139,14 @@ impl CallId {
         AttemptId { call: self, attempt }
     }
 
-    /// True if the call is to a model, for an answer or a summary.
+    /// True if the call is beside the runs: for a summary or a title.
+    pub const fn is_aside(self) -> bool {
+        self.is_summary() || self.n == Self::TITLE_N
+    }
+
+    /// True if the call is to a model, for an answer or beside the runs.
     pub const fn is_model_call(self) -> bool {
-        self.n == 0 || self.is_summary()
+        self.n == 0 || self.is_aside()
     }
 }
 
@@ -147,7 +162,11 @@ pub struct AttemptId {
 impl fmt::Display for CallId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{}.", self.run, self.iteration)?;
-        if self.is_summary() { f.write_str(SUMMARY_SUFFIX) } else { fmt::Display::fmt(&self.n, f) }
+        match self.n {
+            Self::SUMMARY_N => f.write_str(SUMMARY_SUFFIX),
+            Self::TITLE_N => f.write_str(TITLE_SUFFIX),
+            n => fmt::Display::fmt(&n, f),
+        }
     }
 }
 
@@ -161,8 +180,9 @@ impl FromStr for CallId {
             let (run, iteration) = (run.parse().ok()?, iteration.parse().ok()?);
             let n = match n {
                 SUMMARY_SUFFIX => Self::SUMMARY_N,
+                TITLE_SUFFIX => Self::TITLE_N,
                 // Refused because the call would otherwise have two texts.
-                n => n.parse().ok().filter(|n| *n != Self::SUMMARY_N)?,
+                n => n.parse().ok().filter(|n| *n < Self::TITLE_N)?,
             };
             Some(Self { run, iteration, n })
         };

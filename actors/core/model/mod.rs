@@ -57,8 +57,8 @@ pub use budget::{
 pub use call::{CallAdmitted, CallEnded, CallLost, CallStarted};
 pub use codec::{DecodeError, RecordJson, check_readable, decode, encode};
 pub use compaction::{
-    CompactionMethod, CompactionPolicy, ContextBreakdown, ContextCompacted, HistoryPosition, SummaryAnswered,
-    SummaryDefect, SummaryStarted,
+    AsideAnswered, AsideDefect, AuxiliaryChain, CompactionMethod, CompactionPolicy, ContextBreakdown,
+    ContextCompacted, HistoryPosition, SummaryStarted,
 };
 pub use credential::{CredentialId, PoolStrategy};
 pub use delegation::{ChildEnded, Delegation, LimitIncrease, ParentRef, SubagentRef};

@@ -44,8 +44,8 @@ impl DecisionBuilder {
 
     /// Decides one more input.
     pub fn apply_input(&mut self, input: &Input) {
-        if self.on_summary_input(input) {
-            return self.compact_if_needed();
+        if self.on_aside_input(input) {
+            return;
         }
         match input {
             Input::Opened(opened) => self.record(Body::SessionOpened(opened.clone())),
@@ -200,7 +200,7 @@ impl DecisionBuilder {
         self.call(id.call).and_then(ActiveToolCall::started).is_some_and(|started| started.id() == id)
     }
 
-    /// The models that may still be called for this model call or summary call.
+    /// The models that may still be called for this model call or aside.
     pub fn candidates_of(&self, call: CallId) -> Option<Vec<Candidate>> {
         self.turn.candidates_of(call)
     }

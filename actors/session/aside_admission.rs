@@ -1,4 +1,4 @@
-//! The way of a summary call to its start: the Compressor admits it, then a task waits for a lease.
+//! The way of an aside to its start: the Compressor admits it, then a task waits for a lease.
 
 use std::sync::Arc;
 
@@ -21,18 +21,20 @@ use crate::{
 /// Most milliseconds that an admitted summary waits for a model that is not available at present. After that,
 /// compaction continues without a summary.
 const MAX_SUMMARY_WAIT_MS: u64 = 1_000;
+/// The same for an aside that no run waits for.
+const MAX_OTHER_WAIT_MS: u64 = 30_000;
 
-/// What a summary call needs to start.
+/// What an aside needs to start.
 #[derive(Debug)]
-pub(crate) struct SummaryLease {
+pub(crate) struct AsideLease {
     pub(super) lease: Lease,
     /// The permit of the Compressor.
     pub(super) permit: SummaryPermit,
 }
 
 impl TaskSpawner {
-    /// Waits for the admission and the lease of the summary call.
-    pub(super) fn acquire_summary(
+    /// Waits for the admission and the lease of the aside.
+    pub(super) fn acquire_aside(
         &self,
         id: AttemptId,
         candidates: Vec<Candidate>,
@@ -46,18 +48,18 @@ impl TaskSpawner {
             let _on_panic = on_panic;
             let admission = parts.compressor.admit(session_id, id.call, &candidates, &mut updates).await;
             let Some(SummaryAdmission { candidates, permit }) = admission else { return };
-            let lease =
-                lease_wait::wait_for_lease(&parts, &candidates, &publisher, Some(MAX_SUMMARY_WAIT_MS)).await;
+            let max_ms = if id.call.is_summary() { MAX_SUMMARY_WAIT_MS } else { MAX_OTHER_WAIT_MS };
+            let lease = lease_wait::wait_for_lease(&parts, &candidates, &publisher, Some(max_ms)).await;
             let message = match lease {
                 Ok(lease) => {
                     let model = lease.admission.model.clone();
-                    let lease = Box::new(SummaryLease { lease, permit });
-                    SessionInternalMsg::Granted(Input::Leased { id, model }, Grant::Summary(lease))
+                    let lease = Box::new(AsideLease { lease, permit });
+                    SessionInternalMsg::Granted(Input::Leased { id, model }, Grant::Aside(lease))
                 }
                 Err(skipped) => SessionInternalMsg::Input(Input::NoLease { id, skipped }),
             };
             send(&session, message);
         });
-        InFlightTask::SummaryWait(wait, urgency)
+        InFlightTask::AsideWait(wait, urgency)
     }
 }
