@@ -34,7 +34,7 @@ fn shortened(line: &str) -> String {
 }
 
 /// The beginning of a text, of at most this number of bytes, with a mark where it is cut.
-pub fn excerpt(text: &str, max_bytes: usize) -> String {
+pub(crate) fn excerpt(text: &str, max_bytes: usize) -> String {
     if text.len() <= max_bytes {
         return text.to_owned();
     }

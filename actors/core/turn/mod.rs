@@ -285,10 +285,11 @@ impl Turn {
         self.run()?.model_started()
     }
 
-    /// The started attempt of this model call or summary call.
+    /// The started attempt of this model call or aside.
     #[cfg(test)]
     pub(crate) fn started_of(&self, call: CallId) -> Option<&Arc<ModelStarted>> {
-        self.run()?.started_of(call)
+        let title = self.title.started().map(|(started, _)| started).filter(|started| started.call == call);
+        title.or_else(|| self.run()?.started_of(call))
     }
 }
 

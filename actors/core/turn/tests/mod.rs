@@ -21,6 +21,7 @@ mod reopen;
 mod steer;
 mod store_limits;
 mod submissions;
+mod title;
 mod todo;
 mod too_long;
 mod verification;
