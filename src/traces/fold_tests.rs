@@ -1,11 +1,11 @@
 //! Tests of the fold of records into spans.
 
 use hermod_actors::model::{
-    Access, Amounts, ApprovalAnswered, ApprovalDecision, ApprovalRequested, ApprovalScope, CallAdmitted,
-    CallEnd, CallLost, CallStarted, CallStatus, ChildEnded, CompactionMethod, ContextCompacted,
+    Access, Amounts, ApprovalAnswered, ApprovalDecision, ApprovalRequested, ApprovalScope, AsideAnswered,
+    CallAdmitted, CallEnd, CallLost, CallStarted, CallStatus, ChildEnded, CompactionMethod, ContextCompacted,
     DecisionSource, EffectClass, Failure, FailureClass, FinishReason, Hash, HistoryPosition, Incarnation,
     LimitIncrease, MessageSteered, ModelAnswered, ModelFailed, OutcomeDetail, ParentRef, RetryReason,
-    RunReopened, SessionRevived, SubagentRef, SummaryAnswered, SummaryStarted, ToolCall,
+    RunReopened, SessionRevived, SubagentRef, SummaryStarted, ToolCall,
 };
 
 use super::*;
@@ -442,7 +442,7 @@ fn a_call_for_a_summary_is_a_call_of_its_model() {
         call_end: HistoryPosition::default(),
         summary_end: HistoryPosition::default(),
     };
-    let summary = SummaryAnswered {
+    let summary = AsideAnswered {
         call: id,
         attempt: 1,
         text: SECRET.into(),

@@ -28,6 +28,7 @@ mod shaping;
 mod shaping_rpc;
 mod socket;
 mod store_limits;
+mod titles;
 mod tls;
 mod traces;
 #[allow(dead_code)] // other binaries use more of it

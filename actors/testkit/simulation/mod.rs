@@ -38,6 +38,7 @@ mod store_limits;
 #[allow(clippy::wildcard_enum_match_arm)] // matches few of the record kinds
 mod subagents;
 #[allow(clippy::wildcard_enum_match_arm)] // matches few of the record kinds
+mod titles;
 mod todo;
 mod tools;
 #[allow(clippy::wildcard_enum_match_arm)] // matches few of the record kinds

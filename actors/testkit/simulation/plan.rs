@@ -5,7 +5,7 @@ use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 
-use super::context_pressure::ContextPressure;
+use super::{context_pressure::ContextPressure, titles::TitlePlan};
 use crate::{ActorFault, JournalFault};
 use hermod_actors::model::{ApprovalDecision, Delegation, InDoubtAction, LimitIncrease, Limits, StoreLimits};
 
@@ -22,6 +22,8 @@ pub struct SimulationPlan {
     pub(super) context_pressure: Option<ContextPressure>,
     /// The limits of all runs together.
     pub(super) store_limits: StoreLimits,
+    /// `Some` if sessions get titles.
+    pub(super) titles: Option<TitlePlan>,
     /// False if runs or faults were left out.
     pub(super) is_whole: bool,
 }
@@ -337,6 +339,9 @@ impl fmt::Display for SimulationPlan {
         }
         if self.store_limits != StoreLimits::default() {
             writeln!(f, "{:?}", self.store_limits)?;
+        }
+        if let Some(titles) = &self.titles {
+            writeln!(f, "{titles:?}")?;
         }
         for run in self.runs.iter().chain(&self.tasks) {
             let RunPlan { n, session, at_ms, is_keyed: keyed, limits, in_doubt, .. } = run;

@@ -133,6 +133,7 @@ mod tests {
             faults,
             context_pressure: None,
             store_limits: StoreLimits::default(),
+            titles: None,
             is_whole: false,
         }
     }
