@@ -354,6 +354,9 @@ pub struct RunRow {
     /// The names of the targets that get its result.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub deliver_to: Vec<String>,
+    /// The last record that settles an aside of the run after its end; absent if there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub asides_until: Option<Seq>,
 }
 
 impl RunRow {
@@ -378,6 +381,7 @@ impl RunRow {
             counts: None,
             approvals: None,
             deliver_to: Vec::new(),
+            asides_until: None,
         }
     }
 }

@@ -171,11 +171,13 @@ impl DecisionBuilder {
         }
         let mut record = Record { at: self.now.at, active_ms: self.now.active_ms, body };
         self.update_ledger(&record.body);
+        let settled_aside = self.row_of_settled_aside(&record.body);
         let parked_calls = self.run().and_then(ActiveRun::parked_calls);
         let waiting = self.turn.joined_messages();
         self.turn.fold(&record);
         measure(&self.turn, &mut record.body);
         self.index_record(&record.body);
+        settled_aside.into_iter().for_each(|row| self.put_run_row(row));
         self.index_messages(&record.body, waiting);
         if parked_calls != self.run().and_then(ActiveRun::parked_calls)
             || self.turn.last.is_multiple_of(ROW_INTERVAL)

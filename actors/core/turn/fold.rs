@@ -133,10 +133,7 @@ impl Turn {
         };
         match &current.state {
             LoopState::Answered(message) if ended.ended.outcome == Outcome::Completed => {
-                if current.parent.is_none() {
-                    let texts = (&*current.request, &*message.text);
-                    self.title.on_completed(current.id, &current.spec, texts);
-                }
+                self.title.on_completed(current, &message.text, (ended, now.at, self.last));
                 self.history.end_with_answer(message);
             }
             LoopState::Answered(message)

@@ -117,6 +117,14 @@ impl DecisionBuilder {
         }
     }
 
+    /// The row of the run whose aside this record settles after its end; called before the record is folded.
+    pub(super) fn row_of_settled_aside(&self, body: &Body) -> Option<RunRow> {
+        self.turn.ended_title_attempt(body)?;
+        let (run, (ended, at, seq)) = self.turn.title.run()?;
+        let row = ended_row(self.running_row(run), ended, *at, *seq);
+        Some(RunRow { asides_until: Some(self.turn.last + 1), ..row })
+    }
+
     /// Writes the session's row again, with its title.
     fn index_title(&mut self) {
         let Turn { session, agent, opened: (key, opened_at), title, .. } = &self.turn;
@@ -126,7 +134,7 @@ impl DecisionBuilder {
     }
 
     /// Replaces an earlier row of the same run in this draft.
-    fn put_run_row(&mut self, row: RunRow) {
+    pub(super) fn put_run_row(&mut self, row: RunRow) {
         let same = |index: &IndexRow| matches!(index, IndexRow::Run(earlier) if earlier.id == row.id);
         self.append.index.retain(|index| !same(index));
         self.append.index.push(IndexRow::Run(Box::new(row)));

@@ -7,11 +7,13 @@ use std::sync::Arc;
 use crate::{
     model::{
         AsideDefect, AttemptId, AuxiliaryChain, Body, BudgetRefusal, CallId, Failure, FailureClass,
-        ModelAnswer, ModelFailed, ModelRef, ModelStarted, RunId, RunSpec, SessionTime, UnansweredModel,
+        ModelAnswer, ModelFailed, ModelRef, ModelStarted, RunEnded, RunSpec, Seq, SessionTime, Timestamp,
+        UnansweredModel,
     },
     policy::{Candidate, clean_title, excerpt},
     turn::{
         DueAction, Input, Turn,
+        active_run::ActiveRun,
         aside::{AsideCall, AsideRequest, aside_answered},
         decision::DecisionBuilder,
         estimates,
@@ -45,21 +47,22 @@ pub(super) struct TitleState {
 /// A call for a title.
 #[derive(Debug, Clone)]
 struct TitleCall {
-    /// The completed run whose account it is on.
-    run: RunId,
-    spec: Arc<RunSpec>,
+    /// The completed run whose account it is on, in its final state.
+    run: Arc<ActiveRun>,
+    /// The end of the run, with its time and its number.
+    ended: (RunEnded, Timestamp, Seq),
     /// The user message of the request.
     text: Arc<str>,
     call: AsideCall,
 }
 
 impl TitleCall {
-    const fn id(&self) -> CallId {
-        CallId::title(self.run)
+    fn id(&self) -> CallId {
+        CallId::title(self.run.id)
     }
 
     fn chain(&self) -> &[ModelRef] {
-        chain_of(&self.spec)
+        chain_of(&self.run.spec)
     }
 }
 
@@ -68,15 +71,17 @@ fn chain_of(spec: &RunSpec) -> &[ModelRef] {
 }
 
 impl TitleState {
-    /// Folds the end of a completed run with its request and its answer.
-    pub(super) fn on_completed(&mut self, run: RunId, spec: &Arc<RunSpec>, (request, answer): (&str, &str)) {
+    /// Folds the end of a completed run, which has given this answer.
+    pub(super) fn on_completed(&mut self, run: &ActiveRun, answer: &str, ended: (&RunEnded, Timestamp, Seq)) {
         let is_wanted = self.title.is_none() && self.call.is_none() && self.failed_calls < MAX_CALLS;
-        if !is_wanted || chain_of(spec).is_empty() {
+        if !is_wanted || run.parent.is_some() || chain_of(&run.spec).is_empty() {
             return;
         }
-        let [request, answer] = [request, answer].map(|text| excerpt(text, MAX_SHOWN_BYTES));
+        let [request, answer] = [&run.request, answer].map(|text| excerpt(text, MAX_SHOWN_BYTES));
         let text = format!("# The request\n{request}\n\n# The answer\n{answer}").into();
-        self.call = Some(Arc::new(TitleCall { run, spec: Arc::clone(spec), text, call: AsideCall::new(1) }));
+        let ended = (ended.0.clone(), ended.1, ended.2);
+        let (run, call) = (Arc::new(run.clone()), AsideCall::new(1));
+        self.call = Some(Arc::new(TitleCall { run, ended, text, call }));
     }
 
     /// Folds a record about a call for a title; others change nothing.
@@ -106,7 +111,12 @@ impl TitleState {
     /// The started attempt, with the spec of its run.
     pub(super) fn started(&self) -> Option<(&Arc<ModelStarted>, &Arc<RunSpec>)> {
         let call = self.call.as_deref()?;
-        Some((call.call.started()?, &call.spec))
+        Some((call.call.started()?, &call.run.spec))
+    }
+
+    /// The run whose title call is wanted or under way, and its end.
+    pub(super) fn run(&self) -> Option<(&ActiveRun, &(RunEnded, Timestamp, Seq))> {
+        self.call.as_deref().map(|call| (&*call.run, &call.ended))
     }
 }
 
@@ -119,16 +129,17 @@ impl Turn {
     }
 
     pub(super) fn title_request(&self) -> Option<AsideRequest> {
-        let TitleCall { text, call, spec, .. } = self.title.call.as_deref()?;
-        let started = Arc::clone(call.started()?);
-        Some(AsideRequest { started, prompt: PROMPT, text: text.to_string(), spec: Arc::clone(spec) })
+        let TitleCall { text, call, run, .. } = self.title.call.as_deref()?;
+        let (started, spec) = (Arc::clone(call.started()?), Arc::clone(&run.spec));
+        Some(AsideRequest { started, prompt: PROMPT, text: text.to_string(), spec })
     }
 
     /// The models that may still be called for a title. With a limit on money, models without a known price are left
     /// out.
     pub(super) fn title_candidates(&self) -> Option<Vec<Candidate>> {
         let title_call = self.title.call.as_deref()?;
-        let TitleCall { spec, text, call, .. } = title_call;
+        let TitleCall { run, text, call, .. } = title_call;
+        let spec = &run.spec;
         let likely = |model: &ModelRef| {
             self.observations.density(spec, model).tokens((PROMPT.len() + text.len()) as u64)
         };
@@ -162,12 +173,12 @@ impl DecisionBuilder {
     }
 
     fn start_title(&mut self, id: AttemptId, model: &ModelRef) {
-        let Some(TitleCall { spec, text, .. }) = self.wanted_title(id) else { return };
+        let Some(TitleCall { run, text, .. }) = self.wanted_title(id) else { return };
         if let Some(refused) = &self.refused_reservation {
             let refusal = refused.refusal.clone();
             return self.refuse_title(&refusal);
         }
-        let started = self.aside_start(id, (spec, model), (PROMPT, text), MAX_TOKENS);
+        let started = self.aside_start(id, (&run.spec, model), (PROMPT, text), MAX_TOKENS);
         self.record(Body::AsideStarted(Arc::new(started)));
     }
 

@@ -1,7 +1,7 @@
 //! Tests of titles: when a session wants one, what becomes of it, and that it costs no run anything.
 
 use super::{store_limits::SharedStore, *};
-use crate::model::{Amounts, AuxiliaryChain, Outcome, PeriodUnit, StoreLimits};
+use crate::model::{Amounts, AuxiliaryChain, Outcome, PeriodUnit, RunState, StoreLimits};
 
 const NOW: Timestamp = Timestamp(1_767_261_600_000);
 const WANTED: &str = "Find the keel of the ship";
@@ -59,6 +59,15 @@ fn titles(driver: &Driver) -> Vec<Option<String>> {
     rows.collect()
 }
 
+/// The state of run 1 in its last row, its last record, and the one that settles its title.
+fn rows_of_first_run(driver: &Driver) -> Option<(RunState, u64, Option<u64>)> {
+    let mut rows = driver.index.iter().rev().filter_map(|row| {
+        let IndexRow::Run(row) = row else { return None };
+        (row.id == run(1)).then_some((row.state, row.last, row.asides_until))
+    });
+    rows.next()
+}
+
 #[test]
 fn the_first_completed_run_gives_its_session_a_title() {
     let mut driver = completed(|_| {});
@@ -69,6 +78,10 @@ fn the_first_completed_run_gives_its_session_a_title() {
     assert_eq!(request.started.model.to_string(), "s/small");
     assert_eq!(answer(&mut driver, "\"The keel.\"\n"), ["aside.answered"]);
     assert_eq!(titles(&driver), [None, Some("The keel".into())]);
+    assert_eq!(
+        rows_of_first_run(&driver),
+        Some((RunState::Ended, driver.turn.last_seq() - 2, Some(driver.turn.last_seq())))
+    );
     assert_eq!(driver.turn.due(driver.now), []);
     complete(&mut driver, 2, |_| {});
     assert_eq!(driver.turn.due(driver.now), []);

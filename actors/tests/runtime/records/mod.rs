@@ -96,6 +96,7 @@ fn every_row_beside_the_records_can_be_read_back() {
             (counts, approvals),
         )| RunRow {
             deliver_to: vec!["ops".into()],
+            asides_until: Some(last),
             id,
             session,
             agent,
