@@ -144,8 +144,7 @@ impl TaskSpawner {
                 CallPurpose::Aside(permit) => {
                     let ms = parts.clock.monotonic_ms().saturating_sub(from_ms);
                     let result = answer.as_ref().map_err(|(failure, _)| failure);
-                    let is_summary = started.call.is_summary();
-                    let report = is_summary.then(|| summary_report(&started, result, ms)).flatten();
+                    let report = summary_report(&started, result, ms);
                     permit.end_call(report);
                     None
                 }
@@ -195,12 +194,15 @@ fn answered_message(
     SessionInternalMsg::Answered(Input::Answered { admissions: admissions.into(), answer, started }, admitted)
 }
 
-/// What the Compressor learns from an attempt at a summary that took `ms` milliseconds.
+/// What the Compressor learns from an attempt at a summary that took `ms` milliseconds. Other asides tell it nothing.
 fn summary_report(
     started: &ModelStarted,
     answer: Result<&ModelAnswer, &Failure>,
     ms: u64,
 ) -> Option<SummaryReport> {
+    if !started.call.is_summary() {
+        return None;
+    }
     let result = match answer {
         Ok(answer) => match summary_defect(&answer.message.text, started) {
             None => {

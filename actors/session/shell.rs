@@ -310,9 +310,7 @@ impl SessionActorState {
         for action in due {
             // It runs already; only the urgency of an aside may have changed. A surplus grant is returned below.
             if let Some(running) = self.running.get(&action) {
-                if let DueAction::Acquire(id) = action {
-                    running.update_urgency(|| turn.aside_urgency(id.call, now));
-                }
+                running.update_urgency(|| Some(turn.aside_urgency(action.acquired_attempt()?.call, now)));
                 continue;
             }
             if is_suspending && !action.is_end() {

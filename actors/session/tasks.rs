@@ -113,9 +113,10 @@ pub(crate) enum InFlightTask {
 
 impl InFlightTask {
     /// Tells the Compressor how urgent the aside is now, if this waits for one.
-    pub(super) fn update_urgency(&self, urgency: impl FnOnce() -> SummaryUrgency) {
-        if let Self::AsideWait(_, current) = self {
-            let urgency = urgency();
+    pub(super) fn update_urgency(&self, urgency: impl FnOnce() -> Option<SummaryUrgency>) {
+        if let Self::AsideWait(_, current) = self
+            && let Some(urgency) = urgency()
+        {
             current.send_if_modified(|current| std::mem::replace(current, urgency) != urgency);
         }
     }

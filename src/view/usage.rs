@@ -78,7 +78,7 @@ impl RunUsageFold<'_> {
         match &record.body {
             Body::RunAccepted(accepted) => self.spec = Some((*accepted.spec).clone()),
             Body::ModelStarted(started) | Body::AsideStarted(started) => {
-                drop(self.models.insert(started.id(), started.model.clone()))
+                self.models.insert(started.id(), started.model.clone());
             }
             Body::SummaryStarted(summary) => {
                 self.models.insert(summary.started.id(), summary.started.model.clone());

@@ -21,8 +21,7 @@ impl DecisionBuilder {
         if let Body::RunEnded(ended) = body {
             self.notify_parent(ended.run);
         }
-        let title = self.turn.ended_title_attempt(body).map(|(started, _)| started);
-        let attempt = self.run().and_then(|run| run.ended_attempt(body)).or(title).cloned();
+        let attempt = self.ended_attempt(body).cloned();
         let never_made = self.ends_call_started_here(body);
         let periods = || self.turn.store_limits.accounts(self.now.at);
         let ledger = &mut self.append.ledger;
@@ -39,7 +38,7 @@ impl DecisionBuilder {
             Body::SummaryStarted(started) => reserve_attempt(ledger, &started.started, periods),
             Body::ModelAnswered(answered) => settle_answer(ledger, attempt.as_deref(), answered.usage),
             Body::SummaryAnswered(answered) | Body::AsideAnswered(answered) => {
-                settle_answer(ledger, attempt.as_deref(), answered.usage)
+                settle_answer(ledger, attempt.as_deref(), answered.usage);
             }
             Body::ModelFailed(_) | Body::SummaryFailed(_) | Body::AsideFailed(_) if never_made => {
                 unreserve_attempt(ledger, attempt.as_deref());
@@ -79,6 +78,12 @@ impl DecisionBuilder {
             | Body::RunVerified(_)
             | Body::ApprovalAnswered(_) => {}
         }
+    }
+
+    /// The attempt of a model call or aside that a record ends.
+    fn ended_attempt(&self, body: &Body) -> Option<&Arc<ModelStarted>> {
+        let title = self.turn.ended_title_attempt(body).map(|(started, _)| started);
+        self.run().and_then(|run| run.ended_attempt(body)).or(title)
     }
 
     /// Whether a record ends a call that starts in this same draft.

@@ -125,10 +125,10 @@ pub(super) fn one_title(past: &FinalState<'_>) -> Violations {
                     open.remove(&end.run);
                     ended.insert(end.run);
                 }
-                Body::AsideStarted(started) => {
-                    if !open.is_empty() || title.is_some() || !ended.contains(&started.call.run) {
-                        found.push(format!("{session}: {started:?} beside {open:?}, after {title:?}"));
-                    }
+                Body::AsideStarted(started)
+                    if !open.is_empty() || title.is_some() || !ended.contains(&started.call.run) =>
+                {
+                    found.push(format!("{session}: {started:?} beside {open:?}, after {title:?}"));
                 }
                 Body::AsideAnswered(answered) if answered.unusable.is_none() => {
                     if let Some(earlier) = title.replace(&answered.text) {

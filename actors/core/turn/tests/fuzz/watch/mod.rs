@@ -25,8 +25,8 @@ use super::{
 use crate::{
     model::{
         Amounts, ApprovalAnswered, Attempt, AttemptId, Body, BudgetRefusal, CallId, FinishReason,
-        Incarnation, LedgerChange, ModelStarted, Record, RunId, RunSpec, RunState, Seq, Timestamp, TodoList,
-        Usage,
+        Incarnation, LedgerChange, ModelStarted, Record, RunId, RunSpec, RunState, Seq, Timestamp,
+        TodoChanged, TodoList, Usage,
     },
     turn::{DueAction, Turn},
 };
@@ -155,14 +155,17 @@ impl Watch {
                 self.family.ended(ended)?;
                 self.shown.told(ended.call.run, &ended.result);
             }
-            Body::TodoChanged(changed) => {
-                self.running(changed.call.run)?;
-                self.calls.changes(changed.call)?;
-                self.todo = Arc::clone(&changed.items);
-            }
+            Body::TodoChanged(changed) => self.todo_changed(changed)?,
         }
         self.agrees(turn)?;
         self.shown.check_tail(turn).map(drop)
+    }
+
+    fn todo_changed(&mut self, changed: &TodoChanged) -> Result<(), String> {
+        self.running(changed.call.run)?;
+        self.calls.changes(changed.call)?;
+        self.todo = Arc::clone(&changed.items);
+        Ok(())
     }
 
     fn approval_answered(&mut self, answered: &ApprovalAnswered) -> Result<(), String> {
