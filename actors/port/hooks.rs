@@ -26,7 +26,7 @@ pub struct HookQuestion {
     pub point: HookPoint,
     /// The session.
     pub session: SessionId,
-    /// The call and its attempt; attempt 0 if it has not started. Together with the point they identify the question.
+    /// The call and its attempt; attempt 0 if it has not started, and iteration 0 of a run. Together with the point they identify the question.
     pub id: AttemptId,
     /// The spec of the run.
     pub spec: Arc<RunSpec>,
@@ -55,6 +55,11 @@ pub enum HookSubject {
         /// The result; a replacement takes its place.
         content: Arc<str>,
     },
+    /// An accepted run that has not begun.
+    Run {
+        /// Its task with the collected messages; a replacement has another `input`, or `context` to add, or both.
+        input: Arc<str>,
+    },
     /// An attempt of a model call that has not been sent.
     ModelCall {
         /// The model.
@@ -67,11 +72,11 @@ pub enum HookSubject {
 }
 
 impl HookSubject {
-    /// The tool of the call; `None` for a model call.
+    /// The tool of the call; `None` for a model call or a run.
     pub const fn tool(&self) -> Option<&Arc<str>> {
         match self {
             Self::Call { tool, .. } | Self::Result { tool, .. } => Some(tool),
-            Self::ModelCall { .. } => None,
+            Self::ModelCall { .. } | Self::Run { .. } => None,
         }
     }
 }

@@ -9,6 +9,7 @@ mod event_projection;
 mod feed;
 mod health;
 mod images;
+mod lanes;
 mod model_lists;
 mod prompt;
 mod raise;

@@ -302,7 +302,7 @@ fn check_prices(spec: &RunSpec) -> Result<(), RunError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{AgentName, Amounts, InDoubtPolicy, Limits, ThinkingLevel};
+    use crate::model::{AgentName, Amounts, InDoubtPolicy, Lane, Limits, ThinkingLevel};
 
     const RUN: RunId = RunId::from_bits(7);
 
@@ -316,6 +316,7 @@ mod tests {
             schema_bytes: 0,
             profiles: Vec::new(),
             thinking: None,
+            lane: Lane::default(),
             limits: Limits {
                 budget: Amounts { iterations: Some(90), ..Amounts::default() },
                 max_tokens: 10,
@@ -324,6 +325,7 @@ mod tests {
             system: None,
             in_doubt: InDoubtPolicy::default(),
             compaction: None,
+            title: None,
             delegation: None,
             loop_guard: true,
             expects: Vec::new(),

@@ -25,7 +25,7 @@ impl SessionActorState {
     /// Decides the inputs that may be decided together. Returns false if there is nothing to decide.
     fn decide_next(&mut self) -> bool {
         let now = self.now();
-        self.phase.set_store_limits(self.parts.store_limits.get());
+        self.phase.set_present(self.parts.store_limits.get(), self.parts.begin_rules());
         let mut draft = match &self.phase {
             // A new session without inputs leaves no trace.
             StartPhase::Replayed(replayed, _) if replayed.is_new() && self.waiting.is_empty() => {
@@ -92,6 +92,10 @@ impl SessionActorState {
         let count = second.map_or(self.waiting.len(), |(index, _)| index);
         let mut inputs: Vec<QueuedInput> = self.waiting.drain(..count).collect();
         for queued in &mut inputs {
+            if let Some(Grant::Place(place)) = queued.grant.take_if(|grant| matches!(grant, Grant::Place(_)))
+            {
+                self.place = Some(place);
+            }
             if let Input::Leased { id, .. } | Input::Permitted(id) = queued.input {
                 self.granted.extend(queued.grant.take().map(|grant| (id, grant)));
             }
@@ -100,7 +104,7 @@ impl SessionActorState {
         inputs
     }
 
-    /// Takes free leases and permits that the draft requests: starts are then written together with their cause.
+    /// Takes free leases, permits and places that the draft requests: starts are then written together with their cause.
     fn grant_available(&mut self, draft: &mut DecisionBuilder) {
         for request in draft.grant_requests() {
             match request {
@@ -119,6 +123,15 @@ impl SessionActorState {
                         Err(LeaseUnavailable::Queue(_) | LeaseUnavailable::Wait(_)) => {}
                     }
                 }
+                // A run that follows another one of its session waits behind those of other sessions.
+                GrantRequest::Place(run, lane) if self.place.is_none() => {
+                    self.place = self.parts.lanes.try_occupy(lane);
+                    if self.place.is_some() {
+                        draft.apply_input(&Input::MayBegin { run, hooks: None });
+                        self.grant_available(draft);
+                    }
+                }
+                GrantRequest::Place(..) => {}
                 GrantRequest::Permit(id, class) => {
                     if let Some(permit) = self.parts.executor.try_permit(class) {
                         draft.apply_input(&Input::Permitted(id));

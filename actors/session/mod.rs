@@ -8,6 +8,7 @@
 mod append;
 mod append_result;
 mod aside_admission;
+mod begin;
 mod inbox;
 mod lease_wait;
 mod model_attempt;

@@ -57,7 +57,9 @@ impl TaskSpawner {
         match grant {
             Some(Grant::Aside(lease)) => self.call_aside(turn, id.call, *lease),
             Some(Grant::Lease(lease)) => self.call_model(turn, view, lease),
-            Some(Grant::Permit(_)) | None => self.fail_unsent(id, "there was no lease for it"),
+            Some(Grant::Permit(_) | Grant::Place(_)) | None => {
+                self.fail_unsent(id, "there was no lease for it")
+            }
         }
     }
 

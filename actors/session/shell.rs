@@ -11,7 +11,7 @@ use ractor::{ActorRef, RpcReplyPort};
 use tokio_util::sync::CancellationToken;
 
 use crate::{
-    model::{AttemptId, CallId, SessionId, SessionTime, StoreLimits},
+    model::{AttemptId, BeginRules, CallId, SessionId, SessionTime, StoreLimits},
     persistence::PersistenceMsg,
     provider::Lease,
     session::{
@@ -23,7 +23,7 @@ use crate::{
         tools::CallTools,
         view::EncodedView,
     },
-    supervisor::RuntimeParts,
+    supervisor::{LanePlace, RuntimeParts},
     tool_executor::{AdmittedCall, ToolPermit},
     turn::{DueAction, Input, ReplayedSession, Turn},
 };
@@ -42,6 +42,8 @@ pub(crate) struct SessionActorState {
     /// Whether a `BatchReady` is on its way.
     pub(super) is_batching: bool,
     pub(super) appends: u64,
+    /// The place of the run under way in its lane, or of the one whose begin is being written.
+    pub(super) place: Option<LanePlace>,
     /// Leases and permits of calls whose start is being written.
     pub(super) granted: BTreeMap<AttemptId, Grant>,
     pub(super) running: BTreeMap<DueAction, InFlightTask>,
@@ -63,11 +65,17 @@ pub(super) enum StartPhase {
 }
 
 impl StartPhase {
-    /// Sets the limits of the store for the next decision.
-    pub(super) const fn set_store_limits(&mut self, limits: StoreLimits) {
+    /// Sets the limits of the store, and what runs wait for that are accepted, for the next decision.
+    pub(super) const fn set_present(&mut self, limits: StoreLimits, rules: BeginRules) {
         match self {
-            Self::Replayed(replayed, _) => replayed.set_store_limits(limits),
-            Self::Awake(turn) => turn.set_store_limits(limits),
+            Self::Replayed(replayed, _) => {
+                replayed.set_store_limits(limits);
+                replayed.set_begin_rules(rules);
+            }
+            Self::Awake(turn) => {
+                turn.set_store_limits(limits);
+                turn.set_begin_rules(rules);
+            }
             Self::Switching => {}
         }
     }
@@ -76,7 +84,7 @@ impl StartPhase {
 pub(super) struct QueuedInput {
     pub(super) input: Input,
     pub(super) reply: Option<InputReply>,
-    /// The grant of a `Leased` or `Permitted` input.
+    /// The grant of a `Leased`, `Permitted` or `MayBegin` input.
     pub(super) grant: Option<Grant>,
 }
 
@@ -104,6 +112,7 @@ pub(crate) enum Grant {
     Lease(Lease),
     Aside(Box<AsideLease>),
     Permit(ToolPermit),
+    Place(LanePlace),
 }
 
 impl SessionActorState {
@@ -121,6 +130,7 @@ impl SessionActorState {
             in_flight: None,
             is_batching: false,
             appends: 0,
+            place: None,
             granted: BTreeMap::new(),
             running: BTreeMap::new(),
             tools: CallTools::default(),
@@ -294,9 +304,20 @@ impl SessionActorState {
         }
     }
 
+    /// Gives the place in a lane back while the run under way waits, and takes it back when the run goes on.
+    fn sync_place(&mut self, now: SessionTime) {
+        let StartPhase::Awake(turn) = &self.phase else { return };
+        match turn.occupied_lane(now) {
+            None => self.place = None,
+            Some(lane) if self.place.is_none() => self.place = Some(self.parts.lanes.occupy(lane)),
+            Some(_) => {}
+        }
+    }
+
     /// Starts actions that are due and not running, and cancels those that are running and not due.
     pub(super) fn reconcile(&mut self) {
         let now = self.now();
+        self.sync_place(now);
         let StartPhase::Awake(turn) = &self.phase else { return };
         let (due, is_suspending) = (turn.due(now), self.suspending.is_some());
         let mut never_started = Vec::new();
@@ -343,13 +364,16 @@ impl SessionActorState {
                         let cancel = CancellationToken::new();
                         self.tasks.attach_tool(turn, &mut self.tools, id, cancel)
                     }
-                    Some(Grant::Lease(_) | Grant::Aside(_)) | None => self.tasks.report_lost(id),
+                    Some(Grant::Lease(_) | Grant::Aside(_) | Grant::Place(_)) | None => {
+                        self.tasks.report_lost(id)
+                    }
                 },
                 DueAction::EndTool(id) => {
                     let cancel = CancellationToken::new();
                     cancel.cancel();
                     self.tasks.attach_tool(turn, &mut self.tools, id, cancel)
                 }
+                DueAction::Begin(run) => self.tasks.begin(turn, run),
                 DueAction::Verify(call) => self.tasks.verify(turn, call),
                 DueAction::Acquire(id) => self.tasks.acquire(turn, id, now),
                 DueAction::WakeAt(time) => self.tasks.wake_in(lease_wait::next_poll_ms(time, now.at)),

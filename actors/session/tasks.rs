@@ -170,9 +170,14 @@ impl TaskSpawner {
 
     /// Forgets the task that waited for this input's call: a wait that is still needed becomes due again.
     pub(crate) fn forget_acquire(running: &mut BTreeMap<DueAction, InFlightTask>, input: &Input) {
-        if let Input::Leased { id, .. } | Input::NoLease { id, .. } | Input::Permitted(id) = *input
-            && let Some(InFlightTask::Wait(handle)) = running.remove(&DueAction::Acquire(id))
-        {
+        let action = match *input {
+            Input::Leased { id, .. } | Input::NoLease { id, .. } | Input::Permitted(id) => {
+                DueAction::Acquire(id)
+            }
+            Input::MayBegin { run, .. } => DueAction::Begin(run),
+            _ => return,
+        };
+        if let Some(InFlightTask::Wait(handle)) = running.remove(&action) {
             handle.abort();
         }
     }

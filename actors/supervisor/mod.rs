@@ -16,6 +16,7 @@ mod directory;
 mod directory_checkpoint;
 mod entry;
 mod force_fail;
+mod lanes;
 mod opening;
 mod passivation;
 mod providers;
@@ -42,6 +43,7 @@ use crate::{
 };
 pub(crate) use directory::Directory;
 use directory_checkpoint::DirectoryCheckpoint;
+pub(crate) use lanes::{LanePlace, Lanes};
 pub(crate) use providers::{ProviderSupervisor, ProviderSupervisorState as Providers, ProvidersMsg};
 pub(crate) use root::{Root, RootMsg, RootState};
 pub(crate) use sessions::{SessionSeed, SessionSupervisor, SessionsMsg};
@@ -105,6 +107,7 @@ pub(crate) struct RuntimeParts {
     pub(crate) admission: Arc<Semaphore>,
     pub(crate) boot: BootId,
     pub(crate) store_limits: PresentStoreLimits,
+    pub(crate) lanes: Arc<Lanes>,
     pub(crate) verifier: PresentVerifier,
     /// How long an idle session keeps its actor.
     pub(crate) idle: Duration,

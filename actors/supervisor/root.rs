@@ -144,6 +144,7 @@ impl Actor for Root {
             admission: Arc::new(Semaphore::new(submissions)),
             boot,
             store_limits: PresentStoreLimits::default(),
+            lanes: Arc::default(),
             verifier: PresentVerifier::default(),
             idle,
         });

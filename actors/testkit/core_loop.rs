@@ -105,6 +105,7 @@ fn grant_all(mut draft: DecisionBuilder, model: &ModelRef) -> Vec<Durable<Arc<Re
             GrantRequest::Permit(AttemptId { call, attempt }, _) => {
                 Input::Permitted(AttemptId { call, attempt })
             }
+            GrantRequest::Place(run, _) => Input::MayBegin { run, hooks: None },
         });
     }
     // The shell also asks for the due actions before it appends.

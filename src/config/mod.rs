@@ -8,6 +8,7 @@ mod error;
 mod file;
 mod hooks_section;
 mod keys;
+mod lanes_section;
 mod layer;
 mod limits_section;
 mod load;
@@ -29,6 +30,7 @@ pub use auxiliary::{AuxiliarySection, COMPRESSION, TITLE, auxiliary_chain, is_na
 pub use error::{ConfigErrors, SettingError, redacted, redacted_toml};
 pub use file::UserFile;
 pub use hooks_section::{HookNames, HookSection};
+pub use lanes_section::LanesSection;
 pub use layer::{Setting, SettingLayer, SettingOrigin};
 pub use limits_section::LimitsSection;
 pub use load::{ConfigFile, EMBEDDED};

@@ -11,6 +11,7 @@ use super::{
     auxiliary::AuxiliarySection,
     hooks_section::HookSection,
     keys,
+    lanes_section::LanesSection,
     layer::{SettingLayer, SettingOrigin},
     limits_section::LimitsSection,
     model_section::ModelSection,
@@ -49,6 +50,8 @@ pub struct Config {
     pub replies: RepliesSection,
     /// Limits of all runs together.
     pub limits: LimitsSection,
+    /// How many runs may be under way at once.
+    pub lanes: LanesSection,
     /// How messages to a session queue.
     pub queue: QueueSection,
     /// Further defaults of agents.

@@ -26,6 +26,10 @@ pub(super) fn question_json(question: &HookQuestion, hook: &str, replacement: Op
             let result = replacement.cloned().unwrap_or_else(|| Value::from(&**content));
             json!({ "tool": tool, "arguments": arguments, "status": status.name(), "result": result })
         }
+        HookSubject::Run { input } => {
+            let change = |field: &str| replacement.and_then(|change| change.get(field)).cloned();
+            json!({ "input": change("input").unwrap_or_else(|| Value::from(&**input)), "context": change("context") })
+        }
         HookSubject::ModelCall { model, bytes, max_tokens } => {
             json!({ "model": model.to_string(), "bytes": bytes, "max_tokens": max_tokens })
         }

@@ -72,6 +72,7 @@ pub const NAMES: &[HookName] = {
         HookName { name, aliases, role }
     }
     &[
+        of("before_run", &["before_agent_start"], Decides(HookPoint::BeforeRun)),
         of("pre_tool_call", &["before_tool_call"], Decides(HookPoint::PreToolCall)),
         of("post_tool_call", &["after_tool_call"], Decides(HookPoint::PostToolCall)),
         of("tool_result_persist", &[], Decides(HookPoint::ToolResultPersist)),

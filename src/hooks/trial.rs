@@ -104,6 +104,7 @@ fn example(name: &HookName, hook: &str) -> Result<Value, String> {
 fn example_subject(point: HookPoint, model: ModelRef) -> HookSubject {
     let command = json!({ "command": "ls" });
     match point {
+        HookPoint::BeforeRun => HookSubject::Run { input: "Tidy up the logs.".into() },
         HookPoint::PreToolCall => HookSubject::Call { tool: "shell".into(), arguments: command },
         HookPoint::MessageSending => {
             HookSubject::Call { tool: "message".into(), arguments: json!({ "text": "Hello" }) }

@@ -22,6 +22,22 @@ struct Answer {
     arguments: Option<Value>,
     #[serde(default)]
     result: Option<Value>,
+    #[serde(default)]
+    input: Option<Value>,
+    #[serde(default)]
+    context: Option<Value>,
+}
+
+impl Answer {
+    fn replaces(&self) -> bool {
+        [&self.arguments, &self.result, &self.input, &self.context].into_iter().any(Option::is_some)
+    }
+
+    /// What changes of a run, as an object with what is given.
+    fn change_of_run(self) -> Value {
+        let given = [("input", self.input), ("context", self.context)];
+        given.into_iter().filter_map(|(field, value)| Some((field.to_owned(), value?))).collect()
+    }
 }
 
 #[derive(Deserialize)]
@@ -41,13 +57,13 @@ pub(super) fn parse_verdict(point: HookPoint, bytes: &[u8]) -> Result<HookVerdic
     let answer: Answer = serde_json::from_slice(bytes)
         .map_err(|error| format!("its answer {} is no verdict: {error}; {FORMS}", shown()))?;
     match answer.verdict {
-        Ruling::Allow if answer.arguments.is_some() || answer.result.is_some() => {
-            Err("it allows and replaces at once; say `replace`".to_owned())
-        }
+        Ruling::Allow if answer.replaces() => Err("it allows and replaces at once; say `replace`".to_owned()),
         Ruling::Allow => Ok(HookVerdict::Allow),
         Ruling::Refuse => Ok(HookVerdict::Refuse(answer.reason.unwrap_or_default())),
         Ruling::Replace => {
             let (field, value) = match point {
+                // The tally of all hooks checks what is in it.
+                HookPoint::BeforeRun => ("input", Some(answer.change_of_run())),
                 HookPoint::PreToolCall | HookPoint::MessageSending => ("arguments", answer.arguments),
                 HookPoint::PostToolCall | HookPoint::ToolResultPersist => ("result", answer.result),
                 HookPoint::BeforeModelCall => {
@@ -76,7 +92,7 @@ mod tests {
 
     #[test]
     fn a_verdict_is_one_object_and_all_else_is_none() {
-        use HookPoint::{BeforeModelCall, PostToolCall, PreToolCall};
+        use HookPoint::{BeforeModelCall, BeforeRun, PostToolCall, PreToolCall};
         check(PreToolCall, r#"{"verdict":"allow"}"#, Ok(HookVerdict::Allow));
         check(PreToolCall, " {\"verdict\":\"allow\",\"reason\":\"fine\"}\n", Ok(HookVerdict::Allow));
         check(PreToolCall, r#"{"verdict":"refuse","reason":"no"}"#, Ok(HookVerdict::Refuse("no".into())));
@@ -87,6 +103,10 @@ mod tests {
         check(BeforeModelCall, replace, Err("nothing can be replaced at before_model_call"));
         let replace = r#"{"verdict":"replace","result":"x"}"#;
         check(PostToolCall, replace, Ok(HookVerdict::Replace(json!("x"))));
+        let replace = r#"{"verdict":"replace","input":"x","context":"y"}"#;
+        check(BeforeRun, replace, Ok(HookVerdict::Replace(json!({"input": "x", "context": "y"}))));
+        check(BeforeRun, r#"{"verdict":"replace"}"#, Ok(HookVerdict::Replace(json!({}))));
+        check(BeforeRun, r#"{"verdict":"allow","context":"y"}"#, Err("at once"));
         check(PreToolCall, "", Err("is empty"));
         check(PreToolCall, "ok", Err("is no verdict"));
         check(PreToolCall, "{}", Err("missing field `verdict`"));

@@ -7,7 +7,9 @@ use std::{path::Path, sync::Arc, time::Duration};
 use bytes::Bytes;
 use hermod_actors::{
     FirstTask, RunError, RunRequest, SessionChoice,
-    model::{Expectation, Hash, Message, RunRow, RunSpec, ThinkingLevel, ThinkingLevels, ThinkingStyle},
+    model::{
+        Expectation, Hash, Lane, Message, RunRow, RunSpec, ThinkingLevel, ThinkingLevels, ThinkingStyle,
+    },
 };
 
 use super::{
@@ -59,6 +61,8 @@ pub struct SpecRequest<'a> {
     pub deliver_to: Option<&'a [String]>,
     /// Whether an answer is due; `None` is as the agent is configured.
     pub must_answer: Option<bool>,
+    /// The lane in which it needs a place, if that has a limit.
+    pub lane: Lane,
 }
 
 /// Lines about settings that a model of the chain ignores, with the reason.
@@ -147,6 +151,7 @@ pub fn new_spec(
         }
     }
     spec.must_answer = request.must_answer.unwrap_or(spec.must_answer);
+    spec.lane = request.lane;
     Ok(spec)
 }
 

@@ -61,6 +61,7 @@ impl RuntimeHost {
         self.exchange_targets(&targets);
         self.exchange_hooks(hooks).await?;
         self.runtime.set_store_limits(config.limits.by_period());
+        self.runtime.set_lane_limits(config.lanes.limits());
         endpoints.exchange(reconnected);
         note_missing_protections(config, &self.state, self.notes.as_ref());
         Ok(self.runtime.exchange_providers(endpoints.providers())?)

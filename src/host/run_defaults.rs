@@ -6,8 +6,8 @@ use std::{path::Path, sync::Arc};
 use hermod_actors::{
     CLARIFY, DELEGATE_TASK, MESSAGE, TODO,
     model::{
-        Amounts, AuxiliaryChain, BreakerPolicy, CompactionPolicy, Delegation, Hash, InDoubtPolicy, Limits,
-        ModelProfile, ModelRef, RetryAttempts, RetryPolicy, RunSpec,
+        Amounts, AuxiliaryChain, BreakerPolicy, CompactionPolicy, Delegation, Hash, InDoubtPolicy, Lane,
+        Limits, ModelProfile, ModelRef, RetryAttempts, RetryPolicy, RunSpec,
     },
 };
 
@@ -62,6 +62,7 @@ pub fn spec(config: &Config, chain: Vec<ModelRef>, script: Option<Hash>, workspa
         title: title_chain(config, &main, script),
         delegation,
         loop_guard: config.agent.loop_guard.0,
+        lane: Lane::Main,
         expects: Vec::new(),
         must_answer: config.replies.required.0,
         script,

@@ -323,5 +323,6 @@ pub(crate) async fn runtime(config: &Config, dependencies: HostDependencies) -> 
     };
     let runtime = Runtime::start(dependencies).await.map_err(StartError::Actors)?;
     runtime.set_store_limits(config.limits.by_period());
+    runtime.set_lane_limits(config.lanes.limits());
     Ok(runtime)
 }

@@ -9,7 +9,7 @@ use std::{
 
 use hermod_actors::{
     AcceptedRun, RunRequest, SessionChoice,
-    model::{AgentName, LimitIncrease, QueueMode, Queueing, RunRow, RunSpec, SessionId, ThinkingLevel},
+    model::{AgentName, Lane, LimitIncrease, QueueMode, Queueing, RunRow, RunSpec, SessionId, ThinkingLevel},
 };
 use tokio_util::sync::CancellationToken;
 
@@ -53,6 +53,8 @@ pub struct Submission {
     pub deliver_to: Option<Vec<String>>,
     /// Whether an answer is due; `None` is as the agent is configured.
     pub must_answer: Option<bool>,
+    /// The lane in which it needs a place, if that has a limit.
+    pub lane: Lane,
     /// A repeat with this key gets the first run.
     pub idempotency_key: Option<Arc<str>>,
     /// If it is a message to its session and no task of its own: how it queues.
@@ -250,6 +252,7 @@ impl RunSubmitter {
             deliver_to: submission.deliver_to.as_deref(),
             is_unattended: !options.is_attended,
             must_answer: submission.must_answer,
+            lane: submission.lane,
         };
         let spec = self.resolve((config, &settings.variables), &request, &target, &workspace).await?;
         self.add_endpoints(&spec).await?;

@@ -12,6 +12,8 @@ use strum::IntoStaticStr;
 #[serde(rename_all = "snake_case")]
 #[strum(serialize_all = "snake_case")]
 pub enum HookPoint {
+    /// Before an accepted run begins.
+    BeforeRun,
     /// Before the policy judges a tool call that its tool has accepted.
     PreToolCall,
     /// When a tool call has ended, before its result is recorded.
@@ -65,6 +67,17 @@ pub struct HookDecision {
     pub reason: Option<Arc<str>>,
 }
 
+impl HookDecision {
+    /// The sentence that names the hook and its reason, of a refusal.
+    pub fn refusal_text(&self) -> String {
+        let Self { hook, reason, .. } = self;
+        match reason {
+            Some(reason) => format!("the hook `{hook}` refuses this: {reason}"),
+            None => format!("the hook `{hook}` refuses this"),
+        }
+    }
+}
+
 /// The decisions of the hooks that were asked about a tool call, and what they have changed.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct HookedCall {
@@ -103,10 +116,6 @@ impl HookAnswer {
 
     /// The sentence that names the refusing hook and its reason.
     pub fn refusal_text(&self) -> Option<String> {
-        let HookDecision { hook, reason, .. } = self.refusal()?;
-        Some(match reason {
-            Some(reason) => format!("the hook `{hook}` refuses this: {reason}"),
-            None => format!("the hook `{hook}` refuses this"),
-        })
+        self.refusal().map(HookDecision::refusal_text)
     }
 }

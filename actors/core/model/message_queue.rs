@@ -66,28 +66,6 @@ impl Default for Queueing {
     }
 }
 
-/// What an accepted run waits for before it may begin, besides the earlier runs of its session. `run.begun` ends it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
-pub struct Hold {
-    /// The end of the time in which it collects messages.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub until: Option<Timestamp>,
-}
-
-impl Hold {
-    /// Whether the run may begin at this time.
-    pub fn is_over(&self, at: Timestamp) -> bool {
-        self.until.is_none_or(|until| until <= at)
-    }
-}
-
-/// Fields of [`Body::RunBegun`](super::Body::RunBegun).
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RunBegun {
-    /// The run.
-    pub run: RunId,
-}
-
 /// Fields of [`Body::MessageCollected`](super::Body::MessageCollected).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MessageCollected {

@@ -18,6 +18,7 @@ mod event;
 mod expectation;
 mod failure;
 mod hash;
+mod hold;
 mod hook;
 mod ids;
 mod imported_history;
@@ -68,6 +69,7 @@ pub use event::{CompactionStage, EventBody, EventStream, Lifecycle, RunStatus, S
 pub use expectation::{Expectation, ExpectationMiss, MAX_EXPECTATIONS, RunVerified, check_expectations};
 pub use failure::{Deadline, Failure, FailureClass, RequestFate};
 pub use hash::{ContentHash, ContentHasher, Digest, Hash, Hasher};
+pub use hold::{BeginRules, Hold, HookedRun, Lane, LaneLimits, RunBegun};
 pub use hook::{HookAnswer, HookDecision, HookPoint, HookRuling, HookVerdict, HookedCall};
 pub use ids::{AccountId, Attempt, AttemptId, BootId, CallId, IdError, Incarnation, RunId, Seq, SessionId};
 pub use imported_history::{ImportedCall, ImportedHistory, ImportedRound, ImportedStep};
@@ -77,8 +79,8 @@ pub use message::{
     MessageContent, ModelAnswer, OpaqueDepthError, OpaqueState, RUNTIME_TEXT_PREFIX, ToolCall, Usage,
 };
 pub use message_queue::{
-    DropPolicy, DropReason, Hold, MessageCollected, MessageDropped, MessageFate, MessagePlace, MessageRow,
-    MessageState, QueueMode, Queueing, RunBegun,
+    DropPolicy, DropReason, MessageCollected, MessageDropped, MessageFate, MessagePlace, MessageRow,
+    MessageState, QueueMode, Queueing,
 };
 pub use model_call::{ModelAnswered, ModelFailed, ModelLate, ModelStarted, ModelWaiting, PrefixChange};
 pub use model_profile::{

@@ -26,7 +26,7 @@ pub enum Outcome {
     BudgetExhausted,
     /// The run repeated its tool calls without progress.
     LoopDetected,
-    /// The model or the vendor refused the content.
+    /// The model or the vendor refused the content, or a hook the run.
     Refused,
 }
 
@@ -120,6 +120,11 @@ pub enum OutcomeCause {
         /// The source of the stop.
         reason: StopReason,
     },
+    /// A hook that was asked before the run began has refused it.
+    Hook {
+        /// The hook and its reason, as a sentence.
+        refusal: String,
+    },
     /// The run crashed repeatedly at the same step.
     CrashLoop {
         /// The error of the last crash.
@@ -182,6 +187,7 @@ impl fmt::Display for OutcomeCause {
             Self::Stop { reason: StopReason::QueueFull } => {
                 f.write_str("queue_full: too many messages waited")
             }
+            Self::Hook { refusal } => f.write_str(refusal),
             Self::CrashLoop { error } => write!(f, "crash_loop: {error}"),
             Self::Unreadable { error } => write!(f, "unreadable: {error}"),
         }

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     AccountId, AgentName, Amounts, AuxiliaryChain, Body, CompactionPolicy, Delegation, Expectation, Hash,
-    InDoubtPolicy, ModelProfile, ModelRow, OutcomeDetail, ParentRef, PendingApproval, RetryPolicy, RunId,
-    Seq, SessionId, ThinkingLevel, ThinkingRequest, ThinkingStyle, Timestamp, Usage,
+    InDoubtPolicy, Lane, ModelProfile, ModelRow, OutcomeDetail, ParentRef, PendingApproval, RetryPolicy,
+    RunId, Seq, SessionId, ThinkingLevel, ThinkingRequest, ThinkingStyle, Timestamp, Usage,
 };
 
 /// A model of a chain: `provider/model`. The fields are private so that every value can be parsed from its text.
@@ -111,6 +111,9 @@ pub struct RunSpec {
     /// The thinking level of the run; if absent, each model's default.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub thinking: Option<ThinkingLevel>,
+    /// The lane in which it needs a place, if that has a limit.
+    #[serde(default, skip_serializing_if = "super::is_default")]
+    pub lane: Lane,
     /// The working directory of its tools.
     pub workspace: String,
     /// The key under which its tools keep state; runs with the same key share that state.
@@ -165,6 +168,7 @@ impl RunSpec {
             chain,
             profiles: Vec::new(),
             thinking: None,
+            lane: Lane::default(),
             workspace: workspace.into(),
             isolation_key: "default".into(),
             tools: Vec::new(),

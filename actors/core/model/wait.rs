@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use strum::IntoStaticStr;
 
 use super::{
-    Attempt, CallId, Failure, ModelRef, Outcome, RunId, Timestamp, optional_rfc3339_time, rfc3339_time,
+    Attempt, CallId, Failure, Lane, ModelRef, Outcome, RunId, Timestamp, optional_rfc3339_time, rfc3339_time,
 };
 
 /// One thing that a run waits for.
@@ -48,6 +48,13 @@ pub enum WaitKind {
     },
     /// The end of the time in which the run collects messages.
     Collect,
+    /// A place in the run's lane, which has as many runs under way as it may.
+    Lane {
+        /// The lane.
+        lane: Lane,
+    },
+    /// The verdict of the hooks that decide whether the run begins.
+    Hooks,
     /// A model's answer.
     Model {
         /// The model.
@@ -146,6 +153,8 @@ impl WaitKind {
             Self::NoProcess => "it goes on when a process takes it up",
             Self::Queue { .. } => "that run has limits of its own",
             Self::Collect => "the run begins",
+            Self::Lane { .. } => "the runs that have it have limits",
+            Self::Hooks => "each hook has a deadline, and then refuses",
             Self::Model { .. } => "the attempt has failed: the call is tried again, or the run fails",
             Self::Retry { .. } => "the model is asked again",
             Self::Reset { .. } => "the models are asked again",

@@ -5,10 +5,15 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::model::{HookAnswer, HookDecision, HookPoint, HookRuling, HookVerdict};
+use crate::model::{HookAnswer, HookDecision, HookPoint, HookRuling, HookVerdict, HookedRun};
 
 /// Most characters of a hook's reason that are kept.
 const MAX_REASON_CHARS: usize = 500;
+
+/// Most bytes of a text that a hook gives for a run.
+const MAX_TEXT_BYTES: usize = 256 << 10;
+/// What hooks may change of a run that has not begun.
+const CHANGED_OF_RUN: [&str; 2] = ["input", "context"];
 
 /// The verdicts so far.
 #[derive(Debug, Clone)]
@@ -42,7 +47,11 @@ impl HookTally {
         let (ruling, reason) = match verdict {
             Ok(HookVerdict::Allow) => (HookRuling::Allowed, None),
             Ok(HookVerdict::Replace(value)) => {
-                self.answer.replacement = Some(value);
+                let before = self.answer.replacement.take().filter(|_| self.point == HookPoint::BeforeRun);
+                self.answer.replacement = Some(match before {
+                    Some(before) => with_change_of_run(before, value),
+                    None => value,
+                });
                 (HookRuling::Replaced, None)
             }
             Ok(HookVerdict::Refuse(reason)) => (HookRuling::Refused, Some(reason)),
@@ -68,9 +77,63 @@ impl HookTally {
                 Err("the arguments that it gives are no JSON object".to_owned())
             }
             HookPoint::PostToolCall | HookPoint::ToolResultPersist => Ok(verdict),
+            HookPoint::BeforeRun => {
+                change_of_run(value)?;
+                Ok(verdict)
+            }
             HookPoint::BeforeModelCall => Err(format!("nothing can be replaced at {}", self.point.name())),
         }
     }
+}
+
+/// What becomes of a run by this answer of the hooks that were asked before it.
+pub fn hooked_run(answer: &HookAnswer) -> HookedRun {
+    let change = answer.replacement.as_ref().and_then(|value| change_of_run(value).ok());
+    let (input, context) = change.unwrap_or_default();
+    HookedRun {
+        decisions: answer.decisions.clone().into(),
+        input: input.map(Into::into),
+        context: context.map(Into::into),
+    }
+}
+
+/// The change of a run that hooks ask for with this value: the text that replaces its task, and what is added to it.
+fn change_of_run(value: &Value) -> Result<(Option<&str>, Option<&str>), String> {
+    let fields = value.as_object().ok_or("what it gives is no object with `input` or `context`")?;
+    let known = |field: &&String| !CHANGED_OF_RUN.contains(&field.as_str());
+    if let Some(unknown) = fields.keys().find(known) {
+        return Err(format!("it gives `{unknown}`, which is neither `input` nor `context`"));
+    }
+    let text = |field: &str| match fields.get(field).filter(|value| !value.is_null()) {
+        None => Ok(None),
+        Some(Value::String(text)) if text.trim().is_empty() => Err(format!("`{field}` is empty")),
+        Some(Value::String(text)) if text.len() > MAX_TEXT_BYTES => {
+            Err(format!("`{field}` has {} bytes, more than {MAX_TEXT_BYTES}", text.len()))
+        }
+        Some(Value::String(text)) => Ok(Some(text.as_str())),
+        Some(_) => Err(format!("`{field}` is no text")),
+    };
+    let [input, context] = CHANGED_OF_RUN;
+    match (text(input)?, text(context)?) {
+        (None, None) => Err("it changes neither `input` nor `context`".to_owned()),
+        change => Ok(change),
+    }
+}
+
+/// A change of a run, changed again by a later hook: contexts add up, the last input counts.
+fn with_change_of_run(mut before: Value, change: Value) -> Value {
+    let (Some(fields), Value::Object(change)) = (before.as_object_mut(), change) else { return before };
+    for (field, value) in change {
+        match (fields.get_mut(&field), value) {
+            (_, Value::Null) => {}
+            (Some(Value::String(earlier)), Value::String(later)) if field == CHANGED_OF_RUN[1] => {
+                earlier.push_str("\n\n");
+                earlier.push_str(&later);
+            }
+            (_, value) => drop(fields.insert(field, value)),
+        }
+    }
+    before
 }
 
 #[cfg(test)]
@@ -137,6 +200,30 @@ mod tests {
             "the hook `h2` refuses this: it has given no verdict: nothing can be replaced at before_model_call",
         );
         check(HookPoint::BeforeModelCall, &[Ok(Allow), result], (&[Allowed, Refused], fixed, None));
+    }
+
+    #[test]
+    fn hooks_before_a_run_change_its_text_one_after_the_other() {
+        use HookRuling::{Allowed, Refused, Replaced};
+        use HookVerdict::{Allow, Replace};
+        let run = HookPoint::BeforeRun;
+        let (input, context) = (Replace(json!({"input": "i"})), Replace(json!({"context": "c"})));
+        check(run, &[Ok(Allow)], (&[Allowed], None, None));
+        let both = Some(json!({"input": "i", "context": "c"}));
+        check(run, &[Ok(input.clone()), Ok(context.clone())], (&[Replaced, Replaced], None, both));
+        let twice = Some(json!({"context": "c\n\nc"}));
+        check(run, &[Ok(context.clone()), Ok(context)], (&[Replaced, Replaced], None, twice));
+        let last = Some(json!({"input": "j"}));
+        check(run, &[Ok(input), Ok(Replace(json!({"input": "j"})))], (&[Replaced, Replaced], None, last));
+        let nonsense = |value: Value, why: &str| {
+            let refused = format!("the hook `h1` refuses this: it has given no verdict: {why}");
+            check(run, &[Ok(Replace(value))], (&[Refused], Some(&refused), None));
+        };
+        nonsense(json!({}), "it changes neither `input` nor `context`");
+        nonsense(json!("text"), "what it gives is no object with `input` or `context`");
+        nonsense(json!({"input": 1}), "`input` is no text");
+        nonsense(json!({"context": " \n"}), "`context` is empty");
+        nonsense(json!({"inputs": "i"}), "it gives `inputs`, which is neither `input` nor `context`");
     }
 
     #[test]

@@ -15,6 +15,7 @@ mod fair_queue;
 mod final_text;
 mod hidden_chars;
 mod hook_tally;
+mod lane_queue;
 mod limiter;
 pub mod message;
 mod permit_queue;
@@ -36,7 +37,8 @@ pub use failover::{Candidate, LinkAvailability, LinkChoice, LinkVisit, available
 pub use failure_scope::{FailureScope, failure_scope};
 pub use fair_queue::FairQueue;
 pub use final_text::{AnswerSource, FinalText, final_text};
-pub use hook_tally::HookTally;
+pub use hook_tally::{HookTally, hooked_run};
+pub use lane_queue::{LaneQueue, WaitKey};
 pub use permit_queue::PermitQueue;
 pub use restart_intensity::{ConsecutiveCrashes, RestartHistory, RestartIntensity};
 pub use retry::CredentialRecovery;

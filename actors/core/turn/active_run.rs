@@ -407,6 +407,20 @@ impl ActiveRun {
         pauses || self.clock.stopped_at.is_some()
     }
 
+    /// Whether the run gives its place in its lane to others: it waits for a person, for subagents alone, or for a time
+    /// that a provider has named.
+    pub(super) fn leaves_its_place(&self, now: SessionTime) -> bool {
+        let waits_for_subagents = match &self.state {
+            LoopState::CallingModel(_) => false,
+            LoopState::RunningTools(step) => {
+                let mut open = step.calls.iter().filter(|call| !call.is_settled()).peekable();
+                open.peek().is_some() && open.all(|call| self.subagents.wait_of(call.id).is_some())
+            }
+            LoopState::Answered(_) => self.subagents.has_live(),
+        };
+        waits_for_subagents || self.is_uncounted(now)
+    }
+
     /// The actions that should be in flight, without those of a summary.
     pub(super) fn due(&self, now: SessionTime) -> Vec<DueAction> {
         let mut due = Vec::new();

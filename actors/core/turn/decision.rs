@@ -8,7 +8,7 @@ use crate::{
     journal::{Append, IndexRow},
     model::{
         AgentName, AttemptId, Body, BudgetRefusal, CallId, CallLost, CallStarted, Dimension, Record,
-        RetryReason, RunRow, Seq, SessionTime, SubagentRef,
+        RetryReason, RunAccepted, RunRow, Seq, SessionTime, SubagentRef,
     },
     mutants::{Mutant, mutant_enabled},
     policy::Candidate,
@@ -58,9 +58,10 @@ impl DecisionBuilder {
                 }
                 match &accepted.queueing {
                     Some(queueing) => self.accept_message(accepted, queueing),
-                    None => self.record(Body::RunAccepted(accepted.clone())),
+                    None => self.accept_run(RunAccepted::clone(accepted), None),
                 }
             }
+            Input::MayBegin { run, hooks } => self.on_may_begin(*run, hooks.as_ref()),
             Input::Leased { id, model } => self.start_model_call(*id, model),
             Input::NoLease { id, skipped } => self.on_no_lease(*id, skipped),
             Input::Permitted(id) => self.start_tool_call(*id),
@@ -122,6 +123,9 @@ impl DecisionBuilder {
     pub fn grant_requests(&self) -> Vec<GrantRequest> {
         if self.is_refused() {
             return Vec::new();
+        }
+        if let Some((run, lane)) = self.turn.wanted_place(self.now.at) {
+            return vec![GrantRequest::Place(run, lane)];
         }
         let due = self.turn.due(self.now);
         let requests = due.iter().filter_map(DueAction::acquired_attempt).filter_map(|id| {

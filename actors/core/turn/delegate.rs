@@ -131,7 +131,8 @@ impl DecisionBuilder {
             let Some(spec) = subagent_spec(task, &spec, child.run) else { continue };
             let parent = ParentRef { session: self.turn.session, call, n };
             let accepted = RunAccepted::new(child.run, subagent_input(task), Arc::new(spec));
-            self.spawn_session(child.session, RunAccepted { parent: Some(parent), ..accepted });
+            let hold = self.turn.begin_rules.hold(accepted.spec.lane, None);
+            self.spawn_session(child.session, RunAccepted { parent: Some(parent), hold, ..accepted });
             children.push(child);
         }
         self.record_call_start(call.attempt(1), children.into());
@@ -139,7 +140,8 @@ impl DecisionBuilder {
 
     /// Adds a subagent's session, account and index rows to the decision.
     fn spawn_session(&mut self, session: SessionId, accepted: RunAccepted) {
-        let (at, run, parent) = (self.now.at, accepted.run, accepted.parent);
+        let (at, run, parent, is_held) =
+            (self.now.at, accepted.run, accepted.parent, accepted.hold.is_some());
         let shared = accepted.spec.delegation.is_some_and(|delegation| delegation.shares_iterations);
         self.append.ledger.new_accounts.push(NewAccount {
             id: run.into(),
@@ -163,10 +165,10 @@ impl DecisionBuilder {
         self.append.index.push(IndexRow::Session(row));
         self.append.index.push(IndexRow::Run(Box::new(RunRow {
             agent,
-            state: RunState::Running,
-            started_at: Some(at),
+            state: if is_held { RunState::Queued } else { RunState::Running },
+            started_at: (!is_held).then_some(at),
             parent,
-            counts: Some(RunCounts::default()),
+            counts: (!is_held).then(RunCounts::default),
             ..RunRow::new(run, session, at, 2)
         })));
     }

@@ -7,8 +7,9 @@ use std::sync::Arc;
 use crate::{
     model::{
         ApprovalNeed, AttemptId, BudgetRefusal, CallEnd, CallId, ChildEnded, ExpectationMiss, Failure, Hash,
-        HookedCall, Intent, LimitIncrease, MessageSteered, ModelAnswer, ModelRef, ModelStarted, PersonAnswer,
-        RunAccepted, RunId, SessionOpened, SessionRevived, StopReason, Timestamp, ToolClass, UnansweredModel,
+        HookedCall, HookedRun, Intent, Lane, LimitIncrease, MessageSteered, ModelAnswer, ModelRef,
+        ModelStarted, PersonAnswer, RunAccepted, RunId, SessionOpened, SessionRevived, StopReason, Timestamp,
+        ToolClass, UnansweredModel,
     },
     policy::{CredentialRecovery, LinkAvailability},
 };
@@ -27,6 +28,13 @@ pub enum Input {
         accepted: Box<RunAccepted>,
         /// The caller's idempotency key.
         key: Option<Arc<str>>,
+    },
+    /// The held run may begin, or hooks have refused it. A place in its lane comes with this, if it needs one.
+    MayBegin {
+        /// The run.
+        run: RunId,
+        /// What hooks have decided, if any was asked.
+        hooks: Option<Arc<HookedRun>>,
     },
     /// The wanted lease was granted.
     Leased {
@@ -170,6 +178,8 @@ pub enum CallRejection {
 /// yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum DueAction {
+    /// Get permission for the held run to begin: a place in its lane, and the verdict of hooks.
+    Begin(RunId),
     /// Run this attempt of the model call.
     CallModel(AttemptId),
     /// Run this attempt of the tool call; if an earlier incarnation started it, find out what became of it.
@@ -224,4 +234,6 @@ pub enum GrantRequest {
     Lease(AttemptId),
     /// A permit of this class for an attempt of a tool call.
     Permit(AttemptId, ToolClass),
+    /// A place in this lane for the held run that begins next.
+    Place(RunId, Lane),
 }

@@ -26,7 +26,14 @@ impl Turn {
         let collected = self.queue.iter().flat_map(|queued| queued.collected()).map(|message| {
             JoinedMessage { id: message.message, run: message.run, request_hash: message.request_hash }
         });
-        unread.chain(collected).collect()
+        let followed = self.queue.iter().flat_map(|queued| {
+            queued.followed.iter().map(|message| JoinedMessage {
+                id: message.followup_run,
+                run: queued.accepted.run,
+                request_hash: message.request_hash,
+            })
+        });
+        unread.chain(collected).chain(followed).collect()
     }
 }
 
@@ -56,13 +63,18 @@ impl DecisionBuilder {
         if before.is_empty() {
             return;
         }
-        let (waiting, Some(run)) = (self.turn.joined_messages(), self.run().map(|run| run.id)) else {
-            return;
-        };
-        for JoinedMessage { id, request_hash, .. } in before {
-            if waiting.iter().all(|message| message.id != id) {
-                self.put_message_row(id, MessagePlace::Injected { run }, request_hash);
-            }
+        let (waiting, current) = (self.turn.joined_messages(), self.run().map(|run| run.id));
+        for JoinedMessage { id, run: earlier, request_hash } in before {
+            let place = match waiting.iter().find(|message| message.id == id) {
+                // A follow-up run takes the messages of the run before, and may have to wait itself.
+                Some(message) if message.run != earlier => MessagePlace::Queued { run: message.run },
+                Some(_) => continue,
+                None => match current {
+                    Some(run) => MessagePlace::Injected { run },
+                    None => continue,
+                },
+            };
+            self.put_message_row(id, place, request_hash);
         }
     }
 

@@ -1,6 +1,5 @@
 //! Decides what becomes of a message to a session: it steers the run under way, joins a queued run, becomes a run of its
-//! own, or is dropped because too many wait. Also begins held runs. `run_queue.rs` has the queue, `steer.rs` what a run
-//! under way reads.
+//! own, or is dropped because too many wait. `run_queue.rs` has the queue, `steer.rs` what a run under way reads.
 //!
 //! Invariant: a message has one place at a time. It is read by the run in whose input or view it is, or it is dropped
 //! with a record that says why.
@@ -9,9 +8,8 @@ use std::sync::Arc;
 
 use crate::{
     model::{
-        Body, DropPolicy, DropReason, Hold, MessageCollected, MessageDropped, MessageSteered, Outcome,
-        OutcomeCause, OutcomeDetail, QueueMode, Queueing, RunAccepted, RunBegun, RunEnded, RunId, StopReason,
-        Timestamp, Usage,
+        Body, DropPolicy, DropReason, MessageCollected, MessageDropped, MessageSteered, QueueMode, Queueing,
+        RunAccepted, RunId, StopReason, Timestamp,
     },
     turn::{Turn, decision::DecisionBuilder, run_queue::QueuedRun},
 };
@@ -60,17 +58,9 @@ impl DecisionBuilder {
         }
     }
 
-    /// Begins the run that its hold keeps from beginning, if that is over.
-    pub(super) fn begin_held_run(&mut self) {
-        if let Some((run, is_over)) = self.turn.held_run(self.now.at)
-            && is_over
-        {
-            self.record(Body::RunBegun(RunBegun { run }));
-        }
-    }
-
-    /// The message steers the run under way. If that reads no more messages, it joins the last queued run of messages
-    /// that takes it, or becomes the next run.
+    /// The message steers the run under way, or the one that has yet to get permission to begin. If it reads no more
+    /// messages, the message joins the last queued run of
+    /// messages that takes it, or becomes the next run.
     fn steer_or_queue(&mut self, accepted: &RunAccepted, queueing: &Queueing) {
         let reads = |turn: &Turn| !turn.is_stopping() && !turn.is_exhausted();
         let current = self.run().map(|run| run.id).filter(|_| reads(&self.turn));
@@ -82,7 +72,7 @@ impl DecisionBuilder {
         if !self.make_room(accepted, queueing) {
             return;
         }
-        match current {
+        match current.or_else(|| self.turn.permission_seeker()) {
             None => self.accept(accepted, queueing),
             Some(run) => self.steer(&MessageSteered {
                 run,
@@ -106,8 +96,7 @@ impl DecisionBuilder {
     /// The message becomes a run of its own, which collects further ones in mode `collect`.
     fn accept(&mut self, accepted: &RunAccepted, queueing: &Queueing) {
         let until = (queueing.mode == QueueMode::Collect).then(|| self.now.at.plus_ms(queueing.collect_ms));
-        let hold = until.map(|until| Hold { until: Some(until) });
-        self.record(Body::RunAccepted(Box::new(RunAccepted { hold, ..accepted.clone() })));
+        self.accept_run(accepted.clone(), until);
     }
 
     fn collecting_run(&self) -> Option<Arc<QueuedRun>> {
@@ -144,11 +133,6 @@ impl DecisionBuilder {
         if current.is_some() {
             self.stop(current, StopReason::Interrupt);
         }
-    }
-
-    pub(super) fn end_queued(&mut self, run: RunId, reason: StopReason) {
-        let ended = OutcomeDetail::with_cause(Outcome::Stopped, OutcomeCause::Stop { reason });
-        self.record(Body::RunEnded(RunEnded { run, ended, iterations: 0, usage: Usage::default() }));
     }
 
     /// Drops messages until one more may wait. Returns false if it is the new one that was dropped.

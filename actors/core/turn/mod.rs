@@ -68,6 +68,7 @@ pub use input::{CallAdmission, CallRejection, DueAction, FailoverOptions, GrantR
 pub use queries::DelegationMode;
 pub use recovery::{CrashPoint, ReplayedSession};
 pub use reopen::RaiseError;
+pub use run_queue::BeginningRun;
 pub use summary::summary_defect;
 pub use verification::UnverifiedRun;
 pub use wait_report::{TaskDeadlines, WaitTracker};
@@ -75,9 +76,9 @@ pub use wait_report::{TaskDeadlines, WaitTracker};
 use crate::{
     journal::Append,
     model::{
-        AgentName, ArtifactHashes, CallId, Durable, Incarnation, Kind, Message, ModelRef, ModelStarted,
-        PendingApproval, Record, RunId, RunSpec, Seq, SessionId, SessionTime, StoreLimits, Timestamp,
-        TodoList,
+        AgentName, ArtifactHashes, BeginRules, CallId, Durable, Incarnation, Kind, Message, ModelRef,
+        ModelStarted, PendingApproval, Record, RunId, RunSpec, Seq, SessionId, SessionTime, StoreLimits,
+        Timestamp, TodoList,
     },
     policy::{self, Candidate},
     turn::history::History,
@@ -123,6 +124,8 @@ pub struct Turn {
     opened: (Arc<str>, Timestamp),
     /// Not folded: the limits of the store at present, as the shell knows them.
     store_limits: StoreLimits,
+    /// Not folded: what runs wait for that are accepted at present, as the shell knows it.
+    begin_rules: BeginRules,
 }
 
 impl Turn {
@@ -158,6 +161,7 @@ impl Turn {
             title: title::TitleState::default(),
             opened: ("".into(), Timestamp::default()),
             store_limits: StoreLimits::default(),
+            begin_rules: BeginRules::default(),
         }
     }
 
@@ -183,7 +187,8 @@ impl Turn {
     /// The actions that should be in flight, with those for asides. The value of an action is its identity; the
     /// shell cancels an action that is no longer due.
     pub fn due(&self, now: SessionTime) -> Vec<DueAction> {
-        let mut due = self.run().map_or_else(|| self.due_for_held(), |run| self.due_with_summary(run, now));
+        let mut due =
+            self.run().map_or_else(|| self.due_for_held(now.at), |run| self.due_with_summary(run, now));
         due.extend(self.due_for_title(now));
         due
     }

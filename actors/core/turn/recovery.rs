@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use crate::{
     model::{
-        Body, CallEnd, CallId, Durable, Failure, FailureClass, Record, RunId, SessionId, SessionRevived,
-        SessionTime, StoreLimits,
+        BeginRules, Body, CallEnd, CallId, Durable, Failure, FailureClass, Record, RunId, SessionId,
+        SessionRevived, SessionTime, StoreLimits,
     },
     turn::{
         FailoverOptions, Input, Turn,
@@ -65,6 +65,11 @@ impl ReplayedSession {
     /// See [`Turn::set_store_limits`].
     pub const fn set_store_limits(&mut self, limits: StoreLimits) {
         self.0.set_store_limits(limits);
+    }
+
+    /// See [`Turn::set_begin_rules`].
+    pub const fn set_begin_rules(&mut self, rules: BeginRules) {
+        self.0.set_begin_rules(rules);
     }
 
     /// Starts the first decision with `first`, which is `Opened` or `Revived`. Further inputs may follow.

@@ -7,11 +7,25 @@ use imbl::Vector;
 
 use crate::{
     model::{
-        Hash, Hold, Image, MessageCollected, MessageContent, MessageDropped, QueueMode, RunAccepted,
-        RunBegun, RunId, Seq, SessionTime, Timestamp,
+        BeginRules, Body, Hash, Hold, HookedRun, Image, Lane, MessageCollected, MessageContent,
+        MessageDropped, MessageSteered, Outcome, OutcomeCause, OutcomeDetail, QueueMode, RunAccepted,
+        RunBegun, RunEnded, RunId, RunSpec, Seq, SessionTime, StopReason, Timestamp, Usage,
     },
-    turn::{DueAction, Turn},
+    turn::{DueAction, Turn, decision::DecisionBuilder},
 };
+
+/// A held run that may ask for permission to begin.
+#[derive(Debug)]
+pub struct BeginningRun {
+    /// The text of its task and of the collected messages.
+    pub input: Arc<str>,
+    /// Its spec.
+    pub spec: Arc<RunSpec>,
+    /// What it waits for.
+    pub hold: Hold,
+    /// When it was accepted.
+    pub accepted_at: Timestamp,
+}
 
 /// An accepted run that has not begun.
 #[derive(Debug, Clone)]
@@ -25,16 +39,40 @@ pub(crate) struct QueuedRun {
     pub(super) collected: Vector<Arc<MessageCollected>>,
     /// Whether its own message was dropped, but not those that it has collected.
     pub(super) is_input_dropped: bool,
+    /// The steering messages of which its input consists, if it is a follow-up run.
+    pub(super) followed: Vector<Arc<MessageSteered>>,
+    /// What hooks have decided about it; `None` before it begins.
+    pub(super) hooks: Option<Arc<HookedRun>>,
 }
 
 impl QueuedRun {
     pub(super) fn new(accepted: &RunAccepted, at: Timestamp, seq: Seq) -> Self {
         let accepted = Arc::new(accepted.clone());
-        Self { hold: accepted.hold, accepted, at, seq, collected: Vector::new(), is_input_dropped: false }
+        let hold = accepted.hold;
+        Self {
+            hold,
+            accepted,
+            at,
+            seq,
+            collected: Vector::new(),
+            is_input_dropped: false,
+            followed: Vector::new(),
+            hooks: None,
+        }
     }
 
-    /// The user message with which it begins: its own message and the collected ones, in the order of arrival.
+    /// The user message with which it begins: what hooks have made of its own message and the collected ones.
     pub(super) fn user_message(&self) -> MessageContent {
+        let sent = self.sent_message();
+        let Some(HookedRun { input, context, .. }) = self.hooks.as_deref() else { return sent };
+        let text = input.as_ref().map(|input| self.accepted.after_unanswered(input));
+        let text = text.unwrap_or_else(|| Arc::clone(&sent.text));
+        let text = context.as_ref().map(|context| format!("{text}\n\n{context}").into()).unwrap_or(text);
+        MessageContent { text, ..sent }
+    }
+
+    /// Its own message and the collected ones, in the order of arrival.
+    pub(super) fn sent_message(&self) -> MessageContent {
         if self.collected.is_empty() {
             return self.accepted.user_message();
         }
@@ -100,33 +138,68 @@ impl Turn {
         Some((front, front.hold?))
     }
 
-    /// The held run that begins next, and whether its hold is over at this time. A clock that was set back to before its
-    /// acceptance ends the hold too.
-    pub(super) fn held_run(&self, at: Timestamp) -> Option<(RunId, bool)> {
-        let (front, hold) = self.held_front()?;
-        Some((front.accepted.run, hold.is_over(at) || at < front.at))
+    /// The held run that begins next, with its hold, if it collects no more messages at this time. A clock that was set
+    /// back to before its acceptance ends the collecting too.
+    fn collected_front(&self, at: Timestamp) -> Option<(&QueuedRun, Hold)> {
+        self.held_front().filter(|(front, hold)| hold.has_collected(at) || at < front.at)
     }
 
     /// What is due while no run is under way.
-    pub(super) fn due_for_held(&self) -> Vec<DueAction> {
-        let until = self.held_front().and_then(|(_, hold)| hold.until);
-        until.map(DueAction::WakeAt).into_iter().collect()
+    pub(super) fn due_for_held(&self, at: Timestamp) -> Vec<DueAction> {
+        let Some((front, hold)) = self.held_front() else { return Vec::new() };
+        let may_ask = hold.needs_permission() && self.collected_front(at).is_some();
+        let until = hold.until.map(DueAction::WakeAt);
+        let due = if may_ask { Some(DueAction::Begin(front.accepted.run)) } else { until };
+        due.into_iter().collect()
+    }
+
+    /// The held run that could begin at this time with a place in this lane alone.
+    pub(super) fn wanted_place(&self, at: Timestamp) -> Option<(RunId, Lane)> {
+        let (front, hold) = self.collected_front(at)?;
+        Some((front.accepted.run, hold.lane.filter(|_| !hold.hooks)?))
+    }
+
+    /// The run that begins next, if it needs permission for that.
+    pub(super) fn permission_seeker(&self) -> Option<RunId> {
+        let (front, _) = self.held_front().filter(|(_, hold)| hold.needs_permission())?;
+        Some(front.accepted.run)
+    }
+
+    /// The held run with this id, if it may ask for permission to begin: its text for hooks, its spec, and its hold.
+    pub fn beginning_run(&self, run: RunId) -> Option<BeginningRun> {
+        let (front, hold) = self.held_front().filter(|(front, _)| front.accepted.run == run)?;
+        let (input, spec) = (front.sent_message().text, Arc::clone(&front.accepted.spec));
+        Some(BeginningRun { input, spec, hold, accepted_at: front.at })
+    }
+
+    /// Sets what runs wait for that are accepted from now on. No part of the state: `run.accepted` has its own hold.
+    pub const fn set_begin_rules(&mut self, rules: BeginRules) {
+        self.begin_rules = rules;
+    }
+
+    /// The lane of the run under way, unless it waits for a person, for subagents alone, or for a time that a provider
+    /// has named.
+    pub fn occupied_lane(&self, now: SessionTime) -> Option<Lane> {
+        let run = self.run().filter(|run| !run.leaves_its_place(now))?;
+        Some(run.spec.lane)
     }
 
     pub(super) fn fold_run_accepted(&mut self, accepted: &RunAccepted, now: SessionTime) {
         self.accepted.insert(accepted.run);
         self.reopenable = None;
+        let mut queued = QueuedRun::new(accepted, now.at, self.last);
         // The input of a follow-up run consists of unread messages, so they are not shown again.
         if self.steering.is_unread(|message| message.followup_run == accepted.run) {
-            self.steering.take_for_next(&self.queue);
+            queued.followed = self.steering.take_for_next(&self.queue).into();
         }
-        self.queue.push_back(Arc::new(QueuedRun::new(accepted, now.at, self.last)));
+        self.queue.push_back(Arc::new(queued));
         self.begin_next(now);
     }
 
     pub(super) fn fold_run_begun(&mut self, begun: &RunBegun, now: SessionTime) {
         if let Some(queued) = self.queued_mut(begun.run) {
             queued.hold = None;
+            queued.hooks.clone_from(&begun.hooks);
         }
         self.begin_next(now);
     }
@@ -158,5 +231,47 @@ impl Turn {
             self.queue.pop_front();
             self.start_run(&next, now);
         }
+    }
+}
+
+impl DecisionBuilder {
+    /// Records the acceptance of a run, with what it waits for. `until`: the end of the time in which it collects
+    /// messages.
+    pub(super) fn accept_run(&mut self, accepted: RunAccepted, until: Option<Timestamp>) {
+        let hold = self.turn.begin_rules.hold(accepted.spec.lane, until);
+        self.record(Body::RunAccepted(Box::new(RunAccepted { hold, ..accepted })));
+    }
+
+    /// Begins the run that its hold keeps from beginning, if that needs no permission and its time is over.
+    pub(super) fn begin_held_run(&mut self) {
+        if let Some((front, hold)) = self.turn.collected_front(self.now.at)
+            && !hold.needs_permission()
+        {
+            let run = front.accepted.run;
+            self.record(Body::RunBegun(RunBegun { run, hooks: None }));
+        }
+    }
+
+    /// Begins the held run, unless it is not next any more, collects again, or is refused by a hook.
+    pub(super) fn on_may_begin(&mut self, run: RunId, hooks: Option<&Arc<HookedRun>>) {
+        let front = self.turn.collected_front(self.now.at);
+        if !front.is_some_and(|(front, _)| front.accepted.run == run) {
+            return;
+        }
+        match hooks.and_then(|hooks| hooks.refusal_text()) {
+            Some(refusal) => {
+                self.record_unbegun_end(run, Outcome::Refused, OutcomeCause::Hook { refusal });
+            }
+            None => self.record(Body::RunBegun(RunBegun { run, hooks: hooks.cloned() })),
+        }
+    }
+
+    pub(super) fn end_queued(&mut self, run: RunId, reason: StopReason) {
+        self.record_unbegun_end(run, Outcome::Stopped, OutcomeCause::Stop { reason });
+    }
+
+    fn record_unbegun_end(&mut self, run: RunId, outcome: Outcome, cause: OutcomeCause) {
+        let ended = OutcomeDetail::with_cause(outcome, cause);
+        self.record(Body::RunEnded(RunEnded { run, ended, iterations: 0, usage: Usage::default() }));
     }
 }

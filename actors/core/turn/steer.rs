@@ -181,6 +181,6 @@ impl DecisionBuilder {
             Arc::make_mut(&mut spec).expects.clear();
         }
         let accepted = RunAccepted::new(first.followup_run, texts.join("\n\n"), spec);
-        self.record(Body::RunAccepted(Box::new(accepted)));
+        self.accept_run(accepted, None);
     }
 }

@@ -97,7 +97,7 @@ impl WaitTracker {
             waits.extend(self.pause_wait(current, now));
             waits.extend(approval_waits(current));
             waits.extend(current.subagents.waits());
-        } else if let Some(behind) = self.queue_wait(run) {
+        } else if let Some(behind) = self.queue_wait(run, at) {
             waits.push(behind);
         } else {
             waits.clear();
@@ -124,16 +124,22 @@ impl WaitTracker {
             SessionTime { at, active_ms: self.last.active_ms.saturating_add(at.ms_since(self.last.at)) };
         match &self.turn.current {
             Some(current) if current.id == run => self.waits_of(current, now, deadlines),
-            Some(_) | None => self.queue_wait(run).into_iter().collect(),
+            Some(_) | None => self.queue_wait(run, at).into_iter().collect(),
         }
     }
 
-    fn queue_wait(&self, run: RunId) -> Option<RunWait> {
+    fn queue_wait(&self, run: RunId, at: Timestamp) -> Option<RunWait> {
         let queued = self.turn.queued(run)?;
         let first = self.turn.queue.front().map(|first| first.accepted.run).filter(|first| *first != run);
         let behind = self.turn.run().map(|current| current.id).or(first);
-        let kind = behind.map_or(WaitKind::Collect, |behind| WaitKind::Queue { behind });
-        let until = queued.hold.and_then(|hold| hold.until).filter(|_| behind.is_none());
+        let hold = queued.hold.unwrap_or_default();
+        let (kind, until) = match (behind, hold.lane) {
+            (Some(behind), _) => (WaitKind::Queue { behind }, None),
+            (None, _) if !hold.has_collected(at) => (WaitKind::Collect, hold.until),
+            (None, Some(lane)) => (WaitKind::Lane { lane }, None),
+            (None, None) if hold.hooks => (WaitKind::Hooks, None),
+            (None, None) => (WaitKind::Collect, hold.until),
+        };
         Some(RunWait { kind, since: queued.at, until })
     }
 
@@ -204,6 +210,7 @@ impl WaitTracker {
                 Some(RunWait { kind: WaitKind::Verify, since, until })
             }
             DueAction::WakeAt(_) => self.pause_wait(run, now),
+            DueAction::Begin(_) => None,
             // Reported elsewhere: limits by `time_limit_waits`, subagents by `subagent_waits`, a stop by `waits_of`.
             DueAction::WakeAtActive(_) | DueAction::EndTool { .. } | DueAction::AwaitSubagent { .. } => None,
         }

@@ -1,6 +1,7 @@
 //! Generates a simulation plan from a seed: the same seed gives the same plan.
 
 use super::{
+    begin::BeginPlan,
     context_pressure::ContextPressure,
     delegations::{plan_delegations, subagent_event},
     loops::plan_loops,
@@ -44,9 +45,20 @@ impl SimulationPlan {
         let faults = dice.between(0, 6);
         let faults =
             (0..faults).zip(0..).map(|(_, n)| fault(&mut dice, n, (&runs, !tasks.is_empty()))).collect();
-        let store_limits = plan_store_limits(seed);
+        let (store_limits, begin) = (plan_store_limits(seed), BeginPlan::of(seed));
         let titles = TitlePlan::of(seed);
-        Self { seed, process, runs, tasks, faults, context_pressure, store_limits, titles, is_whole: true }
+        Self {
+            seed,
+            process,
+            runs,
+            tasks,
+            faults,
+            context_pressure,
+            store_limits,
+            begin,
+            titles,
+            is_whole: true,
+        }
     }
 }
 

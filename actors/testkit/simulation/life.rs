@@ -23,7 +23,7 @@ use crate::{MemoryArtifacts, MemoryJournal, world};
 use hermod_actors::{
     Defaults, Runtime, RuntimeDependencies, RuntimeEnd, TODO,
     model::{BreakerPolicy, ModelRef, RunSpec},
-    port::{ModelProvider, NoHooks, NoRedaction, Tool},
+    port::{ModelProvider, NoRedaction, Tool},
 };
 
 /// Upper bound of a life in virtual time: nothing that a run waits for takes longer, retries included.
@@ -121,6 +121,7 @@ impl ProcessLife<'_> {
             Err(reason) => return LifeEnd::Terminated(reason),
         };
         runtime.set_store_limits(self.plan.store_limits);
+        runtime.set_lane_limits(self.plan.begin.lanes);
         runtime.set_verifier(Arc::new(SimulatedVerifier::new(self.plan.seed())));
         let (mut clients, mut tasks) = (JoinSet::new(), JoinSet::new());
         let driver = Clients {
@@ -187,7 +188,7 @@ impl ProcessLife<'_> {
             breakers: BreakerPolicy::default(),
             tools: ToolKind::ALL.iter().map(tool).collect(),
             policy: Arc::new(SimulatedPolicy::new(self.plan)),
-            hooks: Arc::new(NoHooks),
+            hooks: Arc::new(self.plan.begin),
             tool_calls: self.plan.process.tool_calls,
             summaries: self.plan.process.tool_calls,
             submissions: 1_000,

@@ -82,6 +82,7 @@ impl fmt::Display for SimulationReport {
 #[cfg(test)]
 mod tests {
     use super::{
+        super::begin::BeginPlan,
         super::plan::{
             CallPlan, FaultTrigger, ModelFault, PlannedEvent, PlannedFault, PlannedStep, ProcessConfig,
             RunPlan, ToolBehaviour, ToolKind as Tool,
@@ -134,6 +135,7 @@ mod tests {
             context_pressure: None,
             store_limits: StoreLimits::default(),
             titles: None,
+            begin: BeginPlan::default(),
             is_whole: false,
         }
     }

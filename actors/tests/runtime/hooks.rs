@@ -35,7 +35,8 @@ impl DecisionHooks for OneHook {
     }
 
     fn ask(&self, question: HookQuestion) -> BoxFuture<'static, HookAnswer> {
-        let tool = question.subject.tool().map_or("model", |tool| tool).to_owned();
+        let subject = if question.point == HookPoint::BeforeRun { "run" } else { "model" };
+        let tool = question.subject.tool().map_or(subject, |tool| tool).to_owned();
         self.asked.lock().unwrap().push((question.point, tool));
         let mut tally = HookTally::new(question.point);
         tally.take(&"one".into(), Ok((self.decide)(&question)));
@@ -80,6 +81,7 @@ async fn each_point_is_asked_once() {
     asked.sort();
     let point = |point, tool: &str| (point, tool.to_owned());
     let mut expect = vec![
+        point(HookPoint::BeforeRun, "run"),
         point(HookPoint::BeforeModelCall, "model"),
         point(HookPoint::BeforeModelCall, "model"),
         point(HookPoint::MessageSending, "message"),
@@ -103,7 +105,8 @@ async fn a_refused_message_is_not_sent_and_the_other_call_runs() {
             assert_eq!(*arguments, json!({"target": "b", "text": "x"}), "an earlier hook has replaced them");
             HookVerdict::Refuse("not to b".into())
         }
-        HookPoint::PreToolCall
+        HookPoint::BeforeRun
+        | HookPoint::PreToolCall
         | HookPoint::PostToolCall
         | HookPoint::ToolResultPersist
         | HookPoint::BeforeModelCall => HookVerdict::Allow,
@@ -128,5 +131,26 @@ async fn a_refused_model_call_ends_the_run_and_reaches_no_model() {
     };
     let (outcome, ended, hooks) = run(decide).await;
     assert_eq!((outcome, ended.len()), (Outcome::Refused, 0));
-    assert_eq!(hooks.asked.lock().unwrap().len(), 1);
+    assert_eq!(hooks.asked.lock().unwrap().len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refused_run_never_begins() {
+    let decide = |question: &HookQuestion| {
+        let is_run = question.point == HookPoint::BeforeRun;
+        if is_run { HookVerdict::Refuse("not today".into()) } else { HookVerdict::Allow }
+    };
+    let (outcome, ended, hooks) = run(decide).await;
+    assert_eq!((outcome, ended.len()), (Outcome::Refused, 0));
+    assert_eq!(*hooks.asked.lock().unwrap(), [(HookPoint::BeforeRun, "run".to_owned())]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hook_that_panics_before_a_run_refuses_it() {
+    let decide = |question: &HookQuestion| -> HookVerdict {
+        assert_ne!(question.point, HookPoint::BeforeRun, "the hook has a bug");
+        HookVerdict::Allow
+    };
+    let (outcome, ended, _) = run(decide).await;
+    assert_eq!((outcome, ended.len()), (Outcome::Refused, 0));
 }

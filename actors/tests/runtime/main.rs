@@ -12,6 +12,7 @@ mod gathering;
 mod hooks;
 mod judging;
 mod ladder;
+mod lanes;
 mod learned;
 mod mutations;
 mod mutations_found;

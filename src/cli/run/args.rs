@@ -7,7 +7,7 @@ use clap::{
     Args, ValueEnum,
     builder::{PossibleValuesParser, TypedValueParser},
 };
-use hermod_actors::model::ThinkingLevel;
+use hermod_actors::model::{Lane, ThinkingLevel};
 use serde::{Deserialize, Serialize};
 
 use super::expect_args::ExpectArgs;
@@ -215,6 +215,7 @@ impl RunArgs {
             deliver_to,
             is_unattended: false,
             must_answer: Some(true),
+            lane: Lane::Main,
         }
     }
 

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use futures::future::BoxFuture;
 use hermod_actors::{
     RunError,
-    model::{RunRow, RunSpec, RunState, Seq, SessionId},
+    model::{Lane, RunRow, RunSpec, RunState, Seq, SessionId},
 };
 
 use super::submission_file;
@@ -146,6 +146,7 @@ fn decode(submission: RunSubmission) -> Result<Submission, HostError> {
         deliver_to: submission.deliver_to,
         // A person waits for the run.
         must_answer: Some(true),
+        lane: Lane::Main,
         idempotency_key: Some(Arc::clone(&submission.idempotency_key)),
         message: None,
     })

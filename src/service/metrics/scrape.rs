@@ -8,7 +8,7 @@ use axum::{
 };
 use hermod_actors::{
     ProviderStatus, RunError,
-    model::{BreakerState, Timestamp},
+    model::{BreakerState, Lane, Timestamp},
 };
 
 use super::{
@@ -108,6 +108,12 @@ fn add_runs(
         "What calls wait for that this process has begun; runs behind others (queue) and for persons.",
     )
     .by("reason", waits);
+    let lanes = to.gauge("hermod_lane_runs", "Runs that have a place in their lane, or wait for one.");
+    Lane::ALL.into_iter().fold(lanes, |series, lane| {
+        let (under_way, waiting) = service.runtime.lane_counts(lane);
+        let of = |state| [("lane", lane.name()), ("state", state)];
+        series.sample(of("under_way"), under_way).sample(of("waiting"), waiting)
+    });
     to.gauge("hermod_submissions_pending", "Submissions that wait until they are durable.")
         .is(service.runtime.pending_submissions());
     to.gauge("hermod_revival_runs", "Unfinished runs of earlier processes that were found at the start.")

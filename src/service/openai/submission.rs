@@ -6,7 +6,7 @@ use std::sync::Arc;
 use axum::http::HeaderMap;
 use hermod_actors::{
     AcceptedRun, RunResult,
-    model::{AgentName, Hash, Hasher, Message, Outcome, RunId, RunRow, RunState, ThinkingLevel},
+    model::{AgentName, Hash, Hasher, Lane, Message, Outcome, RunId, RunRow, RunState, ThinkingLevel},
 };
 
 use super::{
@@ -101,6 +101,7 @@ impl ClientRun {
             system: self.conversation.system(),
             deliver_to: None,
             must_answer: Some(true),
+            lane: Lane::Main,
             idempotency_key: self.key.clone(),
             message: None,
         }

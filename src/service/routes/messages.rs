@@ -7,7 +7,10 @@ use axum::{
     extract::State,
     http::{HeaderMap, StatusCode},
 };
-use hermod_actors::{MAX_MESSAGE_BYTES, model::QueueMode};
+use hermod_actors::{
+    MAX_MESSAGE_BYTES,
+    model::{Lane, QueueMode},
+};
 use serde::Deserialize;
 use utoipa::ToSchema;
 
@@ -106,6 +109,7 @@ async fn send(
         system: None,
         deliver_to: None,
         must_answer: None,
+        lane: Lane::Main,
         idempotency_key: idempotency_key(&headers, &granted.token)?,
         message: Some(message),
     };

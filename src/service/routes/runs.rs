@@ -10,7 +10,7 @@ use axum::{
 };
 use hermod_actors::{
     RunError, SteerReceipt,
-    model::{Expectation, LimitIncrease, RunState, ThinkingLevel},
+    model::{Expectation, Lane, LimitIncrease, RunState, ThinkingLevel},
 };
 use serde::Deserialize;
 use utoipa::{
@@ -95,6 +95,27 @@ struct SubmitBody {
     deliver_to: Option<Vec<String>>,
     /// Whether an answer is due; absent is as the agent is configured.
     reply: Option<ReplyDue>,
+    /// The lane in which the run needs a place, if that has a limit; absent is `main`.
+    lane: Option<SubmitLane>,
+}
+
+/// A lane that a submission may name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+enum SubmitLane {
+    /// Submitted runs.
+    Main,
+    /// Runs that begin at a time.
+    Cron,
+}
+
+impl From<SubmitLane> for Lane {
+    fn from(lane: SubmitLane) -> Self {
+        match lane {
+            SubmitLane::Main => Self::Main,
+            SubmitLane::Cron => Self::Cron,
+        }
+    }
 }
 
 /// Whether an answer is due.
@@ -180,6 +201,7 @@ async fn submit(
         system: body.system,
         deliver_to: body.deliver_to,
         must_answer: body.reply.map(|reply| reply == ReplyDue::Required),
+        lane: body.lane.map_or(Lane::Main, Lane::from),
         idempotency_key: key,
         message: None,
     };

@@ -2,7 +2,7 @@
 
 use super::{DELEGATE_TASK, DelegatedTask};
 use crate::{
-    model::{Delegation, Dimension, Limits, RUNTIME_TEXT_PREFIX, RunId, RunSpec},
+    model::{Delegation, Dimension, Lane, Limits, RUNTIME_TEXT_PREFIX, RunId, RunSpec},
     policy::{clarify::CLARIFY, message::MESSAGE, todo::TODO},
 };
 
@@ -36,6 +36,7 @@ pub(crate) fn subagent_spec(task: &DelegatedTask, parent: &RunSpec, run: RunId) 
     Some(RunSpec {
         chain,
         profiles,
+        lane: Lane::Subagent,
         isolation_key: run.to_string(),
         tools: tools.cloned().collect(),
         limits: subagent_limits(task, parent, delegation),

@@ -73,6 +73,7 @@ fn check_result(driver: &Driver, status: CallStatus, part: &str) {
 fn a_call_parks_its_run_until_it_is_allowed_and_then_starts_once() {
     let mut driver = asked(vec![asking(1, "tool")]);
     assert_eq!(driver.turn.parked_run(), Some(run(1)));
+    assert_eq!(driver.turn.occupied_lane(driver.now), None);
     assert_eq!(driver.turn.due(driver.now), [DueAction::WakeAt(driver.now.at.plus_ms(DAY))]);
     // A permit that was granted too early starts nothing.
     assert_eq!(driver.feed(&Input::Permitted(AttemptId { call: FIRST, attempt: 1 })), [""; 0]);

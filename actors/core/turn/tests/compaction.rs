@@ -142,6 +142,7 @@ impl Task {
                 other @ (DueAction::RunTool { .. }
                 | DueAction::EndTool { .. }
                 | DueAction::AwaitSubagent { .. }
+                | DueAction::Begin(_)
                 | DueAction::Verify(_)
                 | DueAction::WakeAt(_)
                 | DueAction::WakeAtActive(_)) => panic!("{other:?}"),
@@ -212,6 +213,7 @@ impl Task {
             | DueAction::RunTool { .. }
             | DueAction::EndTool { .. }
             | DueAction::AwaitSubagent { .. }
+            | DueAction::Begin(_)
             | DueAction::Verify(_)
             | DueAction::WakeAt(_)
             | DueAction::WakeAtActive(_) => None,

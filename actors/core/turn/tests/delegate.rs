@@ -8,10 +8,10 @@ use super::{Driver, check, content, model, run, tool};
 use crate::{
     journal::{Append, IndexRow},
     model::{
-        AccountId, AgentName, Amounts, AssistantMessage, AttemptId, Body, BudgetRefusal, CallStatus,
-        ChildEnded, Delegation, Dimension, EffectClass, FailureClass, FinishReason, Hash, InboxMessage,
-        LimitIncrease, Limits, NewAccount, Outcome, OutcomeDetail, ParentRef, RunAccepted, RunSpec,
-        SessionId, SessionRevived, StopReason, SubagentRef, ToolCall, Usage,
+        AccountId, AgentName, Amounts, AssistantMessage, AttemptId, BeginRules, Body, BudgetRefusal,
+        CallStatus, ChildEnded, Delegation, Dimension, EffectClass, FailureClass, FinishReason, Hash,
+        InboxMessage, Lane, LaneLimits, LimitIncrease, Limits, NewAccount, Outcome, OutcomeDetail, ParentRef,
+        RunAccepted, RunSpec, RunState, SessionId, SessionRevived, StopReason, SubagentRef, ToolCall, Usage,
     },
     policy::delegation::DELEGATE_TASK,
     turn::{CallAdmission, DelegationMode, DueAction, Input, RenderCursor},
@@ -393,4 +393,39 @@ fn a_run_that_has_used_up_its_budget_waits_for_its_subagents() {
     assert_eq!(driver.feed(&Input::Raise { run: run(1), by }), ["run.reopened"]);
     assert_eq!(driver.found(DONE.1), [('u', 1)]);
     assert!(last(&driver).contains("a subagent in the background has ended"));
+}
+
+#[test]
+fn a_parent_leaves_its_place_while_it_only_waits_for_subagents() {
+    let check = |arguments: &[&str], expect: Option<Lane>| {
+        let driver = given(arguments);
+        assert_eq!(driver.turn.occupied_lane(driver.now), expect, "{arguments:?}");
+    };
+    check(&[ONE], None);
+    check(&[TWO], None);
+    check(&[ONE, ""], Some(Lane::Main));
+    let mut driver = given(&[BEHIND]);
+    delegated(&mut driver, 1);
+    assert_eq!(driver.turn.occupied_lane(driver.now), Some(Lane::Main), "it goes on beside its subagent");
+    let mut driver = given(&[ONE]);
+    ends(&mut driver, 0, (Outcome::Completed, "seen"));
+    assert_eq!(driver.turn.occupied_lane(driver.now), Some(Lane::Main), "it goes on");
+}
+
+#[test]
+fn a_subagent_waits_for_a_place_in_its_lane() {
+    let mut driver = asked(DELEGATION, limits());
+    let lanes = LaneLimits { subagent: Some(1), ..LaneLimits::default() };
+    driver.turn.set_begin_rules(BeginRules { lanes, are_hooks_asked: false });
+    let append = decide(&driver, &[answer(&driver, &[ONE])]);
+    let [spawned] = &append.spawned[..] else { panic!("one subagent") };
+    let Some(Body::RunAccepted(accepted)) = spawned.records.last().map(|record| &record.body) else {
+        panic!()
+    };
+    assert_eq!(accepted.hold.and_then(|hold| hold.lane), Some(Lane::Subagent));
+    let row = append.index.iter().find_map(|row| match row {
+        IndexRow::Run(row) if row.id == accepted.run => Some((row.state, row.started_at)),
+        _ => None,
+    });
+    assert_eq!(row, Some((RunState::Queued, None)));
 }

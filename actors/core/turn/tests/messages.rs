@@ -112,7 +112,10 @@ fn run_to_end(driver: &mut Driver) {
                 let ms = at.ms_since(driver.now.at);
                 wait(driver, ms);
             }
-            DueAction::AwaitSubagent { .. } | DueAction::Verify(_) | DueAction::WakeAtActive(_) => {
+            DueAction::AwaitSubagent { .. }
+            | DueAction::Begin(_)
+            | DueAction::Verify(_)
+            | DueAction::WakeAtActive(_) => {
                 panic!("not of these sessions")
             }
         }

@@ -11,6 +11,7 @@ mod doubt;
 mod fallback;
 mod fuzz;
 mod grace;
+mod hold;
 mod ladder;
 mod learned;
 mod limits;

@@ -44,9 +44,11 @@ fn lines(waits: &[crate::model::RunWait]) -> Vec<String> {
         let detail = match &wait.kind {
             WaitKind::NoProcess
             | WaitKind::Collect
+            | WaitKind::Hooks
             | WaitKind::Verify
             | WaitKind::Stop
             | WaitKind::Disk { .. } => String::new(),
+            WaitKind::Lane { lane } => format!(" {}", lane.name()),
             WaitKind::Queue { behind } => format!(" {}", behind.bits()),
             WaitKind::Model { model, attempt } => format!(" {model} {attempt}"),
             WaitKind::Retry { attempt, failure } | WaitKind::Reset { attempt, failure } => {

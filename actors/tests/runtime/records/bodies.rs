@@ -11,7 +11,7 @@ use proptest::{prelude::*, sample::select};
 use super::{
     parts::{
         accepted, admitted, allowance, answered, aside_answered, call_end, child, compacted, ended, failed,
-        miss, not_answered, place, raised, repetition, started, todo,
+        hooked_run, miss, not_answered, place, raised, repetition, started, todo,
     },
     values::{
         Made, account, agent, amounts, anomaly, call, hash, images, incarnation, list, maybe, number, run,
@@ -78,7 +78,9 @@ pub(crate) fn body(kind: Kind) -> Made<Body> {
             .boxed(),
         Kind::MessageCollected => message_collected(),
         Kind::MessageDropped => message_dropped(),
-        Kind::RunBegun => run().prop_map(|run| Body::RunBegun(RunBegun { run })).boxed(),
+        Kind::RunBegun => (run(), maybe(hooked_run()))
+            .prop_map(|(run, hooks)| Body::RunBegun(RunBegun { run, hooks }))
+            .boxed(),
         Kind::ApprovalRequested => approval_requested().prop_map(Body::ApprovalRequested).boxed(),
         Kind::ApprovalAnswered => approval_answered(),
         Kind::ChildEnded => child_ended(),

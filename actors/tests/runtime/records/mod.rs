@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use hermod_actors::model::{
     AgentName, AnswerOrigin, AssistantMessage, Body, CallId, FinishReason, ImportedHistory, ImportedRound,
-    InDoubtPolicy, InboxMessage, Kind, Limits, ModelAnswered, ModelRow, OpaqueState, PendingApproval, Record,
-    RunAccepted, RunCounts, RunId, RunRow, RunSpec, RunState, SessionRow, Timestamp, decode, encode,
+    InDoubtPolicy, InboxMessage, Kind, Lane, Limits, ModelAnswered, ModelRow, OpaqueState, PendingApproval,
+    Record, RunAccepted, RunCounts, RunId, RunRow, RunSpec, RunState, SessionRow, Timestamp, decode, encode,
 };
 use proptest::{
     prelude::*,
@@ -153,6 +153,7 @@ fn carriers(opaque: OpaqueState) -> [Body; 2] {
             chain: vec!["p/m".parse().expect("a model's name")],
             profiles: Vec::new(),
             thinking: None,
+            lane: Lane::default(),
             workspace: "/w".into(),
             isolation_key: "t".into(),
             tools: Vec::new(),

@@ -6,11 +6,11 @@ use hermod_actors::model::{
     Access, AsideAnswered, AsideDefect, AuxiliaryChain, BudgetRefusal, CallAdmitted, CallEnd, CallStatus,
     CompactionMethod, CompactionPolicy, ContextBreakdown, ContextCompacted, Deadline, Delegation, Dimension,
     DropPolicy, EffectClass, Expectation, ExpectationMiss, Failure, FailureClass, FinishReason, Flaw,
-    HistoryPosition, Hold, HookDecision, HookPoint, HookRuling, HookedCall, InDoubtAction, InDoubtPolicy,
-    LimitIncrease, Limits, ModelAnswered, ModelFailed, ModelStarted, Outcome, OutcomeCause, OutcomeDetail,
-    ParentRef, PrefixChange, QueueMode, Queueing, Repetition, RepetitionPattern, RequestFate, RetryAttempts,
-    RetryPolicy, RunAccepted, RunSpec, StopReason, SubagentRef, TodoChanged, TodoItem, TodoList, TodoStatus,
-    UnansweredModel, UnansweredReason,
+    HistoryPosition, Hold, HookDecision, HookPoint, HookRuling, HookedCall, HookedRun, InDoubtAction,
+    InDoubtPolicy, Lane, LimitIncrease, Limits, ModelAnswered, ModelFailed, ModelStarted, Outcome,
+    OutcomeCause, OutcomeDetail, ParentRef, PrefixChange, QueueMode, Queueing, Repetition, RepetitionPattern,
+    RequestFate, RetryAttempts, RetryPolicy, RunAccepted, RunSpec, StopReason, SubagentRef, TodoChanged,
+    TodoItem, TodoList, TodoStatus, UnansweredModel, UnansweredReason,
 };
 use proptest::{prelude::*, sample::select};
 use serde_json::json;
@@ -99,7 +99,7 @@ pub(crate) fn spec() -> Made<Arc<RunSpec>> {
         maybe(shared()),
         doubt(),
         maybe(compression()),
-        (maybe(delegation()), any::<bool>(), any::<bool>()),
+        (maybe(delegation()), any::<bool>(), any::<bool>(), lane()),
         maybe(hash()),
         list(expectation()),
     );
@@ -110,13 +110,14 @@ pub(crate) fn spec() -> Made<Arc<RunSpec>> {
                 (chain, traits, thinking),
                 (workspace, task, tools, schema_bytes),
                 limits,
-                (system, in_doubt, compression, (delegation, loop_guard, must_answer), script, expects),
+                (system, in_doubt, compression, (delegation, loop_guard, must_answer, lane), script, expects),
             )| {
                 Arc::new(RunSpec {
                     agent,
                     chain,
                     profiles: traits,
                     thinking,
+                    lane,
                     workspace,
                     isolation_key: task,
                     tools,
@@ -244,6 +245,7 @@ pub(crate) fn cause() -> Made<OutcomeCause> {
         number().prop_map(|limit_ms| OutcomeCause::NoProgress { limit_ms }),
         repetition().prop_map(|repetition| OutcomeCause::Repetition { repetition }),
         stop_reason().prop_map(|reason| OutcomeCause::Stop { reason }),
+        text().prop_map(|refusal| OutcomeCause::Hook { refusal }),
         text().prop_map(|error| OutcomeCause::CrashLoop { error }),
         text().prop_map(|error| OutcomeCause::Unreadable { error }),
     ]
@@ -381,6 +383,7 @@ fn hook_decisions() -> Made<Arc<[HookDecision]>> {
         HookPoint::PreToolCall,
         HookPoint::PostToolCall,
         HookPoint::ToolResultPersist,
+        HookPoint::BeforeRun,
         HookPoint::BeforeModelCall,
         HookPoint::MessageSending,
     ]);
@@ -396,8 +399,19 @@ fn hooked_call() -> Made<Arc<HookedCall>> {
         .boxed()
 }
 
+pub(crate) fn hooked_run() -> Made<Arc<HookedRun>> {
+    (hook_decisions(), maybe(shared()), maybe(shared()))
+        .prop_map(|(decisions, input, context)| Arc::new(HookedRun { decisions, input, context }))
+        .boxed()
+}
+
+fn lane() -> Made<Lane> {
+    select(Lane::ALL.to_vec()).boxed()
+}
+
 pub(crate) fn accepted() -> Made<RunAccepted> {
-    let queueing = (queueing(), maybe(time()).prop_map(|until| Hold { until }));
+    let hold = (maybe(time()), maybe(lane()), any::<bool>());
+    let queueing = (queueing(), hold.prop_map(|(until, lane, hooks)| Hold { until, lane, hooks }));
     (run(), shared(), images(), past(), spec(), maybe(parent()), maybe(hash()), maybe(queueing.boxed()))
         .prop_map(|(run, input, images, history, spec, parent, request_hash, queueing)| RunAccepted {
             run,

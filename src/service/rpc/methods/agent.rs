@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use hermod_actors::{
     AcceptedRun, RunError,
-    model::{AgentName, Outcome, RunId, RunRow, RunState, Timestamp},
+    model::{AgentName, Lane, Outcome, RunId, RunRow, RunState, Timestamp},
 };
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json, value::RawValue};
@@ -207,6 +207,7 @@ pub(super) async fn submit(call: &Call, new: NewRun) -> Result<AcceptedRun, RpcE
         system: new.system,
         deliver_to: None,
         must_answer: None,
+        lane: Lane::Main,
         idempotency_key: new.key,
         message: new.options,
     };

@@ -182,6 +182,7 @@ impl Calls {
             }
             DueAction::CallModel { .. }
             | DueAction::AwaitSubagent { .. }
+            | DueAction::Begin(_)
             | DueAction::Verify(_)
             | DueAction::WakeAt(_)
             | DueAction::WakeAtActive(_) => true,

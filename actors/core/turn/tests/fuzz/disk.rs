@@ -144,6 +144,7 @@ impl World {
         let mut folded = Turn::empty(SESSION);
         self.journal.iter().for_each(|record| folded.apply(record));
         folded.set_store_limits(self.turn.store_limits);
+        folded.set_begin_rules(self.turn.begin_rules);
         self.is_alike(&folded)?;
         self.turn = folded;
         self.now.active_ms = self.turn.active_ms;

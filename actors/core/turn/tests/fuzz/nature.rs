@@ -8,11 +8,12 @@ use super::chance::Chance;
 use crate::{
     model::Intent,
     model::{
-        Access, AgentName, Amounts, ApprovalNeed, AssistantMessage, AttemptId, AuxiliaryChain, CallEnd,
-        CallStatus, CompactionPolicy, Deadline, Delegation, EffectClass, Expectation, ExpectationMiss,
-        Failure, FailureClass, FinishReason, Hash, ImportedHistory, InDoubtAction, InDoubtPolicy, Limits,
-        Message, ModelAnswer, ModelProfile, ModelRef, ModelStarted, RequestFate, RetryPolicy, RunSpec,
-        Timestamp, ToolCall, UnansweredModel, UnansweredReason, Usage,
+        Access, AgentName, Amounts, ApprovalNeed, AssistantMessage, AttemptId, AuxiliaryChain, BeginRules,
+        CallEnd, CallStatus, CompactionPolicy, Deadline, Delegation, EffectClass, Expectation,
+        ExpectationMiss, Failure, FailureClass, FinishReason, Hash, HookDecision, HookPoint, HookRuling,
+        HookedRun, ImportedHistory, InDoubtAction, InDoubtPolicy, Lane, LaneLimits, Limits, Message,
+        ModelAnswer, ModelProfile, ModelRef, ModelStarted, RequestFate, RetryPolicy, RunSpec, Timestamp,
+        ToolCall, UnansweredModel, UnansweredReason, Usage,
     },
     policy::{
         Candidate, CredentialRecovery, LinkAvailability, clarify::CLARIFY, delegation::DELEGATE_TASK,
@@ -48,6 +49,7 @@ pub(super) fn spec(chance: &mut Chance) -> RunSpec {
         chain: MODELS[..length].iter().map(link).collect(),
         profiles: if chance.one_in(3) { vec![traits; length] } else { Vec::new() },
         thinking: None,
+        lane: chance.pick(&[Lane::Main, Lane::Main, Lane::Cron]),
         workspace: "/w".into(),
         isolation_key: "t".into(),
         tools: vec![CLARIFY.into(), DELEGATE_TASK.into(), MESSAGE.into(), TODO.into(), "tool".into()],
@@ -414,4 +416,20 @@ pub(super) fn past(chance: &mut Chance) -> ImportedHistory {
         true => crate::turn::repair(&foreign(chance)).past,
         false => ImportedHistory::default(),
     }
+}
+
+/// What runs of one sequence wait for: nothing, for half of the sequences.
+pub(super) fn begin_rules(chance: &mut Chance) -> BeginRules {
+    let limit = |chance: &mut Chance| chance.one_in(4).then_some(1);
+    let lanes = LaneLimits { main: limit(chance), subagent: limit(chance), cron: None };
+    BeginRules { lanes, are_hooks_asked: chance.one_in(4) }
+}
+
+/// What hooks may decide about a run; `None` if none was asked.
+pub(super) fn hooks(chance: &mut Chance) -> Option<Arc<HookedRun>> {
+    let ruling = chance.pick(&[HookRuling::Allowed, HookRuling::Replaced, HookRuling::Refused]);
+    let decision = HookDecision { hook: "h".into(), point: HookPoint::BeforeRun, ruling, reason: None };
+    let context = (ruling == HookRuling::Replaced).then(|| "context".into());
+    let hooked = HookedRun { decisions: [decision].into(), input: None, context };
+    chance.one_in(2).then(|| Arc::new(hooked))
 }

@@ -24,6 +24,7 @@ const EXPECTED: [(&str, &[&str]); 7] = [
             "Opened",
             "Revived",
             "Submitted",
+            "MayBegin",
             "Leased",
             "NoLease",
             "Permitted",
@@ -44,7 +45,7 @@ const EXPECTED: [(&str, &[&str]); 7] = [
             "Refused",
         ],
     ),
-    ("effect", &["Ask", "Run", "End", "Seek", "Await", "Verify", "WakeAt", "WakeAtActive"]),
+    ("effect", &["Begin", "Ask", "Run", "End", "Seek", "Await", "Verify", "WakeAt", "WakeAtActive"]),
     (
         "flaw",
         &[
@@ -83,6 +84,7 @@ impl Tally {
                 Input::Opened(_) => "Opened",
                 Input::Revived(_) => "Revived",
                 Input::Submitted { .. } => "Submitted",
+                Input::MayBegin { .. } => "MayBegin",
                 Input::Leased { .. } => "Leased",
                 Input::NoLease { .. } => "NoLease",
                 Input::Permitted { .. } => "Permitted",
@@ -109,6 +111,7 @@ impl Tally {
         self.count(
             "effect",
             match effect {
+                DueAction::Begin(_) => "Begin",
                 DueAction::CallModel { .. } => "Ask",
                 DueAction::RunTool { .. } => "Run",
                 DueAction::EndTool { .. } => "End",

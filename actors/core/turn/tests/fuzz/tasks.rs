@@ -75,6 +75,7 @@ impl World {
                     None => nature::said(chance, &started, links, self.now.at),
                 }
             }
+            (DueAction::Begin(run), _) => Input::MayBegin { run, hooks: nature::hooks(chance) },
             (DueAction::Acquire(AttemptId { call, attempt }), _) => self.found(call, attempt, chance),
             (DueAction::WakeAt(_) | DueAction::WakeAtActive(_), _) => Input::TimerFired,
             (DueAction::Verify(call), _) => Input::Verified {
@@ -117,6 +118,7 @@ impl World {
                 Doing::Told(end),
             ) => Input::ToolEnded { id: AttemptId { call, attempt }, end },
             (_, Doing::Ask(started)) => nature::last_word(&started),
+            (DueAction::Begin(run), _) => Input::MayBegin { run, hooks: None },
             (DueAction::Acquire(AttemptId { call, attempt }), _) => match self.turn.candidates_of(call) {
                 Some(links) if call.is_model_call() => match links.first() {
                     Some(link) => {

@@ -279,6 +279,14 @@ impl Shown {
         Ok(())
     }
 
+    /// A run is accepted. If it is the follow-up run of an unread message, all unread messages of ended runs wait in it.
+    pub(super) fn follow_up(&mut self, run: RunId, is_queued: &dyn Fn(RunId) -> bool) {
+        let is_unread = |said: &Said| said.read == Read::Not && !is_queued(said.run);
+        if self.said.iter().any(|said| said.next == run && is_unread(said)) {
+            self.said.iter_mut().filter(|said| is_unread(said)).for_each(|said| said.run = run);
+        }
+    }
+
     /// Whether a message to this run is unread.
     pub(super) fn waits(&self, run: RunId) -> bool {
         self.said.iter().any(|said| said.run == run && said.read == Read::Not)

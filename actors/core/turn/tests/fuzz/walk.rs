@@ -59,6 +59,7 @@ impl Sequence {
             },
             habit: repeats(self.seed).then(|| chance.next()),
             tokens_per_hour: chance.one_in(4).then(|| 1_500 + chance.below(20_000)),
+            begin: nature::begin_rules(&mut chance),
             is_thorough: self.seed.is_multiple_of(16),
         })
     }
@@ -298,6 +299,7 @@ impl World {
             | DueAction::EndTool { .. }
             | DueAction::Acquire { .. }
             | DueAction::AwaitSubagent { .. }
+            | DueAction::Begin(_)
             | DueAction::Verify(_) => None,
         };
         self.turn.due(self.now).iter().filter_map(until).min()

@@ -19,8 +19,8 @@ use super::{
 use crate::{
     journal::Append,
     model::{
-        AgentName, Amounts, Attempt, AttemptId, Body, CallId, Durable, Incarnation, Record, RunRow,
-        SessionId, SessionOpened, SessionRevived, SessionTime, StoreLimits, Timestamp,
+        AgentName, Amounts, Attempt, AttemptId, BeginRules, Body, CallId, Durable, Incarnation, Record,
+        RunRow, SessionId, SessionOpened, SessionRevived, SessionTime, StoreLimits, Timestamp,
     },
     turn::{DecisionBuilder, DelegationMode, DueAction, GrantRequest, Input, Turn, WaitTracker},
 };
@@ -40,6 +40,8 @@ pub(super) struct Mood {
     pub(super) habit: Option<u64>,
     /// The tokens that all sessions of the store may use together in an hour; `None` without a limit.
     pub(super) tokens_per_hour: Option<u64>,
+    /// What runs wait for before they begin.
+    pub(super) begin: BeginRules,
     /// Whether expensive checks run too.
     pub(super) is_thorough: bool,
 }
@@ -147,6 +149,7 @@ impl World {
         }
         match input {
             Input::Leased { .. }
+            | Input::MayBegin { .. }
             | Input::NoLease { .. }
             | Input::Permitted { .. }
             | Input::ModelFailed { .. }
@@ -199,6 +202,7 @@ impl World {
         }
         let hour = Amounts { tokens: self.mood.tokens_per_hour, ..Amounts::default() };
         self.turn.set_store_limits(StoreLimits { hour, ..StoreLimits::default() });
+        self.turn.set_begin_rules(self.mood.begin);
         let mut draft = self.turn.start_decision(self.now);
         let mut fed: Vec<Input> = self.first.iter().cloned().collect();
         fed.iter().for_each(|first| draft.apply_input(first));
@@ -250,6 +254,10 @@ impl World {
             {
                 self.tasks.retain(|task| task.effect != DueAction::Acquire(AttemptId { call, attempt }));
             }
+            if let Input::MayBegin { run, hooks } = &input {
+                self.tasks.retain(|task| task.effect != DueAction::Begin(*run));
+                self.watch.permitted(*run, hooks.as_deref());
+            }
             if !draft.has_history_conflict(&input) {
                 draft.apply_input(&input);
                 taken.push(input);
@@ -276,6 +284,10 @@ impl World {
                             Input::NoLease { id: AttemptId { call, attempt }, skipped }
                         }
                     }
+                }
+                GrantRequest::Place(run, _) => {
+                    self.watch.permitted(run, None);
+                    Input::MayBegin { run, hooks: None }
                 }
                 GrantRequest::Permit(AttemptId { call, attempt }, _) => {
                     Input::Permitted(AttemptId { call, attempt })
@@ -354,6 +366,7 @@ impl World {
             DueAction::RunTool { .. } => Doing::Lost,
             DueAction::EndTool(AttemptId { call, .. }) => Doing::Attach(self.turn.is_detached(call)),
             DueAction::Acquire { .. }
+            | DueAction::Begin(_)
             | DueAction::AwaitSubagent { .. }
             | DueAction::Verify(_)
             | DueAction::WakeAt(_)

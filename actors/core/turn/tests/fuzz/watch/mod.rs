@@ -8,7 +8,7 @@ mod runs;
 mod summaries;
 mod titles;
 
-use std::sync::Arc;
+use std::{collections::BTreeSet, sync::Arc};
 
 use self::{
     loops::Loops,
@@ -58,6 +58,8 @@ pub(super) struct Watch {
     /// The to-do list that was recorded last.
     todo: Arc<TodoList>,
     rows: Vec<(RunId, RunState)>,
+    /// The runs that got permission to begin.
+    permitted: BTreeSet<RunId>,
 }
 
 #[derive(Debug)]
@@ -78,8 +80,16 @@ struct Run {
     missed: u32,
     /// Whether it has ended because its budget was used up, and no other run has started since.
     reopenable: bool,
-    /// Until when it is held, since when it waits, and whether messages may join it.
-    hold: Option<(Timestamp, Timestamp, bool)>,
+    hold: Option<RunHold>,
+}
+
+/// Why a queued run does not begin.
+#[derive(Debug)]
+struct RunHold {
+    /// Until when it collects messages.
+    until: Option<Timestamp>,
+    accepted_at: Timestamp,
+    needs_permission: bool,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -216,6 +226,7 @@ impl Watch {
                 DueAction::RunTool { .. }
                 | DueAction::EndTool { .. }
                 | DueAction::AwaitSubagent { .. }
+                | DueAction::Begin(_)
                 | DueAction::Verify(_)
                 | DueAction::WakeAt(_)
                 | DueAction::WakeAtActive(_) => true,

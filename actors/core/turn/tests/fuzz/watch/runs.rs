@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use super::{Run, State, Watch};
+use super::{Run, RunHold, State, Watch};
 use crate::{
     model::{
-        BudgetRaised, DropReason, FinishReason, Message, MessageCollected, MessageDropped, MessageSteered,
-        Outcome, OutcomeCause, OutcomeDetail, QueueMode, RunAccepted, RunEnded, RunExhausted, RunId,
-        RunReopened, RunStopping, RunVerified, Timestamp, Usage,
+        BudgetRaised, DropReason, FinishReason, HookedRun, Message, MessageCollected, MessageDropped,
+        MessageSteered, Outcome, OutcomeCause, OutcomeDetail, QueueMode, RunAccepted, RunEnded, RunExhausted,
+        RunId, RunReopened, RunStopping, RunVerified, Timestamp, Usage,
     },
     turn::{
         Turn,
@@ -19,12 +19,19 @@ impl Watch {
     pub(super) fn accepted(&mut self, accepted: &RunAccepted, at: Timestamp) -> Result<(), String> {
         let id = accepted.run;
         hold!(self.run(id).is_err(), "{id} is accepted twice");
+        let queued = |run| self.runs.iter().any(|of| of.id == run && of.state == State::Queued);
+        self.shown.follow_up(id, &queued);
         if accepted.queueing.is_some() {
             self.shown.said(id, id)?;
         }
         let collects = accepted.queueing.is_some_and(|queueing| queueing.mode == QueueMode::Collect);
-        hold!(collects == accepted.hold.is_some(), "only collected messages are held: {accepted:?}");
-        let hold = accepted.hold.and_then(|hold| hold.until).map(|until| (until, at, collects));
+        let until = accepted.hold.and_then(|hold| hold.until);
+        hold!(collects == until.is_some(), "only a run that collects has such a time: {accepted:?}");
+        let hold = accepted.hold.map(|hold| RunHold {
+            until,
+            accepted_at: at,
+            needs_permission: hold.lane.is_some() || hold.hooks,
+        });
         let is_idle = self.runs.iter().all(|run| run.state == State::Ended) && hold.is_none();
         let state = if is_idle { State::Running } else { State::Queued };
         self.runs.iter_mut().for_each(|run| run.reopenable = false);
@@ -132,10 +139,19 @@ impl Watch {
         let Some(run) = first.filter(|run| run.id == id) else {
             return Err(format!("{id} begins out of order"));
         };
-        let Some((until, since, _)) = run.hold.take() else { return Err(format!("{id} is not held")) };
-        hold!(until <= at || at < since, "{id} begins at {at:?}, before {until:?}");
+        let Some(hold) = run.hold.take() else { return Err(format!("{id} is not held")) };
+        let has_collected = hold.until.is_none_or(|until| until <= at || at < hold.accepted_at);
+        hold!(has_collected, "{id} begins at {at:?}: {hold:?}");
+        hold!(!hold.needs_permission || self.permitted.contains(&id), "{id} begins without permission");
         self.begin_next();
         Ok(())
+    }
+
+    /// Notes that the run may begin, unless hooks have refused it.
+    pub(in crate::turn::tests::fuzz) fn permitted(&mut self, run: RunId, hooks: Option<&HookedRun>) {
+        if hooks.is_none_or(|hooks| hooks.refusal_text().is_none()) {
+            self.permitted.insert(run);
+        }
     }
 
     pub(super) fn collected(&mut self, collected: &MessageCollected) -> Result<(), String> {
@@ -143,7 +159,9 @@ impl Watch {
         let Some(run) = last.filter(|run| run.id == collected.run) else {
             return Err(format!("{collected:?} is not of the last queued run"));
         };
-        let Some((until, _, true)) = &mut run.hold else { return Err(format!("{collected:?} to {run:?}")) };
+        let Some(RunHold { until: Some(until), .. }) = &mut run.hold else {
+            return Err(format!("{collected:?} to {run:?}"));
+        };
         *until = collected.until;
         self.shown.said(collected.run, collected.message)
     }

@@ -36,6 +36,7 @@ impl Summaries {
             DueAction::RunTool { .. }
             | DueAction::EndTool { .. }
             | DueAction::AwaitSubagent { .. }
+            | DueAction::Begin(_)
             | DueAction::Verify(_)
             | DueAction::WakeAt(_)
             | DueAction::WakeAtActive(_) => false,
