@@ -1,12 +1,31 @@
-//! The limits of lanes: set while runs continue.
+//! The limits of lanes: set while runs continue. Also the places of runs that an earlier process has left.
+
+use std::{sync::Arc, time::Duration};
 
 use super::Runtime;
 use crate::{
-    model::{BeginRules, HookPoint, Lane, LaneLimits},
+    model::{BeginRules, HookPoint, Lane, LaneLimits, RunRow, RunState},
     supervisor::RuntimeParts,
 };
 
+/// How long places are kept for runs whose sessions are not open: a session that cannot be opened must not hold up others.
+const KEPT_FOR: Duration = Duration::from_mins(1);
+
 impl Runtime {
+    /// Keeps the places of runs that were under way in an earlier process and that will be revived, for at most a minute: no
+    /// other run begins in their place meanwhile.
+    pub fn keep_lane_places(&self, rows: &[RunRow]) {
+        let under_way = rows.iter().filter(|row| row.state == RunState::Running);
+        self.parts.lanes.keep(under_way.map(|row| (row.id, row.lane)));
+        let lanes = Arc::downgrade(&self.parts.lanes);
+        tokio::spawn(async move {
+            tokio::time::sleep(KEPT_FOR).await;
+            if let Some(lanes) = lanes.upgrade() {
+                lanes.forget_all_kept();
+            }
+        });
+    }
+
     /// Sets how many runs of each lane may be under way at once. Without this there are no limits. Runs that have begun
     /// go on; a run that waits begins once it has a place by the new limit.
     pub fn set_lane_limits(&self, limits: LaneLimits) {

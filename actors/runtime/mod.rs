@@ -204,6 +204,7 @@ impl Runtime {
     /// Opens every session with an unfinished run, and returns the number of these runs.
     pub async fn revive_all(&self) -> Result<usize, RunError> {
         let runs = self.open_runs().await?;
+        self.keep_lane_places(&runs);
         for run in &runs {
             self.revive(run.session)?;
         }

@@ -307,10 +307,14 @@ impl SessionActorState {
     /// Gives the place in a lane back while the run under way waits, and takes it back when the run goes on.
     fn sync_place(&mut self, now: SessionTime) {
         let StartPhase::Awake(turn) = &self.phase else { return };
-        match turn.occupied_lane(now) {
-            None => self.place = None,
-            Some(lane) if self.place.is_none() => self.place = Some(self.parts.lanes.occupy(lane)),
-            Some(_) => {}
+        match (turn.current(), turn.occupied_lane(now)) {
+            (Some((run, _)), Some(lane)) => {
+                self.place.get_or_insert_with(|| self.parts.lanes.occupy(run, lane));
+            }
+            (current, _) => {
+                self.place = None;
+                current.into_iter().for_each(|(run, _)| self.parts.lanes.forget_kept(run));
+            }
         }
     }
 

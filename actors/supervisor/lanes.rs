@@ -1,14 +1,17 @@
 //! The lanes of the runtime: each bounds how many of its runs are under way. A session waits here for a place of a run
-//! that has not begun, and keeps the place while its run is under way. Places are not durable: a revived run that has
-//! begun takes one at once.
+//! that has not begun, and keeps the place while its run is under way. Places are not durable. After a start they are kept for the
+//! runs that were under way, until their sessions are open again.
 
-use std::sync::{Arc, Mutex};
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, Mutex},
+};
 
 use futures::channel::oneshot;
 
 use crate::{
     lock,
-    model::{Lane, LaneLimits, Timestamp},
+    model::{Lane, LaneLimits, RunId, Timestamp},
     policy::{LaneQueue, WaitKey},
 };
 
@@ -24,6 +27,8 @@ struct LaneQueues {
     main: Waiting,
     subagent: Waiting,
     cron: Waiting,
+    /// Runs of earlier processes that were under way. Their places are kept until their sessions are open again.
+    kept: BTreeSet<(RunId, Lane)>,
 }
 
 impl LaneQueues {
@@ -59,10 +64,38 @@ impl Lanes {
         lock(&self.0).get_mut(lane).counts()
     }
 
-    /// A place for a run that has begun, whatever the limit is.
-    pub(crate) fn occupy(self: &Arc<Self>, lane: Lane) -> LanePlace {
-        lock(&self.0).get_mut(lane).occupy();
+    /// A place for a run that has begun, whatever the limit is: the one that is kept for it, if there is one.
+    pub(crate) fn occupy(self: &Arc<Self>, run: RunId, lane: Lane) -> LanePlace {
+        let mut queues = lock(&self.0);
+        if !queues.kept.remove(&(run, lane)) {
+            queues.get_mut(lane).occupy();
+        }
         self.place(lane)
+    }
+
+    /// Keeps places for runs that were under way in an earlier process, so that no other run begins in their place.
+    pub(crate) fn keep(&self, runs: impl Iterator<Item = (RunId, Lane)>) {
+        let mut queues = lock(&self.0);
+        for (run, lane) in runs {
+            if queues.kept.insert((run, lane)) {
+                queues.get_mut(lane).occupy();
+            }
+        }
+    }
+
+    /// Gives back the place that is kept for this run, because it waits.
+    pub(crate) fn forget_kept(self: &Arc<Self>, run: RunId) {
+        let kept: Vec<(RunId, Lane)> = {
+            let kept = &lock(&self.0).kept;
+            Lane::ALL.into_iter().map(|lane| (run, lane)).filter(|of| kept.contains(of)).collect()
+        };
+        kept.into_iter().for_each(|(run, lane)| drop(self.occupy(run, lane)));
+    }
+
+    /// Gives back all places that are kept.
+    pub(crate) fn forget_all_kept(self: &Arc<Self>) {
+        let kept: Vec<(RunId, Lane)> = lock(&self.0).kept.iter().copied().collect();
+        kept.into_iter().for_each(|(run, lane)| drop(self.occupy(run, lane)));
     }
 
     /// A place, if one is free and no run waits for it.

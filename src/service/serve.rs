@@ -89,6 +89,7 @@ pub async fn serve(
         let measured = MeasuredJournal::new(Arc::clone(journal), commits.clone(), run_states.clone());
         let settings = (config, variables);
         let host = start(Arc::new(measured), endpoints, settings, defaults, Some(Arc::clone(notes))).await?;
+        revival.keep_places(&host.runtime);
         host.start_deliveries(settings, request.output);
         let counted = (commits.clone(), run_states.clone(), spans.clone());
         let metrics = Metrics::start(&host.runtime, counted, revival.count()).await?;

@@ -7,6 +7,7 @@ mod expectations;
 mod hooks;
 #[path = "../common/http.rs"]
 mod http;
+mod lanes;
 mod messages;
 mod metrics;
 mod openai_chat;

@@ -361,6 +361,9 @@ pub struct RunRow {
     /// The last record that settles an aside of the run after its end; absent if there is none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asides_until: Option<Seq>,
+    /// The lane in which it needs a place, if that has a limit.
+    #[serde(default, skip_serializing_if = "super::is_default")]
+    pub lane: Lane,
 }
 
 impl RunRow {
@@ -386,6 +389,7 @@ impl RunRow {
             approvals: None,
             deliver_to: Vec::new(),
             asides_until: None,
+            lane: Lane::default(),
         }
     }
 }

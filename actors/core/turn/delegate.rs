@@ -11,8 +11,8 @@ use crate::{
     journal::{Append, InboxItem, IndexRow, SpawnedSession},
     model::{
         Amounts, BadArguments, Body, CallEnd, CallId, CallStarted, ChildEnded, Dimension, Hash, Hasher,
-        InboxMessage, Incarnation, NewAccount, ParentRef, Record, RunAccepted, RunCounts, RunId, RunRow,
-        RunState, SessionId, SessionOpened, SessionRow, StopReason, SubagentRef, Timestamp,
+        InboxMessage, Incarnation, Lane, NewAccount, ParentRef, Record, RunAccepted, RunCounts, RunId,
+        RunRow, RunState, SessionId, SessionOpened, SessionRow, StopReason, SubagentRef, Timestamp,
     },
     policy::{
         delegation::{DelegatedTask, DelegationRequest, parse_delegation, subagent_input, subagent_spec},
@@ -168,6 +168,7 @@ impl DecisionBuilder {
             state: if is_held { RunState::Queued } else { RunState::Running },
             started_at: (!is_held).then_some(at),
             parent,
+            lane: Lane::Subagent,
             counts: (!is_held).then(RunCounts::default),
             ..RunRow::new(run, session, at, 2)
         })));

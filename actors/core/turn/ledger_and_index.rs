@@ -158,8 +158,8 @@ impl DecisionBuilder {
         }
         let queued = self.turn.queue.iter().find(|queued| queued.accepted.run == id)?;
         let row = self.new_row(id, queued.at, queued.seq);
-        let deliver_to = queued.accepted.spec.deliver_to.clone();
-        Some(RunRow { parent: queued.accepted.parent, deliver_to, ..row })
+        let (lane, deliver_to) = (queued.accepted.spec.lane, queued.accepted.spec.deliver_to.clone());
+        Some(RunRow { parent: queued.accepted.parent, deliver_to, lane, ..row })
     }
 
     fn running_row(&self, run: &ActiveRun) -> RunRow {
@@ -171,8 +171,9 @@ impl DecisionBuilder {
         };
         let counts = Some(RunCounts { iterations: run.answers, usage: run.budget.usage });
         let row = self.new_row(run.id, at, seq);
-        let deliver_to = run.spec.deliver_to.clone();
-        RunRow { state, started_at, leg: run.leg, parent: run.parent, counts, approvals, deliver_to, ..row }
+        let (lane, deliver_to) = (run.spec.lane, run.spec.deliver_to.clone());
+        let (leg, parent) = (run.leg, run.parent);
+        RunRow { state, started_at, leg, parent, counts, approvals, deliver_to, lane, ..row }
     }
 
     fn ended_row(&self, ended: &RunEnded) -> RunRow {

@@ -121,7 +121,9 @@ async fn after_a_crash_runs_that_have_begun_go_on_and_the_others_wait_again() {
     tokio::time::sleep(ANSWER / 2).await;
     runtime.suspend().await;
     let runtime = start(&store.reopened(), limits(Some(1), None)).await;
-    for run in &runs {
+    let left = runtime.open_runs().await.expect("a list");
+    runtime.keep_lane_places(&left);
+    for run in runs.iter().rev() {
         runtime.revive(run.session).expect("it is revived");
     }
     tokio::time::sleep(ANSWER / 2).await;
@@ -133,6 +135,23 @@ async fn after_a_crash_runs_that_have_begun_go_on_and_the_others_wait_again() {
         ended.push(runtime.row(run.run).await.expect("a row").ended_at);
     }
     assert!(ended.is_sorted(), "in the order of acceptance: {ended:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_place_of_a_run_that_is_not_revived_is_kept_for_a_minute_only() {
+    let store = MemoryJournal::new();
+    let runtime = start(&store, limits(Some(1), None)).await;
+    let _left = submit(&runtime, "a").await;
+    tokio::time::sleep(ANSWER / 2).await;
+    runtime.suspend().await;
+    let runtime = start(&store.reopened(), limits(Some(1), None)).await;
+    let rows = runtime.open_runs().await.expect("a list");
+    runtime.keep_lane_places(&rows);
+    submit(&runtime, "b").await;
+    tokio::time::sleep(Duration::from_secs(59)).await;
+    assert_eq!(runtime.lane_counts(Lane::Main), (1, 1));
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert_eq!(runtime.lane_counts(Lane::Main), (1, 0));
 }
 
 #[tokio::test(start_paused = true)]

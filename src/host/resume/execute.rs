@@ -97,6 +97,7 @@ pub async fn resume_runs(
     host.start_deliveries((config, variables), None);
     let runtime = &host.runtime;
     let submitter = RunSubmitter::of_command(&host, (&reader, state), (config, variables));
+    runtime.keep_lane_places(&rows);
     let mut runs = ResumedRuns::new(runtime, (rows, since), observer);
     let followed = async {
         let preparation = async {

@@ -52,6 +52,11 @@ impl Revival {
         self.rows.len()
     }
 
+    /// Keeps their places in the lanes until they go on.
+    pub fn keep_places(&self, runtime: &Runtime) {
+        runtime.keep_lane_places(&self.rows);
+    }
+
     /// Lets them go on: all at once, or one at a time after repeated crashes of the process. Resolves when all go on.
     pub async fn execute(
         self,

@@ -97,6 +97,7 @@ fn every_row_beside_the_records_can_be_read_back() {
         )| RunRow {
             deliver_to: vec!["ops".into()],
             asides_until: Some(last),
+            lane: Lane::Cron,
             id,
             session,
             agent,
