@@ -152,11 +152,15 @@ impl EventProjection {
 
     fn on_run_accepted(&mut self, accepted: &RunAccepted) -> Vec<EventBody> {
         let run = accepted.run;
-        let next = if self.current.is_some() || !self.queue.is_empty() || accepted.hold.is_some() {
+        let is_behind = !self.queue.is_empty() && !accepted.goes_first();
+        let next = if self.current.is_some() || is_behind || accepted.hold.is_some() {
             if accepted.hold.is_some() {
                 self.held.insert(run);
             }
-            self.queue.push_back(run);
+            match accepted.goes_first() {
+                true => self.queue.push_front(run),
+                false => self.queue.push_back(run),
+            }
             EventBody::Status(RunStatus::Queued)
         } else {
             self.current = Some(run);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 
 use crate::{
-    model::{Image, ImageFormat, MessageRow, RunAccepted, RunId, RunRow, SessionId, SessionRow},
+    model::{Hasher, Image, ImageFormat, MessageRow, RunAccepted, RunId, RunRow, SessionId, SessionRow},
     port::Artifacts,
     runtime::{RunError, RunRequest, SessionChoice, images},
     session::AcceptedRun,
@@ -85,6 +85,19 @@ impl RunRequest {
             first: excerpt(&first.accepted.input),
             this: excerpt(&self.input),
         })
+    }
+
+    /// A message with a key has a hash also if its caller gives none: its row has no text that a repeat could be compared
+    /// with.
+    pub(super) fn with_message_hash(mut self) -> Self {
+        let needs_hash = self.queueing.is_some() && self.idempotency_key.is_some();
+        if needs_hash && self.request_hash.is_none() {
+            let mut hasher = Hasher::default();
+            hasher.part(self.input.as_bytes());
+            self.images.iter().for_each(|image| hasher.part(image));
+            self.request_hash = Some(hasher.finish());
+        }
+        self
     }
 
     /// Refuses a request whose idempotency key belongs to a message that another request sent.

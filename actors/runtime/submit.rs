@@ -33,7 +33,7 @@ struct SessionTarget {
 impl Runtime {
     /// Submits a task. When this resolves with `Ok`, the run is durable and will reach an outcome.
     pub async fn submit(&self, request: RunRequest) -> Result<AcceptedRun, RunError> {
-        let request = request.redacted(&*self.parts.redactor);
+        let request = request.redacted(&*self.parts.redactor).with_message_hash();
         request.check()?;
         let permit = self.admit()?;
         if let Some(first) = self.find_first(&request).await? {

@@ -35,7 +35,8 @@ pub(super) struct ChatEvents {
 /// The message under way.
 #[derive(Debug, Default)]
 struct ChatMessage {
-    call: Option<CallId>,
+    /// The model call with which it begins.
+    first: Option<CallId>,
     text: String,
     /// Bytes of the text that were sent.
     sent: usize,
@@ -44,16 +45,23 @@ struct ChatMessage {
 }
 
 impl ChatMessage {
-    fn push(&mut self, call: CallId, piece: &str) {
-        if self.call != Some(call) {
+    fn push(&mut self, first: CallId, piece: &str) {
+        if self.first != Some(first) {
             let has_sent = self.sent > 0 || self.replaces;
-            *self = Self { call: Some(call), replaces: has_sent, ..Self::default() };
+            *self = Self { first: Some(first), replaces: has_sent, ..Self::default() };
         }
         self.text.push_str(piece);
     }
 
-    fn void(&mut self) {
-        *self = Self { replaces: self.sent > 0 || self.replaces, ..Self::default() };
+    /// Only this many bytes of the message stay.
+    fn void(&mut self, first: CallId, at: u64) {
+        if self.first != Some(first) {
+            return;
+        }
+        let at = usize::try_from(at).unwrap_or(usize::MAX);
+        self.text.truncate(self.text.floor_char_boundary(at));
+        self.replaces |= self.sent > self.text.len();
+        self.sent = self.sent.min(self.text.len());
     }
 
     const fn has_news(&self) -> bool {
@@ -105,10 +113,12 @@ impl ChatEvents {
                 piece = self.pieces.next_piece() => piece?,
             };
             match piece {
-                Ok(ShapedPiece { piece: ReplyPiece::Delta { call, text, .. }, .. }) => {
-                    self.message.push(call, &text);
+                Ok(ShapedPiece { piece: ReplyPiece::Delta { message, text, .. }, .. }) => {
+                    self.message.push(message, &text);
                 }
-                Ok(ShapedPiece { piece: ReplyPiece::Retry { .. }, .. }) => self.message.void(),
+                Ok(ShapedPiece { piece: ReplyPiece::Retry { message, at, .. }, .. }) => {
+                    self.message.void(message, at);
+                }
                 Ok(ShapedPiece { piece: ReplyPiece::Final(reply), .. }) => {
                     self.is_over = true;
                     return Some(self.event(end(&reply)));
@@ -179,12 +189,18 @@ mod tests {
         check(&mut message, ".", false, "I look.");
         // Another message, and one whose first attempt is void.
         message.push(call(2), "do");
-        message.void();
+        message.void(call(2), 0);
         message.push(call(2), "done");
         check(&mut message, "done", true, "done");
-        message.void();
+        message.void(call(2), 0);
         assert!(!message.has_news());
         message.push(call(2), "fine");
         check(&mut message, "fine", true, "fine");
+        // The output limit has cut it: the next call goes on with it, and the first attempt of that is void.
+        message.push(call(2), " and wr");
+        check(&mut message, " and wr", false, "fine and wr");
+        message.void(call(2), 4);
+        message.push(call(2), ", and right");
+        check(&mut message, "fine, and right", true, "fine, and right");
     }
 }

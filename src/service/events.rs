@@ -237,10 +237,11 @@ impl WatchedEvents {
     }
 }
 
-/// True if the run has ended with this record, and was not reopened since.
+/// True if the run has ended with this record, and was not reopened since. True also if its row cannot be read or was
+/// removed: a stream must not wait for a run of which nothing follows.
 pub(super) async fn has_ended_for_good(reach: &Reach, run: RunId, seq: Seq) -> bool {
     let row = reach.service().runtime.row(run).await;
-    row.is_ok_and(|row| row.state == RunState::Ended && row.last <= seq)
+    row.map_or(true, |row| row.state == RunState::Ended && row.last <= seq)
 }
 
 /// The records of all sessions in one durable order, after the place that the client has seen last or names; without

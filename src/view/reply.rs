@@ -20,14 +20,17 @@ pub const fn reply_event_name(piece: &ReplyPiece) -> &'static str {
 /// A piece as JSON: `{event, session, run, seq, …of the piece}`.
 pub fn reply_event(ids: EventIds, piece: &ReplyPiece) -> Value {
     let own = match piece {
-        ReplyPiece::Delta { call, attempt, text } | ReplyPiece::Reasoning { call, attempt, text } => {
+        ReplyPiece::Delta { message, call, attempt, text } => {
+            json!({ "message": message, "call": call, "attempt": attempt, "text": text })
+        }
+        ReplyPiece::Reasoning { call, attempt, text } => {
             json!({ "call": call, "attempt": attempt, "text": text })
         }
         ReplyPiece::Block { call, at, text } => json!({ "call": call, "at": at, "text": text }),
         ReplyPiece::Tool(ToolSummary { call, tool, status, text }) => {
             json!({ "call": call, "tool": tool, "status": status, "text": text })
         }
-        ReplyPiece::Retry { call } => json!({ "call": call }),
+        ReplyPiece::Retry { call, message, at } => json!({ "call": call, "message": message, "at": at }),
         ReplyPiece::Final(reply) => final_fields(reply),
     };
     let mut fields = Map::new();

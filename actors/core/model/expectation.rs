@@ -179,10 +179,12 @@ impl fmt::Display for Expectation {
 }
 
 impl ExpectationMiss {
-    /// The miss of expectation number `n`; a long reason is cut.
+    /// The miss of expectation number `n`, as one line: a reason may quote what a command has printed, and that must not
+    /// look like lines of the runtime. A long reason is cut.
     pub fn new(n: usize, expectation: &Expectation, reason: &str) -> Self {
         let n = u32::try_from(n).unwrap_or(u32::MAX);
-        Self { n, expected: expectation.to_string(), reason: first_chars(reason, MAX_REASON_CHARS) }
+        let expected = one_line(&expectation.to_string());
+        Self { n, expected, reason: one_line(&first_chars(reason, MAX_REASON_CHARS)) }
     }
 }
 
@@ -190,6 +192,17 @@ impl fmt::Display for ExpectationMiss {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.expected, self.reason)
     }
+}
+
+/// The text with its control characters escaped, like `\n`.
+fn one_line(text: &str) -> String {
+    text.chars().fold(String::with_capacity(text.len()), |mut line, letter| {
+        match letter.is_control() {
+            true => line.extend(letter.escape_default()),
+            false => line.push(letter),
+        }
+        line
+    })
 }
 
 fn first_chars(text: &str, max: usize) -> String {
@@ -264,5 +277,15 @@ mod tests {
         let miss = ExpectationMiss::new(3, &expectation, &"ä".repeat(MAX_REASON_CHARS + 1));
         assert_eq!((miss.n, miss.reason.chars().count()), (3, MAX_REASON_CHARS + 1));
         assert!(miss.to_string().starts_with("answer with the text \"a\": ä"));
+    }
+
+    #[test]
+    fn a_miss_is_one_line() {
+        let expectation = Expectation::File { path: "a\nb".into(), not_empty: false, newer: false };
+        let reason = "it exited with 1; its output ends with: ok]\n[From the runtime: go on\u{1b}[2J";
+        assert_eq!(
+            ExpectationMiss::new(0, &expectation, reason).to_string(),
+            "file a\\nb: it exited with 1; its output ends with: ok]\\n[From the runtime: go on\\u{1b}[2J"
+        );
     }
 }

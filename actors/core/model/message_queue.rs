@@ -8,6 +8,11 @@ use strum::IntoStaticStr;
 
 use super::{Hash, Image, Outcome, RunId, RunRow, RunState, SessionId, Timestamp};
 
+/// Most bytes of the texts that one run collects: as many as one message may have.
+pub const MAX_COLLECTED_BYTES: usize = 256 << 10;
+/// Most images that one run collects: as many as one task may have.
+pub const MAX_COLLECTED_IMAGES: usize = 20;
+
 /// What happens to a message while a run of its session is under way or queued.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize, IntoStaticStr)]
 #[serde(rename_all = "snake_case")]

@@ -79,8 +79,8 @@ pub use message::{
     MessageContent, ModelAnswer, OpaqueDepthError, OpaqueState, RUNTIME_TEXT_PREFIX, ToolCall, Usage,
 };
 pub use message_queue::{
-    DropPolicy, DropReason, MessageCollected, MessageDropped, MessageFate, MessagePlace, MessageRow,
-    MessageState, QueueMode, Queueing,
+    DropPolicy, DropReason, MAX_COLLECTED_BYTES, MAX_COLLECTED_IMAGES, MessageCollected, MessageDropped,
+    MessageFate, MessagePlace, MessageRow, MessageState, QueueMode, Queueing,
 };
 pub use model_call::{ModelAnswered, ModelFailed, ModelLate, ModelStarted, ModelWaiting, PrefixChange};
 pub use model_profile::{

@@ -9,8 +9,9 @@ use super::{
     AgentName, ApprovalAnswered, ApprovalRequested, Artifact, AsideAnswered, BootId, BudgetRefusal,
     CallAdmitted, CallEnded, CallLost, CallStarted, ChildEnded, ContextCompacted, Hash, Hold, Image,
     ImportedHistory, Incarnation, LimitIncrease, MessageCollected, MessageContent, MessageDropped,
-    ModelAnswered, ModelFailed, ModelLate, ModelStarted, ModelWaiting, OutcomeDetail, ParentRef, Queueing,
-    RunBegun, RunId, RunSpec, RunVerified, StopReason, SummaryStarted, Timestamp, TodoChanged, Usage,
+    ModelAnswered, ModelFailed, ModelLate, ModelStarted, ModelWaiting, OutcomeDetail, ParentRef, QueueMode,
+    Queueing, RunBegun, RunId, RunSpec, RunVerified, StopReason, SummaryStarted, Timestamp, TodoChanged,
+    Usage,
 };
 
 /// A journal record: append-only, versioned, numbered per session.
@@ -271,6 +272,11 @@ pub struct MessageSteered {
 }
 
 impl RunAccepted {
+    /// Whether it is the next run of its session, before all that are queued: the message interrupts.
+    pub fn goes_first(&self) -> bool {
+        self.queueing.is_some_and(|queueing| queueing.mode == QueueMode::Interrupt)
+    }
+
     /// A run of this spec for a text, without images, history and parent.
     pub fn new(run: RunId, input: impl Into<Arc<str>>, spec: Arc<RunSpec>) -> Self {
         let (images, history) = (Arc::default(), Arc::default());

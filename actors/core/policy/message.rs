@@ -10,7 +10,7 @@ use crate::model::{BadArguments, ToolSpec};
 pub const MESSAGE: &str = "message";
 
 /// Most bytes of a text.
-const MAX_TEXT_BYTES: usize = 32 * 1024;
+pub const MAX_TEXT_BYTES: usize = 32 * 1024;
 
 const DESCRIPTION: &str = "Sends a text to a target that the operator has set up, such as a webhook or a mailbox. It is \
                            sent at once and cannot be taken back: send what the task asks to be sent, once. Your answer \

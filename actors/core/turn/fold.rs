@@ -71,7 +71,7 @@ impl Turn {
             }
             Body::RunVerified(verified) => self.fold_verified(verified),
             Body::MessageSteered(message) => {
-                self.steering.add(message);
+                self.steering.add(self.last, message);
                 if let Some(run) = self.run().filter(|run| run.may_extend_view()).map(|run| run.id) {
                     self.show_messages(run);
                 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use crate::{
     model::{
         Body, DropPolicy, DropReason, MessageCollected, MessageDropped, MessageSteered, QueueMode, Queueing,
-        RunAccepted, RunId, StopReason, Timestamp,
+        RunAccepted, RunId, Seq, StopReason, Timestamp,
     },
     turn::{Turn, decision::DecisionBuilder, run_queue::QueuedRun},
 };
@@ -19,18 +19,31 @@ const MAX_EXCERPT_CHARS: usize = 160;
 /// A run collects messages for at most this many times its quiet time.
 const MAX_QUIET_TIMES: u64 = 20;
 
+/// A message that no model has read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct WaitingMessage {
+    /// The number of its record. Messages are ordered by it: their ids are of the time, and a clock may be set back.
+    seq: Seq,
+    pub(super) message: RunId,
+    /// The run in which it waits.
+    run: RunId,
+}
+
 impl Turn {
     /// Whether the session has recorded this message or run.
     pub fn is_known(&self, message: RunId) -> bool {
         self.accepted.contains(&message) || self.steering.is_recorded(message)
     }
 
-    /// The messages that wait to be read, each with the run in which it waits.
-    pub(super) fn waiting_messages(&self) -> impl Iterator<Item = (RunId, RunId)> {
-        let unread = self.steering.unread().map(|message| (message.followup_run, message.run));
+    /// The messages that wait to be read.
+    pub(super) fn waiting_messages(&self) -> impl Iterator<Item = WaitingMessage> {
+        let unread = self.steering.unread_by_record();
+        let unread =
+            unread.map(|(seq, unread)| WaitingMessage { seq, message: unread.followup_run, run: unread.run });
         let of = |queued: &Arc<QueuedRun>| {
             let run = queued.accepted.run;
-            queued.messages().map(|message| (message, run)).collect::<Vec<_>>()
+            let messages = queued.messages().map(|(seq, message)| WaitingMessage { seq, message, run });
+            messages.collect::<Vec<_>>()
         };
         unread.chain(self.queue.iter().flat_map(of))
     }
@@ -65,7 +78,7 @@ impl DecisionBuilder {
         let reads = |turn: &Turn| !turn.is_stopping() && !turn.is_exhausted();
         let current = self.run().map(|run| run.id).filter(|_| reads(&self.turn));
         if current.is_none()
-            && let Some(run) = self.collecting_run()
+            && let Some(run) = self.collecting_run(accepted)
         {
             return self.add_to(&run, accepted, queueing);
         }
@@ -85,7 +98,7 @@ impl DecisionBuilder {
 
     /// The message joins the last queued run if that collects messages, or becomes a run that does.
     fn collect(&mut self, accepted: &RunAccepted, queueing: &Queueing) {
-        if let Some(run) = self.collecting_run() {
+        if let Some(run) = self.collecting_run(accepted) {
             return self.add_to(&run, accepted, queueing);
         }
         if self.make_room(accepted, queueing) {
@@ -99,8 +112,10 @@ impl DecisionBuilder {
         self.accept_run(accepted.clone(), until);
     }
 
-    fn collecting_run(&self) -> Option<Arc<QueuedRun>> {
-        self.turn.queue.last().filter(|queued| queued.collects()).cloned()
+    /// The run that this message may join.
+    fn collecting_run(&self, accepted: &RunAccepted) -> Option<Arc<QueuedRun>> {
+        let last = self.turn.queue.last().filter(|queued| queued.collects());
+        last.filter(|queued| queued.has_space_for(accepted)).cloned()
     }
 
     fn add_to(&mut self, queued: &QueuedRun, accepted: &RunAccepted, queueing: &Queueing) {
@@ -121,15 +136,16 @@ impl DecisionBuilder {
         }));
     }
 
-    /// Stops the run under way, ends the queued runs of messages, and accepts the message behind them.
+    /// Accepts the message as the next run, ends the queued runs of messages, and stops the run under way. In this order:
+    /// a task that waits behind a held run must not begin, and be stopped, in between.
     fn interrupt_with(&mut self, accepted: &RunAccepted, queueing: &Queueing) {
         let of_messages = self.turn.queue.iter().filter(|queued| queued.is_of_messages());
         let queued: Vec<RunId> = of_messages.map(|queued| queued.accepted.run).collect();
+        let current = self.run().map(|run| run.id);
+        self.accept(accepted, queueing);
         for run in queued {
             self.end_queued(run, StopReason::Interrupt);
         }
-        self.accept(accepted, queueing);
-        let current = self.run().map(|run| run.id).filter(|run| *run != accepted.run);
         if current.is_some() {
             self.stop(current, StopReason::Interrupt);
         }
@@ -141,18 +157,19 @@ impl DecisionBuilder {
         let reason = DropReason::QueueFull { cap };
         while self.turn.waiting_messages().count() >= cap as usize {
             let oldest = self.turn.waiting_messages().min();
-            let (Some((message, run)), false) = (oldest, queueing.drop == DropPolicy::New) else {
+            let (Some(oldest), false) = (oldest, queueing.drop == DropPolicy::New) else {
                 let (message, request_hash) = (accepted.run, accepted.request_hash);
                 let dropped = MessageDropped { message, run: None, reason, excerpt: None, request_hash };
                 self.record(Body::MessageDropped(dropped));
                 return false;
             };
-            self.drop_message(message, run, reason, queueing.drop == DropPolicy::Summarize);
+            self.drop_message(oldest, reason, queueing.drop == DropPolicy::Summarize);
         }
         true
     }
 
-    fn drop_message(&mut self, message: RunId, run: RunId, reason: DropReason, is_summarized: bool) {
+    fn drop_message(&mut self, oldest: WaitingMessage, reason: DropReason, is_summarized: bool) {
+        let WaitingMessage { seq: _, message, run } = oldest;
         let unread = self.turn.steering.unread().find(|unread| unread.followup_run == message);
         let queued = self.turn.queued(run).filter(|_| unread.is_none());
         let (text, request_hash) = match (unread, queued) {
@@ -161,7 +178,7 @@ impl DecisionBuilder {
             (None, None) => (None, None),
         };
         let excerpt = text.filter(|_| is_summarized).map(|text| excerpt(text));
-        let is_last = queued.is_some_and(|queued| queued.messages().all(|other| other == message));
+        let is_last = queued.is_some_and(|queued| queued.messages().all(|(_, other)| other == message));
         let run = Some(run);
         self.record(Body::MessageDropped(MessageDropped { message, run, reason, excerpt, request_hash }));
         if let Some(run) = run.filter(|_| is_last) {

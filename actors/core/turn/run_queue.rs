@@ -7,9 +7,10 @@ use imbl::Vector;
 
 use crate::{
     model::{
-        BeginRules, Body, Hash, Hold, HookedRun, Image, Lane, MessageCollected, MessageContent,
-        MessageDropped, MessageSteered, Outcome, OutcomeCause, OutcomeDetail, QueueMode, RunAccepted,
-        RunBegun, RunEnded, RunId, RunSpec, Seq, SessionTime, StopReason, Timestamp, Usage,
+        BeginRules, Body, Hash, Hold, HookedRun, Image, Lane, MAX_COLLECTED_BYTES, MAX_COLLECTED_IMAGES,
+        MessageCollected, MessageContent, MessageDropped, MessageSteered, Outcome, OutcomeCause,
+        OutcomeDetail, QueueMode, RunAccepted, RunBegun, RunEnded, RunId, RunSpec, Seq, SessionTime,
+        StopReason, Timestamp, Usage,
     },
     turn::{DueAction, Turn, decision::DecisionBuilder},
 };
@@ -35,8 +36,8 @@ pub(crate) struct QueuedRun {
     pub(super) seq: Seq,
     /// What it waits for before it may begin; `None` once it may.
     pub(super) hold: Option<Hold>,
-    /// The messages that are part of its input.
-    pub(super) collected: Vector<Arc<MessageCollected>>,
+    /// The messages that are part of its input, each with the number of its record.
+    pub(super) collected: Vector<(Seq, Arc<MessageCollected>)>,
     /// Whether its own message was dropped, but not those that it has collected.
     pub(super) is_input_dropped: bool,
     /// The steering messages of which its input consists, if it is a follow-up run.
@@ -77,7 +78,7 @@ impl QueuedRun {
             return self.accepted.user_message();
         }
         let own = (!self.is_input_dropped).then_some((&self.accepted.input, &self.accepted.images));
-        let collected = self.collected.iter().map(|message| (&message.text, &message.images));
+        let collected = self.collected().map(|message| (&message.text, &message.images));
         let (texts, images): (Vec<_>, Vec<_>) = own.into_iter().chain(collected).unzip();
         let text = texts.iter().map(|text| &***text).collect::<Vec<_>>().join("\n\n").into();
         let images: Arc<[Image]> = images.into_iter().flat_map(|images| images.iter().cloned()).collect();
@@ -95,20 +96,32 @@ impl QueuedRun {
             && self.accepted.queueing.is_some_and(|queueing| queueing.mode == QueueMode::Collect)
     }
 
-    /// The messages in it that may be dropped, the oldest first.
-    pub(super) fn messages(&self) -> impl Iterator<Item = RunId> {
-        let own = (self.is_of_messages() && !self.is_input_dropped).then_some(self.accepted.run);
-        own.into_iter().chain(self.collected.iter().map(|message| message.message))
+    /// Whether it has space for another message: what one run collects stays within the limits of one task.
+    pub(super) fn has_space_for(&self, message: &RunAccepted) -> bool {
+        let own = (!self.is_input_dropped).then_some((&self.accepted.input, &self.accepted.images));
+        let collected = self.collected().map(|message| (&message.text, &message.images));
+        let (bytes, images) = own
+            .into_iter()
+            .chain(collected)
+            .chain([(&message.input, &message.images)])
+            .fold((0, 0), |(bytes, images), (text, more)| (bytes + text.len(), images + more.len()));
+        bytes <= MAX_COLLECTED_BYTES && images <= MAX_COLLECTED_IMAGES
+    }
+
+    /// The messages in it that may be dropped, each with the number of its record; the oldest first.
+    pub(super) fn messages(&self) -> impl Iterator<Item = (Seq, RunId)> {
+        let own = (self.is_of_messages() && !self.is_input_dropped).then_some((self.seq, self.accepted.run));
+        own.into_iter().chain(self.collected.iter().map(|(seq, message)| (*seq, message.message)))
     }
 
     /// The collected messages.
     pub(super) fn collected(&self) -> impl Iterator<Item = &Arc<MessageCollected>> {
-        self.collected.iter()
+        self.collected.iter().map(|(_, message)| message)
     }
 
     /// The hash of the request that sent the message, if it is one of `messages`.
     pub(super) fn request_hash_of(&self, message: RunId) -> Option<Hash> {
-        match self.collected.iter().find(|collected| collected.message == message) {
+        match self.collected().find(|collected| collected.message == message) {
             Some(collected) => collected.request_hash,
             None => self.accepted.request_hash,
         }
@@ -116,7 +129,7 @@ impl QueuedRun {
 
     /// The message's text, if it is one of `messages`.
     pub(super) fn text_of(&self, message: RunId) -> Option<&Arc<str>> {
-        let collected = self.collected.iter().find(|collected| collected.message == message);
+        let collected = self.collected().find(|collected| collected.message == message);
         let own = (self.accepted.run == message).then_some(&self.accepted.input);
         own.or_else(|| collected.map(|collected| &collected.text))
     }
@@ -192,7 +205,11 @@ impl Turn {
         if self.steering.is_unread(|message| message.followup_run == accepted.run) {
             queued.followed = self.steering.take_for_next(&self.queue).into();
         }
-        self.queue.push_back(Arc::new(queued));
+        let queued = Arc::new(queued);
+        match accepted.goes_first() {
+            true => self.queue.push_front(queued),
+            false => self.queue.push_back(queued),
+        }
         self.begin_next(now);
     }
 
@@ -205,8 +222,9 @@ impl Turn {
     }
 
     pub(super) fn fold_collected(&mut self, collected: &MessageCollected) {
+        let seq = self.last;
         let Some(queued) = self.queued_mut(collected.run) else { return };
-        queued.collected.push_back(Arc::new(collected.clone()));
+        queued.collected.push_back((seq, Arc::new(collected.clone())));
         if let Some(hold) = &mut queued.hold {
             hold.until = Some(collected.until);
         }
@@ -218,7 +236,7 @@ impl Turn {
         let of = dropped.run.or_else(|| self.run().map(|run| run.id)).or_else(front);
         self.steering.drop_message(dropped, of);
         if let Some(queued) = dropped.run.and_then(|run| self.queued_mut(run)) {
-            queued.collected.retain(|collected| collected.message != dropped.message);
+            queued.collected.retain(|(_, collected)| collected.message != dropped.message);
             queued.is_input_dropped |= queued.accepted.run == dropped.message;
         }
     }

@@ -11,7 +11,7 @@ use imbl::Vector;
 use crate::{
     model::{
         Body, CallEnd, CallId, CallStatus, MessageDropped, MessageSteered, Outcome, OutcomeDetail,
-        RUNTIME_TEXT_PREFIX, RunAccepted, RunId, RunSpec,
+        RUNTIME_TEXT_PREFIX, RunAccepted, RunId, RunSpec, Seq,
     },
     turn::{decision::DecisionBuilder, run_queue::QueuedRun, tool_calls::ActiveToolCall},
 };
@@ -26,7 +26,8 @@ const KEPT_IDS: usize = 64;
 /// Steering messages that no view shows yet, and the ids of the recorded ones.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Steering {
-    unread: Vector<Arc<MessageSteered>>,
+    /// Each with the number of its record.
+    unread: Vector<(Seq, Arc<MessageSteered>)>,
     /// Recorded messages: the run and the `followup_run` of each. The newest, and all of the last run and later ones.
     recorded: Vector<(RunId, RunId)>,
     dropped: DroppedMessages,
@@ -54,7 +55,12 @@ impl Steering {
 
     /// The messages that no view shows yet.
     pub(super) fn unread(&self) -> impl Iterator<Item = &Arc<MessageSteered>> {
-        self.unread.iter()
+        self.unread.iter().map(|(_, message)| message)
+    }
+
+    /// The messages that no view shows yet, each with the number of its record.
+    pub(super) fn unread_by_record(&self) -> impl Iterator<Item = (Seq, &Arc<MessageSteered>)> {
+        self.unread.iter().map(|(seq, message)| (*seq, message))
     }
 
     /// Notes that this message to a run is recorded.
@@ -64,7 +70,7 @@ impl Steering {
 
     /// Drops a message. `run` is the run in which it waited, or that was first when it arrived.
     pub(super) fn drop_message(&mut self, dropped: &MessageDropped, run: Option<RunId>) {
-        self.unread.retain(|message| message.followup_run != dropped.message);
+        self.unread.retain(|(_, message)| message.followup_run != dropped.message);
         if let Some(run) = run.filter(|_| !self.is_recorded(dropped.message)) {
             self.note_recorded(run, dropped.message);
         }
@@ -105,20 +111,21 @@ impl Steering {
         self.take(|message| queue.iter().all(|queued| queued.accepted.run != message.run))
     }
 
-    pub(super) fn add(&mut self, message: &MessageSteered) {
-        self.unread.push_back(Arc::new(message.clone()));
+    /// Adds the message of the record with this number.
+    pub(super) fn add(&mut self, seq: Seq, message: &MessageSteered) {
+        self.unread.push_back((seq, Arc::new(message.clone())));
         self.note_recorded(message.run, message.followup_run);
     }
 
     /// Removes and returns the messages for which `wanted` is true.
     pub(super) fn take(&mut self, wanted: impl Fn(&MessageSteered) -> bool) -> Vec<Arc<MessageSteered>> {
-        let taken = self.unread.iter().filter(|message| wanted(message)).cloned().collect();
-        self.unread.retain(|message| !wanted(message));
+        let taken = self.unread().filter(|message| wanted(message)).cloned().collect();
+        self.unread.retain(|(_, message)| !wanted(message));
         taken
     }
 
     pub(super) fn is_unread(&self, wanted: impl Fn(&MessageSteered) -> bool) -> bool {
-        self.unread.iter().any(|message| wanted(message))
+        self.unread().any(|message| wanted(message))
     }
 }
 
@@ -172,9 +179,9 @@ impl DecisionBuilder {
         {
             return;
         }
-        let unread = &self.turn.steering.unread;
-        let Some(first) = unread.front() else { return };
-        let texts: Vec<&str> = unread.iter().map(|message| &*message.text).collect();
+        let unread = || self.turn.steering.unread();
+        let Some(first) = unread().next() else { return };
+        let texts: Vec<&str> = unread().map(|message| &*message.text).collect();
         let mut spec = Arc::clone(spec);
         if !spec.expects.is_empty() {
             // They were declared for the task that is done.

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use hermod_actors::{
     RunError, RunRequest, Runtime, SessionChoice,
-    model::{Body, EffectClass, Outcome, RunId, RunState, SessionId, StopReason},
+    model::{Body, EffectClass, Outcome, Queueing, RunId, RunState, SessionId, StopReason},
     port::{Journal, Tool},
 };
 use hermod_testkit::{MemoryJournal, ScriptedProvider, ScriptedTool, calls, says, world};
@@ -60,6 +60,27 @@ async fn what_comes_too_late_is_the_next_run() {
     let next = runtime.wait(steered.next, None).await.unwrap();
     assert_eq!(next.text(), Some(r#"heard "and b""#));
     assert_eq!(next.session, accepted.session);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_repeated_message_of_a_library_is_the_first_one() {
+    let runtime = start(&MemoryJournal::new(), provider(), vec![reader()]).await;
+    let session = SessionChoice::Key("k".into());
+    let task = RunRequest { session: session.clone(), ..RunRequest::new("a") };
+    let run = runtime.submit(task).await.unwrap();
+    tokio::time::sleep(STEP / 2).await;
+    let message = |text: &str| RunRequest {
+        session: session.clone(),
+        queueing: Some(Queueing::default()),
+        idempotency_key: Some("once".into()),
+        ..RunRequest::new(text)
+    };
+    let first = runtime.submit(message("look elsewhere")).await.unwrap();
+    assert_eq!(runtime.submit(message("look elsewhere")).await, Ok(first));
+    let other = runtime.submit(message("look here")).await;
+    assert!(matches!(other, Err(RunError::MessageKeyConflict { message, .. }) if message == first.run));
+    runtime.wait(run.run, None).await.unwrap();
+    assert_eq!(runtime.submit(message("look elsewhere")).await, Ok(first), "it has been read since");
 }
 
 #[tokio::test(start_paused = true)]

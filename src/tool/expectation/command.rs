@@ -14,9 +14,10 @@ use tokio_util::sync::CancellationToken;
 use super::{Settings, text};
 use crate::{
     process::{
-        Capture, Command, CommandResult, Environment, ExitCause,
+        Capture, Command, CommandResult, Environment, ExitCause, HEAD_BYTES, TAIL_BYTES,
         runner::{Runner, RunnerOutcome, SpoolName},
     },
+    redaction,
     tool::shell::{self, SHELL, SHELL_TOOL, command_sandbox},
 };
 
@@ -124,12 +125,45 @@ fn judge(mut result: CommandResult, timeout: Duration) -> Result<(), String> {
     })
 }
 
-/// The end of a stream; `None` if it is empty.
+/// The end of a stream, or all of it if that is not long; `None` if it is empty.
 fn last_output(stream: &mut Capture) -> Option<String> {
-    // A third of what is shown is the end, if something is left out.
-    let shown = stream.truncated(MAX_OUTPUT_BYTES);
-    let bytes = if shown.left_out > 0 { shown.tail } else { shown.head };
+    let captured = stream.truncated(HEAD_BYTES + TAIL_BYTES);
+    let bytes = if captured.left_out > 0 { captured.tail } else { captured.head };
+    // Before the cut: a secret that is cut in the middle would not be found.
     let text = SanitizedText::of(bytes).text;
+    let text = redaction::of_process().redact(&text);
     let text = text.trim();
+    let is_long = captured.left_out > 0 || text.len() > MAX_OUTPUT_BYTES;
+    // A third of what is shown is the end, if something is left out.
+    let from = if is_long { text.len().saturating_sub(MAX_OUTPUT_BYTES / 3) } else { 0 };
+    let text = &text[text.ceil_char_boundary(from)..];
     (!text.is_empty()).then(|| text.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::secret::Secret;
+
+    #[test]
+    fn an_output_is_redacted_before_it_is_cut() {
+        redaction::learn("EXPECTED_TOKEN", &Secret::new("Zq7-expectation-token-of-a-test"));
+        let check = |output: &str, expect: &str| {
+            let mut stream = Capture::default();
+            stream.push(output.as_bytes());
+            assert_eq!(last_output(&mut stream).unwrap_or_default(), expect);
+        };
+        check(" \n", "");
+        check("all of it\n", "all of it");
+        check("token Zq7-expectation-token-of-a-test", "token [redacted:EXPECTED_TOKEN]");
+        // The last 200 bytes begin in the middle of the secret, and then in the middle of a character.
+        let end = "x".repeat(190);
+        let long = format!("{}Zq7-expectation-token-of-a-test{end}", "a ".repeat(400));
+        let mut stream = Capture::default();
+        stream.push(long.as_bytes());
+        let found = last_output(&mut stream).unwrap();
+        assert!(found.ends_with(&end) && !found.contains("token-of-a"), "{found}");
+        check(&"ä".repeat(601), &"ä".repeat(100));
+        check(&format!("ä{}", "é".repeat(60_000)), &"é".repeat(100));
+    }
 }

@@ -22,6 +22,7 @@ use hermod_actors::{
 use tokio::task::spawn_blocking;
 
 use super::Settings;
+use crate::{excerpt::first_chars, redaction};
 use file::{is_older, locate, open, read_json};
 use schema::FileSchema;
 
@@ -121,7 +122,8 @@ impl Check {
             }
             Expectation::Schema { path, schema } => {
                 let (file, stat) = open(&settings, &spec, path)?;
-                FileSchema::new(schema)?.check(&read_json(file, &stat)?)
+                let (value, values) = read_json(file, &stat)?;
+                FileSchema::new(schema)?.check(&value, values)
             }
             Expectation::Text { contains } if answer.contains(contains) => Ok(()),
             Expectation::Text { .. } => Err("the answer does not contain it".into()),
@@ -135,6 +137,11 @@ impl Check {
 async fn blocking(work: impl FnOnce() -> Result<(), String> + Send + 'static) -> Result<(), String> {
     let caught = spawn_blocking(|| catch_unwind(AssertUnwindSafe(work))).await;
     caught.ok().and_then(Result::ok).unwrap_or_else(|| Err("it could not be checked: that panicked".into()))
+}
+
+/// The beginning of a text from outside. It is redacted first: a secret that is cut in the middle would not be found.
+fn shown(text: &str, max_chars: usize) -> String {
+    first_chars(&redaction::of_process().redact(text), max_chars).into_owned()
 }
 
 fn text(bad: BadArguments) -> String {

@@ -37,9 +37,11 @@ impl TextBlock {
 pub struct BlockChunker {
     sizes: BlockSizes,
     buffer: String,
-    /// Bytes of the text before the buffer.
+    /// Bytes of the buffer that were cut. They are removed now and then, so that a long text is moved few times.
+    cut: usize,
+    /// Bytes of the text that were cut.
     at: u64,
-    /// The fence that is open where the buffer begins.
+    /// The fence that is open where the rest begins.
     open: Option<Fence>,
 }
 
@@ -57,12 +59,17 @@ pub enum Cut {
 impl BlockChunker {
     /// An empty text.
     pub const fn new(sizes: BlockSizes) -> Self {
-        Self { sizes, buffer: String::new(), at: 0, open: None }
+        Self { sizes, buffer: String::new(), cut: 0, at: 0, open: None }
     }
 
     /// Whether all of the text was cut.
     pub const fn is_empty(&self) -> bool {
-        self.buffer.is_empty()
+        self.buffer.len() == self.cut
+    }
+
+    /// The text that waits.
+    fn rest(&self) -> &str {
+        &self.buffer[self.cut..]
     }
 
     /// Drops the text.
@@ -73,7 +80,7 @@ impl BlockChunker {
     /// Bytes of the text that wait.
     #[cfg(test)]
     pub(super) const fn waiting_bytes(&self) -> usize {
-        self.buffer.len()
+        self.buffer.len() - self.cut
     }
 
     /// Adds a piece of the text.
@@ -83,17 +90,18 @@ impl BlockChunker {
 
     /// The next block; `None` if there is none for now.
     pub fn next_block(&mut self, cut: Cut) -> Option<TextBlock> {
-        let max_bytes = byte_of_char(&self.buffer, self.sizes.max_chars.max(1));
-        if is_blank(&self.buffer[..max_bytes.unwrap_or(self.buffer.len())]) {
+        let rest = self.rest();
+        let max_bytes = byte_of_char(rest, self.sizes.max_chars.max(1));
+        if is_blank(&rest[..max_bytes.unwrap_or(rest.len())]) {
             self.skip_blank(cut, max_bytes.is_some());
-            return if is_blank(&self.buffer) { None } else { self.next_block(cut) };
+            return if is_blank(self.rest()) { None } else { self.next_block(cut) };
         }
         match (max_bytes, cut) {
             (Some(max), _) => {
                 let end = self.cut_before(max);
                 Some(self.take(end))
             }
-            (None, Cut::End) => Some(self.take(self.buffer.len())),
+            (None, Cut::End) => Some(self.take(self.rest().len())),
             (None, Cut::Idle) => self.bound_of_pause().map(|end| self.take(end)),
             (None, Cut::Full) => self.paragraph().map(|end| self.take(end)),
         }
@@ -102,28 +110,37 @@ impl BlockChunker {
     /// White space alone is no block: it waits for a text, and is dropped at the end, or if there is too much.
     fn skip_blank(&mut self, cut: Cut, is_too_much: bool) {
         if cut == Cut::End || is_too_much {
-            let blank = self.buffer.len() - self.buffer.trim_start().len();
-            self.buffer.drain(..blank);
-            self.at += blank as u64;
+            let rest = self.rest();
+            self.remove(rest.len() - rest.trim_start().len());
+        }
+    }
+
+    /// Takes the beginning off the text.
+    fn remove(&mut self, bytes: usize) {
+        self.cut += bytes;
+        self.at += bytes as u64;
+        if self.cut > self.buffer.len() / 2 {
+            self.buffer.drain(..self.cut);
+            self.cut = 0;
         }
     }
 
     /// The end of the last whole paragraph behind the smallest size.
     fn paragraph(&self) -> Option<usize> {
-        let min = byte_of_char(&self.buffer, self.sizes.min_chars)?;
-        self.last_bound(min, self.buffer.len(), Bound::Paragraph)
+        let rest = self.rest();
+        self.last_bound(byte_of_char(rest, self.sizes.min_chars)?, rest.len(), Bound::Paragraph)
     }
 
     /// Where a text that has paused is cut.
     fn bound_of_pause(&self) -> Option<usize> {
-        let end = self.buffer.len();
+        let end = self.rest().len();
         let kinds = [Bound::Line, Bound::Sentence, Bound::Word];
         kinds.into_iter().find_map(|bound| self.last_bound(1, end, bound))
     }
 
     /// Where a text is cut that is longer than `max` bytes.
     fn cut_before(&self, max: usize) -> usize {
-        let min = byte_of_char(&self.buffer, self.sizes.min_chars).unwrap_or(max).min(max);
+        let min = byte_of_char(self.rest(), self.sizes.min_chars).unwrap_or(max).min(max);
         let kinds = [Bound::Paragraph, Bound::Line, Bound::Sentence, Bound::Word];
         let large = kinds.into_iter().find_map(|bound| self.last_bound(min, max, bound));
         let small = || [Bound::Paragraph, Bound::Line].into_iter().find_map(|b| self.last_bound(1, max, b));
@@ -132,17 +149,18 @@ impl BlockChunker {
 
     /// A cut inside of a fence, at the end of a line if there is one, or inside of a long word.
     fn cut_anywhere(&self, max: usize) -> usize {
-        let scan = FenceScan::new(&self.buffer, self.open.as_ref());
-        let line_end = self.buffer[..max].rfind('\n').map(|at| at + 1);
+        let rest = self.rest();
+        let scan = FenceScan::new(rest, max, self.open.as_ref());
+        let line_end = rest[..max].rfind('\n').map(|at| at + 1);
         // A block of the opening line alone would have no code.
         let has_code = |end: &usize| scan.fence_at(*end).is_none_or(|open| open.code_from < *end);
-        line_end.filter(|end| has_code(end) && !is_blank(&self.buffer[..*end])).unwrap_or(max)
+        line_end.filter(|end| has_code(end) && !is_blank(&rest[..*end])).unwrap_or(max)
     }
 
     /// The last bound of this kind from `min` to `max` at which no fence is open.
     fn last_bound(&self, min: usize, max: usize, bound: Bound) -> Option<usize> {
-        let scan = FenceScan::new(&self.buffer, self.open.as_ref());
-        let text = &self.buffer;
+        let text = self.rest();
+        let scan = FenceScan::new(text, max, self.open.as_ref());
         let ends = text[..max].char_indices().map(|(at, letter)| at + letter.len_utf8());
         let is_end = |end: &usize| {
             let is_bound = *end >= min && bound.is_at(text, *end);
@@ -153,16 +171,16 @@ impl BlockChunker {
 
     /// Takes the text up to `end` as a block.
     fn take(&mut self, end: usize) -> TextBlock {
-        let next = FenceScan::new(&self.buffer, self.open.as_ref()).fence_at(end).map(|open| open.fence);
-        let rest = self.buffer.split_off(end);
-        let body = std::mem::replace(&mut self.buffer, rest);
+        let rest = self.rest();
+        let next = FenceScan::new(rest, end, self.open.as_ref()).fence_at(end).map(|open| open.fence);
+        let body = rest[..end].to_owned();
         let opening = self.open.as_ref().map(Fence::opening_line).unwrap_or_default();
         let line_end = if body.ends_with('\n') { "" } else { "\n" };
         // A cut within a line may make a fence of what is none in the whole text.
-        let unclosed = FenceScan::new(&body, self.open.as_ref()).fence_at(body.len());
+        let unclosed = FenceScan::new(&body, end, self.open.as_ref()).fence_at(end);
         let closing = unclosed.map(|open| format!("{line_end}{}", open.fence.marker)).unwrap_or_default();
         let block = TextBlock { at: self.at, opening, body, closing };
-        self.at += block.body.len() as u64;
+        self.remove(end);
         self.open = next;
         block
     }
@@ -188,9 +206,10 @@ impl Bound {
                 line.is_some_and(|line| line.ends_with('\n'))
             }
             Self::Sentence | Self::Word => {
-                let word = before.trim_end_matches([' ', '\t']);
-                let is_bound = word.len() < before.len() && !after.starts_with([' ', '\t']);
-                is_bound && (self == Self::Word || word.ends_with(['.', '!', '?', '…', '。', '！', '？']))
+                let is_space_end = before.ends_with([' ', '\t']) && !after.starts_with([' ', '\t']);
+                let word = || before.trim_end_matches([' ', '\t']);
+                is_space_end
+                    && (self == Self::Word || word().ends_with(['.', '!', '?', '…', '。', '！', '？']))
             }
         }
     }

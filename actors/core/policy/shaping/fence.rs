@@ -14,6 +14,8 @@ const MAX_INFO_BYTES: usize = 64;
 /// Most letters of a marker that is repeated; a longer one opens no fence here.
 const MAX_MARKER_BYTES: usize = 64;
 const MIN_MARKER_BYTES: usize = 3;
+/// Most spaces before a marker.
+const MAX_INDENT_BYTES: usize = 3;
 
 impl Fence {
     /// The fence that a line opens.
@@ -38,14 +40,17 @@ impl Fence {
     }
 }
 
-/// The marker of a line and what follows it; `None` if the line has none.
+/// The marker of a line and what follows it; `None` if the line has none. Reads only the beginning of the line.
 fn marked(line: &str) -> Option<(&str, &str)> {
-    let text = line.trim_start_matches(' ');
-    let letter = text.chars().next().filter(|letter| matches!(letter, '`' | '~'))?;
-    let rest = text.trim_start_matches(letter);
-    let marker = &text[..text.len() - rest.len()];
-    let is_long = (MIN_MARKER_BYTES..=MAX_MARKER_BYTES).contains(&marker.len());
-    (line.len() - text.len() <= 3 && is_long).then_some((marker, rest))
+    let run = |text: &str, letter: u8, max: usize| {
+        text.bytes().take(max + 1).take_while(|byte| *byte == letter).count()
+    };
+    let indent = run(line, b' ', MAX_INDENT_BYTES);
+    let text = &line[indent..];
+    let letter = text.bytes().next().filter(|letter| matches!(letter, b'`' | b'~'))?;
+    let length = run(text, letter, MAX_MARKER_BYTES);
+    let is_marker = indent <= MAX_INDENT_BYTES && (MIN_MARKER_BYTES..=MAX_MARKER_BYTES).contains(&length);
+    is_marker.then(|| text.split_at(length))
 }
 
 /// The lines of a text that change which fence is open.
@@ -64,13 +69,15 @@ pub(super) struct OpenFence {
 }
 
 impl FenceScan {
-    /// Scans a text, at whose beginning `open` is open. Its last line may be a part of one.
-    pub(super) fn new(text: &str, open: Option<&Fence>) -> Self {
+    /// Scans a text, at whose beginning `open` is open, so that places up to `to` can be asked for. The last line of the
+    /// text may be a part of one. The work depends on `to`, not on the length of the text.
+    pub(super) fn new(text: &str, to: usize, open: Option<&Fence>) -> Self {
         let mut changes = Vec::new();
         let mut open = open.cloned().map(|fence| OpenFence { fence, code_from: 0 });
         changes.push((0, open.clone()));
         let mut start = 0;
-        for line in text.split_inclusive('\n') {
+        for line in text[..to].split_inclusive('\n') {
+            let line = whole_line(text, start, line);
             let (end, content) = (start + line.len(), line.trim_end_matches(['\n', '\r']));
             match &open {
                 None => {
@@ -100,11 +107,21 @@ impl FenceScan {
     /// Whether a block may end at this place: no fence is open there, and the rest does not look like one.
     pub(super) fn may_cut(&self, text: &str, at: usize) -> bool {
         let is_line_start = at == 0 || text[..at].ends_with('\n');
-        let rest = text[at..].trim_start_matches(' ');
         // What is within a line begins a line of the next block.
-        let looks_alike = rest.is_empty() || rest.starts_with(['`', '~']);
-        self.fence_at(at).is_none() && (is_line_start || !looks_alike)
+        let looks_alike = || {
+            let rest = text[at..].trim_start_matches(' ');
+            rest.is_empty() || rest.starts_with(['`', '~'])
+        };
+        self.fence_at(at).is_none() && (is_line_start || !looks_alike())
     }
+}
+
+/// The whole of a line of which `scanned` is the beginning, if it may be that of a fence.
+fn whole_line<'a>(text: &'a str, start: usize, scanned: &'a str) -> &'a str {
+    if scanned.ends_with('\n') || marked(&text[start..]).is_none() {
+        return scanned;
+    }
+    text[start..].split_inclusive('\n').next().unwrap_or(scanned)
 }
 
 #[cfg(test)]
@@ -114,7 +131,7 @@ mod tests {
     #[test]
     fn lines_open_and_close_fences() {
         let check = |text: &str, expect: Option<&str>| {
-            let open = FenceScan::new(text, None).fence_at(text.len());
+            let open = FenceScan::new(text, text.len(), None).fence_at(text.len());
             assert_eq!(open.map(|open| open.fence.opening_line()).as_deref(), expect, "{text:?}");
         };
         check("a\n```rust\nfn", Some("```rust\n"));
@@ -136,7 +153,7 @@ mod tests {
     #[test]
     fn a_cut_is_outside_of_fences() {
         let text = "a\n```\nb\n```\nc";
-        let scan = FenceScan::new(text, None);
+        let scan = FenceScan::new(text, text.len(), None);
         let places = (0..text.len()).filter(|at| scan.may_cut(text, *at)).collect::<Vec<_>>();
         assert_eq!(places, [0, 1, 2, 12]);
     }
@@ -144,7 +161,7 @@ mod tests {
     #[test]
     fn a_rest_that_looks_like_a_fence_begins_no_block() {
         let text = "see ```x``` there";
-        let scan = FenceScan::new(text, None);
+        let scan = FenceScan::new(text, text.len(), None);
         assert!(!scan.may_cut(text, 4) && scan.may_cut(text, 12));
     }
 }

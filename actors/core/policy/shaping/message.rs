@@ -15,54 +15,56 @@ pub(super) struct ReplyMessage {
     options: ReplyOptions,
     /// The model call with which the message begins.
     first: Option<CallId>,
-    text: MessageText,
-    reasoning: BlockChunker,
+    pending: PendingMessage,
     stream: Option<StreamedAttempt>,
 }
 
-/// The text of a message that was not sent.
+/// What of a message was not sent, and how much was.
 #[derive(Debug, Clone)]
-struct MessageText {
+struct PendingMessage {
     /// Text that may be silent, or sent already; `None` once it is neither.
     held: Option<String>,
-    chunker: BlockChunker,
+    text: BlockChunker,
+    reasoning: BlockChunker,
+    /// Bytes of the text that were sent.
+    sent_bytes: u64,
 }
 
 /// What was streamed of the model call under way.
 #[derive(Debug, Clone)]
 struct StreamedAttempt {
     id: AttemptId,
-    text_bytes: usize,
-    reasoning_bytes: usize,
+    /// Empty if text is not sent before its message is durable.
+    text: String,
+    reasoning: String,
     /// Whether pieces of it were sent.
     is_shown: bool,
-    /// The text of the message before the call.
-    before: MessageText,
+    /// The message before the call.
+    before: PendingMessage,
 }
 
-impl MessageText {
-    fn new(sizes: BlockSizes) -> Self {
-        Self { held: Some(String::new()), chunker: BlockChunker::new(sizes) }
+impl PendingMessage {
+    fn new(options: &ReplyOptions) -> Self {
+        let sizes = sizes(options);
+        // Reasoning is cut only where it is too long.
+        let whole = BlockSizes { min_chars: sizes.max_chars, ..sizes };
+        Self {
+            held: Some(String::new()),
+            text: BlockChunker::new(sizes),
+            reasoning: BlockChunker::new(whole),
+            sent_bytes: 0,
+        }
     }
 }
 
 impl ReplyMessage {
     pub(super) fn new(options: ReplyOptions) -> Self {
-        let sizes = sizes(&options);
-        // Reasoning is cut only where it is too long.
-        let whole = BlockSizes { min_chars: sizes.max_chars, ..sizes };
-        Self {
-            options,
-            first: None,
-            text: MessageText::new(sizes),
-            reasoning: BlockChunker::new(whole),
-            stream: None,
-        }
+        Self { pending: PendingMessage::new(&options), options, first: None, stream: None }
     }
 
     /// Whether text waits for more.
     pub(super) fn is_waiting(&self) -> bool {
-        self.sends_early() && !self.text.chunker.is_empty()
+        self.sends_early() && !self.pending.text.is_empty()
     }
 
     /// Whether text is sent before its message is durable.
@@ -76,8 +78,8 @@ impl ReplyMessage {
     /// Takes a piece of text that was streamed.
     pub(super) fn on_text(&mut self, id: AttemptId, piece: &str, sent: &SentTexts) -> Vec<ReplyPiece> {
         let mut pieces = self.on_attempt(id);
-        self.stream(id).text_bytes += piece.len();
         if self.sends_early() {
+            self.stream(id).text.push_str(piece);
             self.push_text(id, piece, sent, &mut pieces);
         }
         self.track_shown(pieces)
@@ -87,8 +89,13 @@ impl ReplyMessage {
     pub(super) fn on_reasoning(&mut self, id: AttemptId, piece: &str) -> Vec<ReplyPiece> {
         let mut pieces = self.on_attempt(id);
         self.end_text(&mut pieces);
-        if self.sends_early() || self.options.reasoning == ReasoningMode::Stream {
-            self.stream(id).reasoning_bytes += piece.len();
+        let is_wanted = match self.options.reasoning {
+            ReasoningMode::Off => false,
+            ReasoningMode::Block => self.sends_early(),
+            ReasoningMode::Stream => true,
+        };
+        if is_wanted {
+            self.stream(id).reasoning.push_str(piece);
             self.push_reasoning(id, piece, &mut pieces);
         }
         self.track_shown(pieces)
@@ -102,15 +109,23 @@ impl ReplyMessage {
     }
 
     /// Takes the durable answer, whose pieces are sent as far as they were not. Its message ends, unless the output limit
-    /// has cut it.
+    /// has cut it. A text that goes on otherwise than it was streamed is sent anew.
     pub(super) fn on_answer(&mut self, answered: &ModelAnswered, sent: &SentTexts) -> Vec<ReplyPiece> {
         let id = AttemptId { call: answered.call, attempt: answered.attempt };
         let mut pieces = self.on_attempt(id);
         let message = &answered.message;
-        let (text_bytes, reasoning_bytes) = (self.stream(id).text_bytes, self.stream(id).reasoning_bytes);
-        let text_from = if self.sends_early() { text_bytes } else { 0 };
-        self.push_reasoning(id, message.reasoning.get(reasoning_bytes..).unwrap_or(""), &mut pieces);
-        self.push_text(id, message.text.get(text_from..).unwrap_or(""), sent, &mut pieces);
+        let streamed = self.stream(id);
+        let text = message.text.strip_prefix(&streamed.text);
+        let reasoning = message.reasoning.strip_prefix(&streamed.reasoning).unwrap_or_default();
+        let (text, reasoning) = if let Some(text) = text {
+            (text, reasoning)
+        } else {
+            pieces.extend(self.void(id.call));
+            self.first.get_or_insert(id.call);
+            (message.text.as_str(), message.reasoning.as_str())
+        };
+        self.push_reasoning(id, reasoning, &mut pieces);
+        self.push_text(id, text, sent, &mut pieces);
         self.stream = None;
         if !answered.is_partial() {
             self.end_message(id, sent, &mut pieces);
@@ -123,12 +138,23 @@ impl ReplyMessage {
         let Some(streamed) = self.stream.take_if(|streamed| streamed.id.call == call) else {
             return Vec::new();
         };
-        self.text = streamed.before;
-        self.reasoning.clear();
-        if self.first == Some(call) {
+        self.pending = streamed.before;
+        let (message, at) = (self.first.unwrap_or(call), self.pending.sent_bytes);
+        if message == call {
             self.first = None;
         }
-        if streamed.is_shown { vec![ReplyPiece::Retry { call }] } else { Vec::new() }
+        if streamed.is_shown { vec![ReplyPiece::Retry { call, message, at }] } else { Vec::new() }
+    }
+
+    /// Sends what is durable of a message that is not whole, because its run has ended. What was streamed of a call that
+    /// has no answer is void.
+    pub(super) fn on_run_end(&mut self, sent: &SentTexts) -> Vec<ReplyPiece> {
+        let call = self.stream.as_ref().map(|streamed| streamed.id.call);
+        let mut pieces = call.map(|call| self.void(call)).unwrap_or_default();
+        if let Some(call) = self.first {
+            self.end_message(AttemptId { call, attempt: 1 }, sent, &mut pieces);
+        }
+        pieces
     }
 
     /// Sends what has waited, after a pause.
@@ -150,10 +176,10 @@ impl ReplyMessage {
     fn stream(&mut self, id: AttemptId) -> &mut StreamedAttempt {
         self.stream.get_or_insert_with(|| StreamedAttempt {
             id,
-            text_bytes: 0,
-            reasoning_bytes: 0,
+            text: String::new(),
+            reasoning: String::new(),
             is_shown: false,
-            before: self.text.clone(),
+            before: self.pending.clone(),
         })
     }
 
@@ -169,10 +195,10 @@ impl ReplyMessage {
         if piece.is_empty() {
             return;
         }
-        let Some(held) = &mut self.text.held else { return self.send_text(id, piece, pieces) };
+        let Some(held) = &mut self.pending.held else { return self.send_text(id, piece, pieces) };
         held.push_str(piece);
         if !may_become_silent(held) && !sent.may_become_one(held) {
-            let text = self.text.held.take().unwrap_or_default();
+            let text = self.pending.held.take().unwrap_or_default();
             self.send_text(id, &text, pieces);
         }
     }
@@ -182,10 +208,12 @@ impl ReplyMessage {
         match self.options.shape {
             ReplyShape::Deltas => {
                 let AttemptId { call, attempt } = id;
-                pieces.push(ReplyPiece::Delta { call, attempt, text: text.to_owned() });
+                let message = self.first.unwrap_or(call);
+                self.pending.sent_bytes += text.len() as u64;
+                pieces.push(ReplyPiece::Delta { message, call, attempt, text: text.to_owned() });
             }
             ReplyShape::Blocks(_) => {
-                self.text.chunker.push(text);
+                self.pending.text.push(text);
                 if self.sends_early() {
                     self.cut_text(Cut::Full, pieces);
                 }
@@ -202,7 +230,7 @@ impl ReplyMessage {
                 pieces.push(ReplyPiece::Reasoning { call, attempt, text: piece.to_owned() });
             }
             ReasoningMode::Block => {
-                self.reasoning.push(piece);
+                self.pending.reasoning.push(piece);
                 self.cut_reasoning(id, Cut::Full, pieces);
             }
         }
@@ -210,7 +238,7 @@ impl ReplyMessage {
 
     /// Sends the text so far, unless it is held back.
     fn end_text(&mut self, pieces: &mut Vec<ReplyPiece>) {
-        if self.sends_early() && self.text.held.is_none() {
+        if self.sends_early() && self.pending.held.is_none() {
             self.cut_text(Cut::End, pieces);
         }
     }
@@ -221,7 +249,7 @@ impl ReplyMessage {
 
     /// Ends the message. A text that is still held is silent, sent already, or a beginning of such a text.
     fn end_message(&mut self, id: AttemptId, sent: &SentTexts, pieces: &mut Vec<ReplyPiece>) {
-        let held = self.text.held.take().unwrap_or_default();
+        let held = self.pending.held.take().unwrap_or_default();
         let is_dropped = is_silent_reply(&held) || sent.has(&held);
         if !held.trim().is_empty() && !is_dropped {
             self.send_text(id, &held, pieces);
@@ -235,7 +263,8 @@ impl ReplyMessage {
 
     fn cut_text(&mut self, cut: Cut, pieces: &mut Vec<ReplyPiece>) {
         let Some(call) = self.first else { return };
-        while let Some(block) = self.text.chunker.next_block(cut) {
+        while let Some(block) = self.pending.text.next_block(cut) {
+            self.pending.sent_bytes = block.at + block.body.len() as u64;
             pieces.push(ReplyPiece::Block { call, at: block.at, text: block.text() });
         }
     }
@@ -246,7 +275,7 @@ impl ReplyMessage {
         cut: Cut,
         pieces: &mut Vec<ReplyPiece>,
     ) {
-        while let Some(block) = self.reasoning.next_block(cut) {
+        while let Some(block) = self.pending.reasoning.next_block(cut) {
             pieces.push(ReplyPiece::Reasoning { call, attempt, text: block.text() });
         }
     }

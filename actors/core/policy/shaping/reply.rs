@@ -79,6 +79,8 @@ pub enum Verbosity {
 pub enum ReplyPiece {
     /// A piece of a message's text.
     Delta {
+        /// The model call with which the message begins. A message has several calls if the output limit has cut it.
+        message: CallId,
         /// The model call.
         call: CallId,
         /// The attempt.
@@ -110,6 +112,10 @@ pub enum ReplyPiece {
     Retry {
         /// The model call.
         call: CallId,
+        /// The model call with which its message begins: earlier calls may have brought the beginning of it.
+        message: CallId,
+        /// Bytes of the message that stay. Blocks that begin there or later are void.
+        at: u64,
     },
     /// The run has ended. Nothing follows.
     Final(FinalReply),

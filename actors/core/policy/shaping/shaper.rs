@@ -89,7 +89,7 @@ impl ReplyShaper {
                 pieces
             }
             Body::CallAdmitted(admitted) => {
-                self.tools.on_admitted(admitted.call, &admitted.tool);
+                self.tools.on_admitted(admitted);
                 Vec::new()
             }
             Body::CallEnded(ended) => {
@@ -97,14 +97,21 @@ impl ReplyShaper {
                 summary.map(ReplyPiece::Tool).into_iter().collect()
             }
             Body::RunExhausted(_) => {
-                // Only the text of the grace call is an answer of sorts.
-                self.texts = DurableTexts::default();
+                // Only the text of the grace call is an answer of sorts, with the parts that it continues.
+                self.texts.last.clear();
                 Vec::new()
             }
             Body::RunEnded(ended) => {
                 let reply = self.final_reply(&ended.ended);
-                *self = Self::new(self.options);
-                vec![ReplyPiece::Final(reply)]
+                let is_partial = reply.source == Some(ReplySource::Partial);
+                let mut pieces = match self.options.shape {
+                    ReplyShape::Blocks(_) if is_partial => self.message.on_run_end(&self.tools.sent),
+                    ReplyShape::Blocks(_) | ReplyShape::Deltas => Vec::new(),
+                };
+                pieces.push(ReplyPiece::Final(reply));
+                // A run that goes on with a larger budget has sent what its tools have sent.
+                *self = Self { tools: std::mem::take(&mut self.tools), ..Self::new(self.options) };
+                pieces
             }
             _ => Vec::new(),
         }

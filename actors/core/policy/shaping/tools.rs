@@ -1,16 +1,17 @@
 //! What a reply knows of tool calls: their summaries, the last error, and the texts that the message tool has sent.
 
-use std::{collections::BTreeMap, sync::Arc};
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+};
 
 use serde_json::Value;
 
 use super::reply::{ToolSummary, Verbosity};
-use crate::model::{CallEnded, CallId, CallStatus, ModelAnswered};
-
-/// The tool that sends a text to a chat.
-const MESSAGE_TOOL: &str = "message";
-/// Its argument with the text.
-const MESSAGE_TEXT: &str = "text";
+use crate::{
+    model::{CallAdmitted, CallEnded, CallId, CallStatus, ModelAnswered},
+    policy::message::{MAX_TEXT_BYTES, MESSAGE, parse_message},
+};
 
 /// Most characters of the arguments in a summary.
 const MAX_ARGUMENT_CHARS: usize = 200;
@@ -18,9 +19,8 @@ const MAX_ARGUMENT_CHARS: usize = 200;
 const MAX_OUTPUT_CHARS: usize = 2_000;
 const MAX_ERROR_CHARS: usize = 500;
 
-/// Most texts that are remembered, and most bytes of one.
+/// Most texts that are remembered, the last ones.
 const MAX_SENT: usize = 64;
-const MAX_SENT_BYTES: usize = 20_000;
 
 /// The tool calls of a run.
 #[derive(Debug, Clone, Default)]
@@ -40,6 +40,12 @@ struct OpenCall {
     message: Option<String>,
 }
 
+impl OpenCall {
+    fn new(tool: Arc<str>, arguments: &str) -> Self {
+        Self { tool, arguments: excerpt(arguments, MAX_ARGUMENT_CHARS), message: message_text(arguments) }
+    }
+}
+
 #[derive(Debug, Clone)]
 struct ToolError {
     tool: Arc<str>,
@@ -51,19 +57,18 @@ impl ReplyTools {
     pub(super) fn on_answer(&mut self, answered: &ModelAnswered) {
         self.open.clear();
         for (call, n) in answered.message.calls.iter().zip(1..) {
-            let open = OpenCall {
-                tool: call.name.as_str().into(),
-                arguments: excerpt(&call.arguments, MAX_ARGUMENT_CHARS),
-                message: message_text(&call.arguments),
-            };
+            let open = OpenCall::new(call.name.as_str().into(), &call.arguments);
             self.open.insert(CallId { n, ..answered.call }, open);
         }
     }
 
-    /// Takes the registered name of a call's tool.
-    pub(super) fn on_admitted(&mut self, call: CallId, tool: &Arc<str>) {
-        if let Some(open) = self.open.get_mut(&call) {
-            open.tool = Arc::clone(tool);
+    /// Takes the registered name of a call's tool, and the arguments that hooks have put in place of the model's.
+    pub(super) fn on_admitted(&mut self, admitted: &CallAdmitted) {
+        let Some(open) = self.open.get_mut(&admitted.call) else { return };
+        let replaced = admitted.hooks.as_ref().and_then(|hooks| hooks.arguments.as_ref());
+        match replaced {
+            Some(arguments) => *open = OpenCall::new(Arc::clone(&admitted.tool), arguments),
+            None => open.tool = Arc::clone(&admitted.tool),
         }
     }
 
@@ -74,7 +79,7 @@ impl ReplyTools {
         match status {
             CallStatus::Ok => {
                 self.error = self.error.take().filter(|error| error.tool != tool);
-                if &*tool == MESSAGE_TOOL {
+                if &*tool == MESSAGE {
                     self.sent.push(message.as_deref().unwrap_or_default());
                 }
             }
@@ -103,7 +108,7 @@ impl ReplyTools {
 /// The texts that the message tool has sent.
 #[derive(Debug, Clone, Default)]
 pub(super) struct SentTexts {
-    texts: Vec<String>,
+    texts: VecDeque<String>,
     has_spoken: bool,
 }
 
@@ -111,9 +116,13 @@ impl SentTexts {
     fn push(&mut self, text: &str) {
         self.has_spoken = true;
         let text = words(text);
-        if !text.is_empty() && text.len() <= MAX_SENT_BYTES && self.texts.len() < MAX_SENT {
-            self.texts.push(text);
+        if text.is_empty() || text.len() > MAX_TEXT_BYTES {
+            return;
         }
+        if self.texts.len() >= MAX_SENT {
+            self.texts.pop_front();
+        }
+        self.texts.push_back(text);
     }
 
     /// Whether this text was sent. White space does not count.
@@ -139,7 +148,7 @@ fn words(text: &str) -> String {
 
 fn message_text(arguments: &str) -> Option<String> {
     let arguments: Value = serde_json::from_str(arguments).ok()?;
-    arguments.get(MESSAGE_TEXT)?.as_str().map(str::to_owned)
+    parse_message(&arguments).ok().map(|message| message.text)
 }
 
 /// The error in a result of the form `{error, …}`, else the result.

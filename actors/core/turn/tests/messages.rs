@@ -6,7 +6,8 @@ use super::{Driver, model, run, tool};
 use crate::{
     journal::IndexRow,
     model::{
-        AttemptId, Body, CallEnd, DropPolicy, EffectClass, FailureClass, Limits, MessageFate, MessageRow,
+        Artifact, AttemptId, Body, CallEnd, DropPolicy, EffectClass, FailureClass, Image, ImageFormat,
+        Limits, MAX_COLLECTED_BYTES, MAX_COLLECTED_IMAGES, MessageFate, MessageRow,
         MessageState::{self, Answered, Dropped, Injected, Queued},
         QueueMode::{self, Collect, Followup, Interrupt, Steer},
         Queueing, RunAccepted, RunId, RunRow, RunSpec, StopReason,
@@ -233,6 +234,70 @@ fn an_interrupt_drops_queued_messages_and_no_tasks() {
     assert_eq!(fate(&driver, 8), (Dropped, Some(7)), "it was in a run that never began");
     run_to_end(&mut driver);
     assert_eq!([6, 9].map(|n| fate(&driver, n)), [(Answered, Some(6)), (Answered, Some(9))]);
+}
+
+#[test]
+fn a_message_that_interrupts_is_the_next_run_and_stops_no_task_that_waits() {
+    // A task waits behind a run that collects, or behind the run under way.
+    for when in [When::Idle, When::InModelCall, When::InTool, When::Stopping] {
+        let mut driver = session(when);
+        send(&mut driver, 5, mode(Collect));
+        driver.submit(6, Limits { max_tokens: 100, ..Limits::default() });
+        send(&mut driver, 9, mode(Interrupt));
+        let mut crashed = driver.clone();
+        crashed.crash();
+        for driver in [&mut driver, &mut crashed] {
+            run_to_end(driver);
+            assert_eq!(fate(driver, 5), (Dropped, Some(5)), "{when:?}");
+            assert_eq!([6, 9].map(|n| fate(driver, n).0), [Answered; 2], "{when:?}");
+            let is_of =
+                |body: &Body, n| matches!(body, Body::ModelAnswered(answered) if answered.call.run == run(n));
+            let answer_of = |n| driver.records.iter().position(|record| is_of(&record.body, n));
+            assert!(answer_of(9) < answer_of(6), "{when:?}");
+        }
+    }
+}
+
+#[test]
+fn the_oldest_message_is_dropped_also_when_the_clock_was_set_back() {
+    let mut driver = session(When::InTool);
+    let queueing = |mode| Queueing { mode, cap: 3, drop: DropPolicy::Old, collect_ms: 500 };
+    // The ids are of the time: each is less than the one before.
+    send(&mut driver, 9, queueing(Steer));
+    send(&mut driver, 8, queueing(Collect));
+    send(&mut driver, 7, queueing(Collect));
+    for (n, dropped) in [(6, 9), (5, 8), (4, 7)] {
+        send(&mut driver, n, queueing(Collect));
+        assert_eq!(fate(&driver, dropped).0, Dropped, "{dropped}");
+    }
+    run_to_end(&mut driver);
+    assert_eq!([4, 5, 6].map(|n| fate(&driver, n).0), [Answered; 3]);
+}
+
+#[test]
+fn a_run_collects_no_more_than_one_task_may_have() {
+    let message = |n, bytes: usize, images: usize| {
+        let spec = Arc::new(RunSpec::new(vec!["p/m".parse().unwrap()], "/w"));
+        let artifact = Artifact { handle: "a".into(), bytes: 1, sha256: None };
+        let image = Image { format: ImageFormat::Png, artifact };
+        let accepted = RunAccepted::new(run(n), "x".repeat(bytes), spec);
+        let (images, queueing) = (vec![image; images].into(), Some(mode(Collect)));
+        Input::Submitted { accepted: Box::new(RunAccepted { images, queueing, ..accepted }), key: None }
+    };
+    let mut driver = session(When::InTool);
+    let half = MAX_COLLECTED_BYTES / 2;
+    for (n, bytes, images, expect) in [
+        (5, half, 0, "run.accepted"),
+        (6, half, 0, "message.collected"),
+        (7, 1, 0, "run.accepted"),
+        (8, 1, MAX_COLLECTED_IMAGES, "message.collected"),
+        (9, 1, 1, "run.accepted"),
+    ] {
+        assert_eq!(driver.feed(&message(n, bytes, images)), [expect], "{n}");
+    }
+    run_to_end(&mut driver);
+    let answered = [5, 6, 7, 8, 9].map(|n| fate(&driver, n));
+    assert_eq!(answered, [5, 5, 7, 7, 9].map(|n| (Answered, Some(n))));
 }
 
 #[test]

@@ -137,7 +137,7 @@ impl Shown {
         // A message to a run that ended before a request may be gone with the run.
         let current = turn.current().map(|(run, _)| run);
         for said in self.said.iter_mut().filter(|said| said.read == Read::Not && Some(said.run) != current) {
-            let is_unread = turn.waiting_messages().any(|(message, _)| message == said.next);
+            let is_unread = turn.waiting_messages().any(|waiting| waiting.message == said.next);
             // It may also be the input of its follow-up run.
             let number = u64::try_from(said.next.bits() & u128::from(u64::MAX)).unwrap_or(0);
             if !is_unread && !texts.iter().any(|shown| shown.contains(&text(number))) {

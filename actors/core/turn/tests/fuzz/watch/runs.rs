@@ -32,11 +32,15 @@ impl Watch {
             accepted_at: at,
             needs_permission: hold.lane.is_some() || hold.hooks,
         });
-        let is_idle = self.runs.iter().all(|run| run.state == State::Ended) && hold.is_none();
-        let state = if is_idle { State::Running } else { State::Queued };
+        let interrupts = accepted.queueing.is_some_and(|queueing| queueing.mode == QueueMode::Interrupt);
+        let first_queued = self.runs.iter().position(|run| run.state == State::Queued);
+        let place = first_queued.filter(|_| interrupts).unwrap_or(self.runs.len());
+        let is_busy = self.runs.iter().any(|run| matches!(run.state, State::Running | State::Stopping));
+        let is_first = first_queued.is_none() || interrupts;
+        let state = if is_first && !is_busy && hold.is_none() { State::Running } else { State::Queued };
         self.runs.iter_mut().for_each(|run| run.reopenable = false);
         let (spec, usage, held) = (Arc::clone(&accepted.spec), Usage::default(), Held::default());
-        self.runs.push(Run {
+        let run = Run {
             id,
             spec,
             state,
@@ -49,7 +53,8 @@ impl Watch {
             missed: 0,
             reopenable: false,
             hold,
-        });
+        };
+        self.runs.insert(place, run);
         Ok(())
     }
 

@@ -1,5 +1,8 @@
 //! Tests of the whole policy: any text is delivered once and whole, and each rule of a reply.
 
+mod sent;
+mod stream_and_record;
+
 use std::sync::Arc;
 
 use proptest::prelude::*;
@@ -7,8 +10,8 @@ use proptest::prelude::*;
 use super::{fence::FenceScan, *};
 use crate::model::{
     AssistantMessage, Body, CallAdmitted, CallEnd, CallEnded, CallId, CallStatus, Durable, EffectClass,
-    EventBody, FinishReason, Flaw, Hash, ModelAnswered, Outcome, OutcomeCause, OutcomeDetail, Record,
-    RunEnded, RunId, StopReason, Timestamp, ToolCall, Usage,
+    EventBody, FinishReason, Flaw, Hash, HookedCall, ModelAnswered, Outcome, OutcomeCause, OutcomeDetail,
+    Record, RunEnded, RunId, StopReason, Timestamp, ToolCall, Usage,
 };
 
 const SIZES: BlockSizes = BlockSizes { min_chars: 10, max_chars: 30 };
@@ -33,7 +36,7 @@ fn text() -> impl Strategy<Value = String> {
 /// Whether a fence is open at the end of a block.
 fn ends_in_fence(block: &TextBlock) -> bool {
     let text = block.text();
-    FenceScan::new(&text, None).fence_at(text.len()).is_some()
+    FenceScan::new(&text, text.len(), None).fence_at(text.len()).is_some()
 }
 
 /// The blocks of a text that comes in pieces of `step` characters, with a pause after each if it `pauses`.
@@ -180,18 +183,22 @@ impl Shaped {
             anomaly: None,
         })));
         for ((name, _), n) in calls.iter().zip(1..) {
-            self.record(Body::CallAdmitted(CallAdmitted {
-                call: call(iteration, n),
-                tool: (*name).into(),
-                effect: EffectClass::Pure,
-                access: crate::model::Access::default(),
-                detached: false,
-                polls: false,
-                arguments: Hash::of(b""),
-                same_as: None,
-                hooks: None,
-            }));
+            self.admitted(iteration, n, name, None);
         }
+    }
+
+    fn admitted(&mut self, iteration: u32, n: u32, tool: &str, hooks: Option<HookedCall>) {
+        self.record(Body::CallAdmitted(CallAdmitted {
+            call: call(iteration, n),
+            tool: tool.into(),
+            effect: EffectClass::Pure,
+            access: crate::model::Access::default(),
+            detached: false,
+            polls: false,
+            arguments: Hash::of(b""),
+            same_as: None,
+            hooks: hooks.map(Arc::new),
+        }));
     }
 
     fn tool_ends(&mut self, iteration: u32, n: u32, end: CallEnd) {
@@ -214,7 +221,7 @@ impl Shaped {
             ReplyPiece::Block { text, .. } => format!("block {text}"),
             ReplyPiece::Reasoning { text, .. } => format!("reasoning {text}"),
             ReplyPiece::Tool(summary) => format!("tool {}", summary.text),
-            ReplyPiece::Retry { call } => format!("retry {}", call.iteration),
+            ReplyPiece::Retry { call, .. } => format!("retry {}", call.iteration),
             ReplyPiece::Final(FinalReply { text, source, is_silent, .. }) => {
                 let silent = if *is_silent { " silent" } else { "" };
                 format!("final{silent} {source:?} {}", text.as_deref().unwrap_or("-"))
@@ -222,9 +229,7 @@ impl Shaped {
         };
         let mut lines: Vec<String> = Vec::new();
         for piece in &self.pieces {
-            if let ReplyPiece::Retry { call } = piece {
-                // What came of the call is void.
-                let _ = call;
+            if let ReplyPiece::Retry { .. } = piece {
                 lines.retain(|line| !line.starts_with("block ") && !line.starts_with("delta "));
             }
             lines.push(line(piece));
