@@ -1,5 +1,7 @@
 //! `hermod sessions`: lists the sessions of the store, or shows one with its runs.
 
+use std::borrow::Cow;
+
 use clap::{Args, Subcommand};
 use hermod_actors::SanitizedText;
 
@@ -51,11 +53,12 @@ pub(crate) async fn execute(args: SessionsArgs, client: &StoreClient) -> Result<
                     session.agent.to_string(),
                     rfc3339(session.opened_at),
                     state(session),
+                    title(session).into_owned(),
                 ]
             };
             print_as(list.json, &sessions, |sessions| {
                 let rows: Vec<_> = sessions.iter().map(cells).collect();
-                table::render(["SESSION", "KEY", "AGENT", "OPENED", "STATE"], &rows)
+                table::render(["SESSION", "KEY", "AGENT", "OPENED", "STATE", "TITLE"], &rows)
             })
         }
         SessionsCommand::Show { id, max, json } => {
@@ -73,9 +76,15 @@ fn format_session(SessionDetailView { session, runs, todo }: &SessionDetailView)
     let (state, runs) = (state(session), runs::format_table(runs));
     let todo = todo.iter().map(|todo| format!("\ntodo:\n{}\n", SanitizedText::sanitize(todo)));
     let todo: String = todo.collect();
+    let title = title(session);
     format!(
-        "session  {id}\nkey      {key}\nagent    {agent}\nopened   {opened}\nstate    {state}\n\n{runs}{todo}"
+        "session  {id}\nkey      {key}\nagent    {agent}\nopened   {opened}\nstate    {state}\ntitle    {title}\n\n{runs}{todo}"
     )
+}
+
+/// The title, without hidden characters; `-` without one.
+fn title(session: &SessionView) -> Cow<'_, str> {
+    SanitizedText::strict(session.title.as_deref().unwrap_or("-"))
 }
 
 /// `readable`, or `quarantined` with the reason: this program then cannot use the session.

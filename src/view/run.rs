@@ -286,7 +286,7 @@ impl NodeView {
     }
 }
 
-/// A session: `{id, key, agent, opened_at, quarantined}`.
+/// A session: `{id, key, agent, opened_at, title, quarantined}`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct SessionView {
     /// The session's id.
@@ -302,6 +302,10 @@ pub struct SessionView {
     #[serde(with = "encoding::time")]
     #[schema(value_type = Time)]
     pub opened_at: Timestamp,
+    /// Its title; `None` while it has none.
+    #[serde(default)]
+    #[schema(required)]
+    pub title: Option<String>,
     /// Why this version cannot read the journal; `None` if it can.
     #[schema(required)]
     pub quarantined: Option<String>,
@@ -311,11 +315,12 @@ impl SessionView {
     /// A session from its row.
     pub fn new(row: &SessionRow, quarantined: Option<String>) -> Self {
         let (key, agent) = (row.key.to_string(), row.agent.clone());
-        Self { id: row.id, key, agent, opened_at: row.opened_at, quarantined }
+        let title = row.title.as_deref().map(str::to_owned);
+        Self { id: row.id, key, agent, opened_at: row.opened_at, title, quarantined }
     }
 }
 
-/// A session in a list, whose journal is not read: `{id, key, agent, opened_at}`.
+/// A session in a list, whose journal is not read: `{id, key, agent, opened_at, title}`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct SessionSummaryView {
     /// The session's id.
@@ -331,12 +336,17 @@ pub struct SessionSummaryView {
     #[serde(with = "encoding::time")]
     #[schema(value_type = Time)]
     pub opened_at: Timestamp,
+    /// Its title; `None` while it has none.
+    #[serde(default)]
+    #[schema(required)]
+    pub title: Option<String>,
 }
 
 impl From<&SessionRow> for SessionSummaryView {
     fn from(row: &SessionRow) -> Self {
         let (key, agent) = (row.key.to_string(), row.agent.clone());
-        Self { id: row.id, key, agent, opened_at: row.opened_at }
+        let title = row.title.as_deref().map(str::to_owned);
+        Self { id: row.id, key, agent, opened_at: row.opened_at, title }
     }
 }
 

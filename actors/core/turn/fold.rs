@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use crate::{
     model::{
-        Body, BudgetRaised, CompactionMethod, ContextCompacted, Outcome, Record, Repetition, RunEnded, RunId,
-        RunReopened, SessionTime,
+        Body, BudgetRaised, CompactionMethod, ContextCompacted, ModelStarted, Outcome, Record, Repetition,
+        RunEnded, RunId, RunReopened, RunSpec, SessionTime,
     },
     turn::{
         Turn,
@@ -36,6 +36,7 @@ impl Turn {
         match &record.body {
             Body::SessionOpened(opened) => {
                 self.agent = opened.agent.clone();
+                self.opened = (Arc::clone(&opened.key), record.at);
                 self.prompt = Arc::clone(&opened.prompt);
                 self.incarnation = opened.incarnation;
                 self.boot = opened.boot.as_str().into();
@@ -60,6 +61,9 @@ impl Turn {
             }
             Body::ModelAnswered(_) => self.resume_with_results(),
             Body::SummaryAnswered(_) | Body::SummaryFailed(_) => self.allow_summary_retry(),
+            Body::AsideStarted(_) | Body::AsideAnswered(_) | Body::AsideFailed(_) => {
+                self.fold_vision(&record.body, now);
+            }
             Body::ContextCompacted(compacted) => self.fold_compacted(compacted),
             Body::CallEnded(ended) => self.close_step(ended.repetition.as_ref()),
             Body::ChildEnded(_) => {
@@ -90,6 +94,11 @@ impl Turn {
         let pressure = if matches!(body, Body::ModelStarted(_)) { self.current_pressure() } else { None };
         let calls = self.current.as_ref().map_or(&[][..], |run| run.tool_calls());
         self.unsynced_writes.apply(body, now.at, calls, &self.boot);
+        if let Some((started, spec)) = self.ended_title_attempt(body) {
+            let (started, spec) = (Arc::clone(started), Arc::clone(spec));
+            self.observations.apply(body, &started, &spec);
+        }
+        self.title.apply(body, now);
         if let Some(run) = &mut self.current {
             if let Some(started) = run.ended_attempt(body) {
                 self.observations.apply(body, started, &run.spec);
@@ -98,6 +107,12 @@ impl Turn {
         } else if let (Body::ModelLate(_), Some(run)) = (body, &mut self.reopenable) {
             run.apply(body, None, now);
         }
+    }
+
+    /// The attempt for a title that a record ends, with the spec of its run.
+    pub(super) fn ended_title_attempt(&self, body: &Body) -> Option<(&Arc<ModelStarted>, &Arc<RunSpec>)> {
+        let (id, _) = body.settled_usage()?;
+        self.title.started().filter(|(started, _)| started.id() == id)
     }
 
     /// Starts the run: its input becomes a new round, with the notes and messages that the model has not read.
@@ -121,6 +136,7 @@ impl Turn {
         };
         match &current.state {
             LoopState::Answered(message) if ended.ended.outcome == Outcome::Completed => {
+                self.title.on_completed(current, &message.text, (ended, now.at, self.last));
                 self.history.end_with_answer(message);
             }
             LoopState::Answered(message)

@@ -28,19 +28,20 @@ const OWN_DIMENSIONS: [Dimension; 4] =
     [Dimension::Iterations, Dimension::Tokens, Dimension::Usd, Dimension::ToolCalls];
 
 impl DecisionBuilder {
-    /// Reacts to a reservation that does not fit. A summary is given up. Another call waits if the limit is of a period
+    /// Reacts to a reservation that does not fit. A summary or a title is given up. Another call waits if the limit is of a period
     /// that ends soon enough; else it exhausts the run, so that the grace call follows. A run without an answer, or in its grace call, ends; started calls keep their results.
     pub(super) fn on_refused_reservation(&mut self, refused: &RefusedReservation) {
         let acquired: Vec<_> =
             self.turn.due(self.now).iter().filter_map(DueAction::acquired_attempt).collect();
+        if self.run().is_none() {
+            return self.refuse_title(&refused.refusal);
+        }
         let another = self.is_of_another(refused);
         let is_meant = |run: &&ActiveRun| !another && !acquired.is_empty() && refused.concerns(run.id);
         let Some(run) = self.run().filter(is_meant) else { return };
         let refusal = refused.refusal.clone();
-        if let Some(id) = acquired.iter().find(|id| id.call.is_summary()) {
-            let failure = Failure::new(FailureClass::NotSent, refusal.to_string());
-            self.give_up_summary(*id, failure);
-            return self.compact_if_needed();
+        if let Some(id) = acquired.iter().find(|id| id.call.is_aside()) {
+            return self.give_up_aside(*id, Failure::new(FailureClass::NotSent, refusal.to_string()));
         }
         if run.budget.exhausted.is_some() {
             self.end_exhausted();
@@ -67,7 +68,7 @@ impl DecisionBuilder {
         let (id, parked) = (run.id, run.parked_tool_calls());
         let unstarted: Vec<CallId> = run.unstarted_calls().collect();
         let hint = format!("the run's budget is used up: {refusal}");
-        self.cancel_summary();
+        self.cancel_asides();
         self.record(Body::RunExhausted(RunExhausted { run: id, refusal }));
         for call in unstarted {
             self.end_call(call.attempt(0), CallEnd::not_started(&hint));

@@ -9,6 +9,8 @@ mod active_run;
 mod answer;
 mod answer_recovery;
 mod approval;
+mod aside;
+mod aside_call;
 mod begin;
 mod compaction;
 mod compaction_state;
@@ -45,10 +47,13 @@ mod steer;
 mod store_limits;
 mod subagents;
 mod summary;
+mod title;
 mod todo;
 mod tool_calls;
 mod unsynced_writes;
 mod verification;
+mod vision;
+mod vision_state;
 mod wait_report;
 
 #[cfg(test)]
@@ -57,6 +62,7 @@ mod tests;
 use std::sync::Arc;
 
 pub use answer_recovery::TransientPrompt;
+pub use aside::AsideRequest;
 pub use conversation::{ConversationMark, ConversationReader};
 pub use decision::DecisionBuilder;
 pub use force_fail::{ForcedEnds, OpenRun, own_reservation};
@@ -67,7 +73,7 @@ pub use queries::DelegationMode;
 pub use recovery::{CrashPoint, ReplayedSession};
 pub use reopen::RaiseError;
 pub use run_queue::BeginningRun;
-pub use summary::{SummaryRequest, summary_defect};
+pub use summary::summary_defect;
 pub use verification::UnverifiedRun;
 pub use wait_report::{TaskDeadlines, WaitTracker};
 
@@ -76,7 +82,7 @@ use crate::{
     model::{
         AgentName, ArtifactHashes, BeginRules, CallId, Durable, Incarnation, Kind, Message, ModelRef,
         ModelStarted, PendingApproval, Record, RunId, RunSpec, Seq, SessionId, SessionTime, StoreLimits,
-        TodoList,
+        Timestamp, TodoList,
     },
     policy::{self, Candidate},
     turn::history::History,
@@ -116,6 +122,10 @@ pub struct Turn {
     /// The last run in its final state, if it ended because its budget was used up; cleared when another run is
     /// accepted.
     reopenable: Option<Box<active_run::ActiveRun>>,
+    /// The title of the session, and the call for one.
+    title: title::TitleState,
+    /// The caller's session key, and when the session was first opened.
+    opened: (Arc<str>, Timestamp),
     /// Not folded: the limits of the store at present, as the shell knows them.
     store_limits: StoreLimits,
     /// Not folded: what runs wait for that are accepted at present, as the shell knows it.
@@ -152,6 +162,8 @@ impl Turn {
             prefix: None,
             current: None,
             reopenable: None,
+            title: title::TitleState::default(),
+            opened: ("".into(), Timestamp::default()),
             store_limits: StoreLimits::default(),
             begin_rules: BeginRules::default(),
         }
@@ -176,10 +188,13 @@ impl Turn {
         DecisionBuilder::new(self.clone(), now)
     }
 
-    /// The actions that should be in flight, with those for a summary. The value of an action is its identity; the
+    /// The actions that should be in flight, with those for asides. The value of an action is its identity; the
     /// shell cancels an action that is no longer due.
     pub fn due(&self, now: SessionTime) -> Vec<DueAction> {
-        self.run().map_or_else(|| self.due_for_held(now.at), |run| self.due_with_summary(run, now))
+        let mut due =
+            self.run().map_or_else(|| self.due_for_held(now.at), |run| self.due_with_asides(run, now));
+        due.extend(self.due_for_title(now));
+        due
     }
 
     /// Folds a durable record: the only way to change the state of a live session. Cannot fail and decides nothing.
@@ -240,9 +255,9 @@ impl Turn {
         Some(self.observations.density(spec, model).bytes(self.observations.window(spec, model)?))
     }
 
-    /// The models that may still be called for this model call or summary call.
+    /// The models that may still be called for this model call or aside.
     pub fn candidates_of(&self, call: CallId) -> Option<Vec<Candidate>> {
-        if call.is_summary() { self.summary_candidates() } else { self.candidates() }
+        if call.is_aside() { self.aside_candidates(call) } else { self.candidates() }
     }
 
     /// The models that may still be called for the model call that is wanted or under way; `None` without such a call.
@@ -279,10 +294,11 @@ impl Turn {
         self.run()?.model_started()
     }
 
-    /// The started attempt of this model call or summary call.
+    /// The started attempt of this model call or aside.
     #[cfg(test)]
     pub(crate) fn started_of(&self, call: CallId) -> Option<&Arc<ModelStarted>> {
-        self.run()?.started_of(call)
+        let title = self.title.started().map(|(started, _)| started).filter(|started| started.call == call);
+        title.or_else(|| self.run()?.started_of(call))
     }
 }
 

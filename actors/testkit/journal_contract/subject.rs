@@ -145,7 +145,13 @@ pub(super) fn account(n: u128) -> AccountId {
 }
 
 pub(super) fn session_row(n: u128, key: &str) -> SessionRow {
-    SessionRow { id: session(n), key: key.into(), agent: AgentName::default(), opened_at: Timestamp(17) }
+    SessionRow {
+        id: session(n),
+        key: key.into(),
+        agent: AgentName::default(),
+        opened_at: Timestamp(17),
+        title: None,
+    }
 }
 
 pub(super) fn run_row(n: u128, of: SessionId, state: RunState) -> RunRow {

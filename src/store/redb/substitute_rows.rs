@@ -42,7 +42,8 @@ impl SnapshotReader {
                 known.value().clone_into(&mut key);
             }
         }
-        Ok(SessionRow { id: session, key: key.into(), agent: AgentName::default(), opened_at: ulid_time(id) })
+        let (agent, opened_at) = (AgentName::default(), ulid_time(id));
+        Ok(SessionRow { id: session, key: key.into(), agent, opened_at, title: None })
     }
 
     /// The session that lists the run; the id 0 if none does.

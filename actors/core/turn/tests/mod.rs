@@ -22,9 +22,11 @@ mod reopen;
 mod steer;
 mod store_limits;
 mod submissions;
+mod title;
 mod todo;
 mod too_long;
 mod verification;
+mod vision;
 mod waits;
 
 use std::sync::Arc;

@@ -71,8 +71,8 @@ where
 
 #[test]
 fn every_row_beside_the_records_can_be_read_back() {
-    let session_row = (session(), shared(), agent(), time())
-        .prop_map(|(id, key, agent, opened_at)| SessionRow { id, key, agent, opened_at });
+    let session_row = (session(), shared(), agent(), time(), maybe(shared()))
+        .prop_map(|(id, key, agent, opened_at, title)| SessionRow { id, key, agent, opened_at, title });
     each(&session_row.boxed(), |row| json_comes_back(&row));
     let model_row = (model(), maybe(density()), maybe(number()), listed())
         .prop_map(|(model, density, window, listed)| ModelRow { model, density, window, listed });
@@ -97,6 +97,7 @@ fn every_row_beside_the_records_can_be_read_back() {
             (counts, approvals),
         )| RunRow {
             deliver_to: vec!["ops".into()],
+            asides_until: Some(last),
             lane: Lane::Cron,
             id,
             session,
@@ -163,6 +164,7 @@ fn carriers(opaque: OpaqueState) -> [Body; 2] {
             system: None,
             in_doubt: InDoubtPolicy::default(),
             compaction: None,
+            title: None,
             delegation: None,
             must_answer: false,
             loop_guard: true,

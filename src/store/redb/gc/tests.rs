@@ -108,6 +108,7 @@ impl Bench {
                 key: format!("key {n}").into(),
                 agent: AgentName::default(),
                 opened_at: Timestamp(at),
+                title: None,
             };
             append.index = vec![IndexRow::Session(row)];
             append.index.push(self::row(n, RunState::Running));
@@ -316,6 +317,7 @@ fn a_parent_of_what_stays_stays() {
             key: "key 3".into(),
             agent: AgentName::default(),
             opened_at: Timestamp(200),
+            title: None,
         };
         append.index = vec![IndexRow::Session(row)];
         let parent = Some(run(1).into());

@@ -79,6 +79,7 @@ fn row(session: SessionId, append: &mut Append, model: &Model) {
             key,
             agent: AgentName::default(),
             opened_at: Timestamp(1),
+            title: None,
         }));
     }
 }
