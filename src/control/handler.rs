@@ -248,8 +248,15 @@ impl RequestHandler {
         let accepted = accepted.or_else(|error| tolerate(error).map(|()| None))?;
         let spent_usd = self.spent_usd(&row).await.or_else(|error| tolerate(error).map(|()| None))?;
         let has_process = has_process(&row, self.health().as_ref()).await;
+        let title = self.title(&row).await;
         let summary = RunSummaryView::new(self.view(row).await?, accepted.as_ref());
-        Ok(RunSummaryView { spent_usd, has_process, unreadable, ..summary })
+        Ok(RunSummaryView { title, spent_usd, has_process, unreadable, ..summary })
+    }
+
+    /// The title of a run's session. A row that cannot be read has none, and hides nothing else.
+    async fn title(&self, row: &RunRow) -> Option<String> {
+        let session = self.reader.read(|rows| rows.session(row.session)).await.ok().flatten();
+        session.and_then(|session| session.title).map(|title| title.to_string())
     }
 
     /// Money booked on a run's account, including its subagents; `None` if no price was known.
@@ -283,12 +290,14 @@ impl RequestHandler {
         };
         // What the account lacks is no reason to hide the rest.
         let spent_usd = self.spent_usd(&row).await.unwrap_or(None);
+        let title = self.title(&row).await;
         let mut run = run_view(row, health.as_ref()).await;
         if run.ended.is_none() {
             (run.iterations, run.usage) = (detail.counts.iterations, detail.counts.usage);
         }
         Ok(RunDetailView {
             run,
+            title,
             waits,
             cost: detail.bill.nano_usd(),
             spent_usd,

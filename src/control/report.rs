@@ -114,7 +114,13 @@ impl ReportBuilder<'_> {
 
     /// Folds the records of a run, as far as they can be read.
     async fn fold_records(&mut self, row: &RunRow, cost: &mut RunCostFold) -> Result<bool, RequestError> {
-        let (run, last) = (row.id, if row.state == RunState::Ended { row.last } else { u64::MAX });
+        let run = row.id;
+        // A title is made after the end.
+        let last = if row.state == RunState::Ended {
+            row.asides_until.map_or(row.last, |last| last.max(row.last))
+        } else {
+            u64::MAX
+        };
         let costs = &mut self.costs;
         let take = |seq, record: &hermod_actors::model::Record| {
             if seq <= last && record.body.run().is_none_or(|of| of == run) {

@@ -89,7 +89,9 @@ impl RunCostFold {
         let is_counted = (self.since..self.until).contains(&record.at);
         match &record.body {
             Body::SessionRevived(_) => self.is_resumed |= is_counted,
-            Body::ModelStarted(started) => drop(self.started.insert(started.id(), Arc::clone(started))),
+            Body::ModelStarted(started) | Body::AsideStarted(started) => {
+                self.started.insert(started.id(), Arc::clone(started));
+            }
             Body::SummaryStarted(summary) => {
                 self.started.insert(summary.started.id(), Arc::clone(&summary.started));
             }
@@ -97,7 +99,7 @@ impl RunCostFold {
                 let id = body.call.attempt(body.attempt);
                 self.answered(id, body.usage.as_ref(), is_counted, totals);
             }
-            Body::SummaryAnswered(body) => {
+            Body::SummaryAnswered(body) | Body::AsideAnswered(body) => {
                 let id = body.call.attempt(body.attempt);
                 self.answered(id, body.usage.as_ref(), is_counted, totals);
             }
@@ -105,7 +107,9 @@ impl RunCostFold {
                 self.last_error = Some(excerpt(&failed.failure.to_string()));
                 self.failed(failed, is_counted, totals);
             }
-            Body::SummaryFailed(failed) => self.failed(failed, is_counted, totals),
+            Body::SummaryFailed(failed) | Body::AsideFailed(failed) => {
+                self.failed(failed, is_counted, totals)
+            }
             Body::ModelLate(late) if is_counted => self.late(late, totals),
             Body::CallEnded(ended) if ended.end.status == CallStatus::Error => {
                 self.last_error = Some(excerpt(&ended.end.content));

@@ -135,12 +135,16 @@ impl RunView {
     }
 }
 
-/// A run in a list: `{…of the run, input, model, workspace, spent_usd, has_process}`.
+/// A run in a list: `{…of the run, title, input, model, workspace, spent_usd, has_process}`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct RunSummaryView {
     /// The run.
     #[serde(flatten)]
     pub run: RunView,
+    /// The title of its session; `None` while that has none.
+    #[serde(default)]
+    #[schema(required)]
+    pub title: Option<String>,
     /// The beginning of the input, at most 200 characters; empty if the session cannot be read.
     pub input: String,
     /// The first model of the chain; `None` if the session cannot be read.
@@ -172,6 +176,7 @@ impl RunSummaryView {
     pub fn new(run: RunView, accepted: Option<&RunAccepted>) -> Self {
         Self {
             run,
+            title: None,
             input: accepted.map_or_else(String::new, |accepted| Self::shorten_input(&accepted.input)),
             model: accepted.and_then(|accepted| accepted.spec.chain.first().cloned()),
             workspace: accepted.map(|accepted| accepted.spec.workspace.clone()),
@@ -182,12 +187,16 @@ impl RunSummaryView {
     }
 }
 
-/// All details of a run: `{…of the run, waits, cost_usd, spent_usd, unpriced, input, said, spec}`.
+/// All details of a run: `{…of the run, title, waits, cost_usd, spent_usd, unpriced, input, said, spec}`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct RunDetailView {
     /// The run.
     #[serde(flatten)]
     pub run: RunView,
+    /// The title of its session; `None` while that has none.
+    #[serde(default)]
+    #[schema(required)]
+    pub title: Option<String>,
     /// What the run waits for; empty if it has ended.
     #[schema(value_type = Vec<Wait>)]
     pub waits: Vec<RunWait>,
@@ -222,6 +231,7 @@ impl RunDetailView {
     pub fn unreadable(run: RunView, reason: String) -> Self {
         Self {
             run,
+            title: None,
             waits: Vec::new(),
             cost: None,
             spent_usd: None,

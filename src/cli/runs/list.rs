@@ -78,7 +78,7 @@ pub(super) async fn execute(args: RunsListArgs, client: &StoreClient) -> Result<
 /// Runs of the whole store as a table. The most important columns come first, since a terminal truncates lines.
 fn format_list(runs: &[RunSummaryView], now: Timestamp) -> String {
     let cells = |summary: &RunSummaryView| {
-        let RunSummaryView { run, input, model, workspace, spent_usd, has_process, unreadable: _ } = summary;
+        let RunSummaryView { run, title, input, model, workspace, spent_usd, has_process, .. } = summary;
         let task = input.split_whitespace().collect::<Vec<_>>().join(" ");
         let process = match (run.state, has_process) {
             (RunStateView::Ended, _) => None,
@@ -98,6 +98,7 @@ fn format_list(runs: &[RunSummaryView], now: Timestamp) -> String {
             run.iterations.to_string(),
             run.usage.total().to_string(),
             or_dash(workspace.as_ref()),
+            or_dash(title.as_ref().map(|title| truncated_line(title, MAX_TASK_CHARS))),
             run.session.to_string(),
         ]
     };
@@ -114,6 +115,7 @@ fn format_list(runs: &[RunSummaryView], now: Timestamp) -> String {
         "ITERATIONS",
         "TOKENS",
         "FOLDER",
+        "TITLE",
         "SESSION",
     ];
     table::render(head, &runs.iter().rev().map(cells).collect::<Vec<_>>())

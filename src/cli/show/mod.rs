@@ -126,6 +126,7 @@ fn head(run: &RunDetailView, now: Timestamp) -> Vec<Line> {
         ("agent", row.agent.to_string()),
         ("accepted", format!("{}, {} ago", rfc3339(row.accepted_at), age(now.ms_since(row.accepted_at)))),
     ];
+    facts.extend(run.title.iter().map(|title| ("title", title.clone())));
     if let Some(spec) = &run.spec {
         let chain: Vec<_> = spec.chain.iter().map(ToString::to_string).collect();
         facts.push(("model", chain.join(", ")));
