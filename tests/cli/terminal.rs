@@ -452,7 +452,7 @@ fn a_transcript_is_coloured_on_a_terminal_only() {
     world.ok(&["run", &script, "the task 漢字漢字漢字漢字漢字漢字漢字漢字漢字"]);
     let seen = see(&world, &["show"], PLAIN);
     assert!(seen.raw.contains("\x1b[31mtool 1.1  read_file error"), "{:?}", seen.raw);
-    assert!(seen.has("answer    漢字 done"), "{:#?}", seen.screen);
+    assert!(seen.has("answer    [rehearsal] 漢字 done"), "{:#?}", seen.screen);
     let seen = see(&world, &["show"], (&[("NO_COLOR", "1")], 200, false));
     assert!(!seen.raw.contains('\x1b'), "{:?}", seen.raw);
     assert!(!world.ok(&["show"]).contains('\x1b'));
