@@ -33,8 +33,9 @@ fn ids_with_prefix(prefix: &str) -> Option<(RunId, RunId)> {
         return None;
     }
     let padded = |with: &str| {
-        let id = prefix.to_ascii_uppercase() + &with.repeat(ID_CHARS - prefix.len());
-        id.parse::<RunId>().ok()
+        let text = prefix.to_ascii_uppercase() + &with.repeat(ID_CHARS - prefix.len());
+        // A text of more than 128 bits is parsed to other bits.
+        text.parse::<RunId>().ok().filter(|id| id.to_string() == text)
     };
     Some((padded("0")?, padded("Z")?))
 }
