@@ -108,7 +108,7 @@ impl RunCostFold {
                 self.failed(failed, is_counted, totals);
             }
             Body::SummaryFailed(failed) | Body::AsideFailed(failed) => {
-                self.failed(failed, is_counted, totals)
+                self.failed(failed, is_counted, totals);
             }
             Body::ModelLate(late) if is_counted => self.late(late, totals),
             Body::CallEnded(ended) if ended.end.status == CallStatus::Error => {
