@@ -2,7 +2,8 @@
 
 use super::*;
 use crate::model::{
-    Artifact, AsideJob, AuxiliaryChain, CallEnd, Image, ImageFormat, Message, ModelProfile, RunAccepted, RunState,
+    Artifact, AsideJob, AuxiliaryChain, CallEnd, Image, ImageFormat, Message, ModelProfile, RunAccepted,
+    RunState,
 };
 
 fn image(name: &str) -> Image {
