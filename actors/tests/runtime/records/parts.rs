@@ -129,6 +129,10 @@ pub(crate) fn spec() -> Made<Arc<RunSpec>> {
                         let (chain, profiles) = (policy.chain.clone(), policy.profiles.clone());
                         Arc::new(AuxiliaryChain { chain, profiles })
                     }),
+                    vision: compression.as_ref().filter(|_| schema_bytes % 2 == 0).map(|policy| {
+                        let (chain, profiles) = (policy.chain.clone(), policy.profiles.clone());
+                        Arc::new(AuxiliaryChain { chain, profiles })
+                    }),
                     compaction: compression,
                     delegation,
                     loop_guard,

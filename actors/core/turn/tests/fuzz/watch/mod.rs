@@ -3,6 +3,7 @@
 
 mod attempts;
 mod books;
+mod descriptions;
 mod loops;
 mod runs;
 mod summaries;
@@ -11,6 +12,7 @@ mod titles;
 use std::{collections::BTreeSet, sync::Arc};
 
 use self::{
+    descriptions::Descriptions,
     loops::Loops,
     summaries::Summaries,
     titles::{Titles, is_for_title},
@@ -24,7 +26,7 @@ use super::{
 };
 use crate::{
     model::{
-        Amounts, ApprovalAnswered, Attempt, AttemptId, Body, BudgetRefusal, CallId, FinishReason,
+        Amounts, ApprovalAnswered, AsideJob, Attempt, AttemptId, Body, BudgetRefusal, CallId, FinishReason,
         Incarnation, LedgerChange, ModelStarted, Record, RunId, RunSpec, RunState, Seq, Timestamp,
         TodoChanged, TodoList, Usage,
     },
@@ -51,6 +53,7 @@ pub(super) struct Watch {
     calls: Calls,
     summaries: Summaries,
     titles: Titles,
+    descriptions: Descriptions,
     loops: Loops,
     pub(super) family: Family,
     pub(super) shown: Shown,
@@ -157,7 +160,10 @@ impl Watch {
             | Body::SummaryAnswered(_)
             | Body::SummaryFailed(_) => self.summary(&record.body, turn)?,
             Body::AsideStarted(_) | Body::AsideAnswered(_) | Body::AsideFailed(_) => {
-                self.title(&record.body, turn)?;
+                match job_of(&record.body) {
+                    Some(AsideJob::Vision) => self.description(&record.body)?,
+                    Some(AsideJob::Title | AsideJob::Summary) | None => self.title(&record.body, turn)?,
+                }
             }
             Body::ChildEnded(ended) => {
                 self.running(ended.call.run)?;
@@ -215,6 +221,11 @@ impl Watch {
                 {
                     self.summaries.fits(effect)
                 }
+                DueAction::CallModel(AttemptId { call, .. }) | DueAction::Acquire(AttemptId { call, .. })
+                    if call.job() == Some(AsideJob::Vision) =>
+                {
+                    self.descriptions.fits(effect)
+                }
                 DueAction::CallModel(AttemptId { call, attempt }) if call.is_aside() => {
                     self.titles.fits(call, attempt, true)
                 }
@@ -261,4 +272,16 @@ impl Watch {
     pub(super) fn ids(&self) -> Vec<RunId> {
         self.runs.iter().map(|run| run.id).collect()
     }
+}
+
+/// The job of the aside that the record is about.
+#[expect(clippy::wildcard_enum_match_arm, reason = "other kinds are about no aside")]
+fn job_of(body: &Body) -> Option<AsideJob> {
+    let call = match body {
+        Body::AsideStarted(started) => started.call,
+        Body::AsideAnswered(answered) => answered.call,
+        Body::AsideFailed(failed) => failed.call,
+        _ => return None,
+    };
+    call.job()
 }
