@@ -105,6 +105,7 @@ impl RequestHandler {
             ControlRequest::SessionsShow { session, max } => {
                 ControlResponse::Session(self.session(&session, max).await?)
             }
+            ControlRequest::SessionsQueue { session, queue } => return self.set_queue(&session, queue).await,
             ControlRequest::Tree { run } => ControlResponse::Tree(self.tree(run.as_deref()).await?),
             ControlRequest::BudgetShow { run } => ControlResponse::Budget(Box::new(self.budget(&run).await?)),
             ControlRequest::LimitsShow { limits } => self.periods(limits).await?,
@@ -148,6 +149,9 @@ impl RequestHandler {
             ControlRequest::ApprovalsAnswer { call, text } => {
                 return decided(self.decide(&call, |approval| text_answer(approval, text)).await);
             }
+            ControlRequest::MessagesSend(_)
+            | ControlRequest::MessagesSendFile { .. }
+            | ControlRequest::MessagesShow { .. } => return self.answer_about_messages(request, to).await,
             ControlRequest::DeliveriesList { .. }
             | ControlRequest::DeliveriesShow { .. }
             | ControlRequest::DeliveriesRetry { .. } => return self.answer_about_deliveries(request).await,
@@ -377,7 +381,7 @@ impl RequestHandler {
     }
 
     /// The runtime of this process; an error in one that only has the store open.
-    fn slot(&self) -> Result<&RuntimeSlot, RequestError> {
+    pub(super) fn slot(&self) -> Result<&RuntimeSlot, RequestError> {
         self.runtime.as_deref().ok_or_else(no_runtime)
     }
 

@@ -26,7 +26,9 @@ mod rpc_socket;
 #[allow(dead_code)] // other binaries use more of it
 #[path = "../common/running.rs"]
 mod running;
+mod send;
 mod served;
+mod session_queue;
 mod sessions;
 mod shaping;
 mod shaping_rpc;

@@ -80,7 +80,7 @@ pub use message::{
 };
 pub use message_queue::{
     DropPolicy, DropReason, MAX_COLLECTED_BYTES, MAX_COLLECTED_IMAGES, MessageCollected, MessageDropped,
-    MessageFate, MessagePlace, MessageRow, MessageState, QueueMode, Queueing,
+    MessageFate, MessagePlace, MessageRow, MessageState, QueueMode, QueueOverrides, Queueing,
 };
 pub use model_call::{ModelAnswered, ModelFailed, ModelLate, ModelStarted, ModelWaiting, PrefixChange};
 pub use model_profile::{

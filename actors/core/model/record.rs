@@ -9,8 +9,8 @@ use super::{
     AgentName, ApprovalAnswered, ApprovalRequested, Artifact, BootId, BudgetRefusal, CallAdmitted, CallEnded,
     CallLost, CallStarted, ChildEnded, ContextCompacted, Hash, Hold, Image, ImportedHistory, Incarnation,
     LimitIncrease, MessageCollected, MessageContent, MessageDropped, ModelAnswered, ModelFailed, ModelLate,
-    ModelStarted, ModelWaiting, OutcomeDetail, ParentRef, QueueMode, Queueing, RunBegun, RunId, RunSpec,
-    RunVerified, StopReason, SummaryAnswered, SummaryStarted, Timestamp, TodoChanged, Usage,
+    ModelStarted, ModelWaiting, OutcomeDetail, ParentRef, QueueMode, QueueOverrides, Queueing, RunBegun,
+    RunId, RunSpec, RunVerified, StopReason, SummaryAnswered, SummaryStarted, Timestamp, TodoChanged, Usage,
 };
 
 /// A journal record: append-only, versioned, numbered per session.
@@ -138,6 +138,8 @@ bodies! {
     ChildEnded(Box<ChildEnded>) = 60 "child.ended",
     /// The model's todo list changed.
     TodoChanged(TodoChanged) = 70 "todo.changed",
+    /// How the messages of the session queue was set for it.
+    QueueChanged(QueueOverrides) = 95 "queue.changed",
 }
 
 /// Fields of [`Body::SessionOpened`].
@@ -328,7 +330,7 @@ impl Body {
     /// The run of the record; `None` if it concerns the session.
     pub fn run(&self) -> Option<RunId> {
         Some(match self {
-            Self::SessionOpened(_) | Self::SessionRevived(_) => return None,
+            Self::SessionOpened(_) | Self::SessionRevived(_) | Self::QueueChanged(_) => return None,
             Self::RunAccepted(body) => body.run,
             Self::RunStopping(body) => body.run,
             Self::RunEnded(body) => body.run,

@@ -89,6 +89,7 @@ impl Body {
             | Self::BudgetRaised(_)
             | Self::ChildEnded(_)
             | Self::TodoChanged(_)
+            | Self::QueueChanged(_)
             | Self::ApprovalAnswered(_) => false,
         }
     }
@@ -142,6 +143,7 @@ impl Body {
             | Self::RunReopened(_)
             | Self::BudgetRaised(_)
             | Self::SummaryFailed(_)
+            | Self::QueueChanged(_)
             | Self::ApprovalAnswered(_) => 0,
         }
     }

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     AccountId, AgentName, Amounts, Body, CompactionPolicy, Delegation, Expectation, Hash, InDoubtPolicy,
-    Lane, ModelProfile, ModelRow, OutcomeDetail, ParentRef, PendingApproval, RetryPolicy, RunId, Seq,
-    SessionId, ThinkingLevel, ThinkingRequest, ThinkingStyle, Timestamp, Usage,
+    Lane, ModelProfile, ModelRow, OutcomeDetail, ParentRef, PendingApproval, QueueOverrides, RetryPolicy,
+    RunId, Seq, SessionId, ThinkingLevel, ThinkingRequest, ThinkingStyle, Timestamp, Usage,
 };
 
 /// A model of a chain: `provider/model`. The fields are private so that every value can be parsed from its text.
@@ -415,6 +415,16 @@ pub struct SessionRow {
     pub agent: AgentName,
     /// Time of its first opening.
     pub opened_at: Timestamp,
+    /// How its messages queue, where that is set for it.
+    #[serde(default, skip_serializing_if = "super::is_default")]
+    pub queue: QueueOverrides,
+}
+
+impl SessionRow {
+    /// The row of a session of the default agent.
+    pub fn new(id: SessionId, key: impl Into<Arc<str>>, opened_at: Timestamp) -> Self {
+        Self { id, key: key.into(), agent: AgentName::default(), opened_at, queue: QueueOverrides::default() }
+    }
 }
 
 #[cfg(test)]

@@ -26,6 +26,11 @@ pub struct MessageRequest {
     pub text: String,
 }
 
+/// A text as it is compared with another one, to deliver none twice: white space does not count.
+pub fn comparable_text(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
 /// The definition of the tool for the model; `targets` are names with what the operator says about them.
 pub fn tool_spec(targets: &[(String, String)]) -> ToolSpec {
     let names: Vec<&str> = targets.iter().map(|(name, _)| name.as_str()).collect();

@@ -69,6 +69,7 @@ impl DecisionBuilder {
             | Body::ChildEnded(_)
             | Body::ContextCompacted(_)
             | Body::TodoChanged(_)
+            | Body::QueueChanged(_)
             | Body::RunVerified(_)
             | Body::ApprovalAnswered(_) => {}
         }
@@ -86,12 +87,11 @@ impl DecisionBuilder {
     #[expect(clippy::wildcard_enum_match_arm, reason = "other kinds change no row")]
     pub(super) fn index_record(&mut self, body: &Body) {
         match body {
-            Body::SessionOpened(opened) => self.append.index.push(IndexRow::Session(SessionRow {
-                id: self.turn.session,
-                key: opened.key.clone(),
-                agent: opened.agent.clone(),
-                opened_at: self.now.at,
-            })),
+            Body::SessionOpened(_) | Body::QueueChanged(_) => {
+                let row = SessionRow::clone(&self.turn.row);
+                self.append.index.retain(|index| !matches!(index, IndexRow::Session(_)));
+                self.append.index.push(IndexRow::Session(row));
+            }
             Body::RunAccepted(accepted) => {
                 if let Some(row) = self.row_of(accepted.run) {
                     self.put_run_row(row);
@@ -153,7 +153,7 @@ impl DecisionBuilder {
     }
 
     fn new_row(&self, id: RunId, at: Timestamp, first: Seq) -> RunRow {
-        let agent = self.turn.agent.clone();
+        let agent = self.turn.row.agent.clone();
         RunRow { agent, last: self.turn.last, ..RunRow::new(id, self.turn.session, at, first) }
     }
 }

@@ -41,6 +41,7 @@ mod request;
 mod run_budget;
 mod run_clock;
 mod run_queue;
+mod sent_messages;
 mod steer;
 mod store_limits;
 mod subagents;
@@ -74,9 +75,9 @@ pub use wait_report::{TaskDeadlines, WaitTracker};
 use crate::{
     journal::Append,
     model::{
-        AgentName, ArtifactHashes, BeginRules, CallId, Durable, Incarnation, Kind, Message, ModelRef,
-        ModelStarted, PendingApproval, Record, RunId, RunSpec, Seq, SessionId, SessionTime, StoreLimits,
-        TodoList,
+        ArtifactHashes, BeginRules, CallId, Durable, Incarnation, Kind, Message, ModelRef, ModelStarted,
+        PendingApproval, Record, RunId, RunSpec, Seq, SessionId, SessionRow, SessionTime, StoreLimits,
+        Timestamp, TodoList,
     },
     policy::{self, Candidate},
     turn::history::History,
@@ -86,8 +87,8 @@ use crate::{
 #[derive(Debug, Clone)]
 pub struct Turn {
     session: SessionId,
-    /// The agent of all its runs.
-    agent: AgentName,
+    /// Its index row.
+    row: Arc<SessionRow>,
     /// The system prompt, without the run's own system message.
     prompt: Arc<str>,
     incarnation: Incarnation,
@@ -133,7 +134,7 @@ impl Turn {
         let nothing: Arc<str> = "".into();
         Self {
             session,
-            agent: AgentName::default(),
+            row: Arc::new(SessionRow::new(session, "", Timestamp::default())),
             prompt: Arc::clone(&nothing),
             incarnation: Incarnation::default(),
             boot: nothing,

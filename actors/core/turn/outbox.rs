@@ -9,8 +9,8 @@ use std::sync::Arc;
 use crate::{
     journal::IndexRow,
     model::{
-        BadArguments, CallEnd, CallId, MAX_OUTBOX_TEXT_BYTES, OutboxContent, OutboxMessage, RunEnded, RunRow,
-        Timestamp,
+        BadArguments, CallEnd, CallId, MAX_OUTBOX_TEXT_BYTES, OutboxContent, OutboxMessage, Outcome,
+        RunEnded, RunRow, Timestamp,
     },
     policy::{
         message::{MESSAGE, parse_message},
@@ -56,22 +56,26 @@ impl DecisionBuilder {
     /// Adds the results of a run that ends to the append, for the targets that it names.
     pub(super) fn send_results(&mut self, ended: &RunEnded) {
         let Some(row) = self.row_before_end.as_ref().filter(|row| !row.deliver_to.is_empty()) else { return };
-        let text = self.run().filter(|run| run.id == ended.run).map(|run| run.last_text.text());
-        let rows = results(row, ended, &text.unwrap_or_default(), self.now.at);
+        let run = self.run().filter(|run| run.id == ended.run);
+        let text = run.map(|run| run.last_text.text()).unwrap_or_default();
+        let has_answer = ended.ended.outcome == Outcome::Completed;
+        let is_sent = |target: &str| has_answer && run.is_some_and(|run| run.sent.has(target, &text));
+        let rows: Vec<IndexRow> = results(row, ended, &text, self.now.at, is_sent).collect();
         self.append.index.extend(rows);
     }
 }
 
-/// The rows for the targets of a run that ends.
-pub(super) fn results<'a>(
+/// The rows for the targets of a run that ends, without those that have its text already.
+pub(super) fn results<'a, F: Fn(&str) -> bool + 'a>(
     row: &'a RunRow,
     ended: &'a RunEnded,
     text: &str,
     now: Timestamp,
-) -> impl Iterator<Item = IndexRow> + use<'a> {
+    is_sent: F,
+) -> impl Iterator<Item = IndexRow> + use<'a, F> {
     let truncated = text.len() > MAX_OUTBOX_TEXT_BYTES;
     let text: Arc<str> = text[..text.floor_char_boundary(MAX_OUTBOX_TEXT_BYTES)].into();
-    row.deliver_to.iter().map(move |target| {
+    row.deliver_to.iter().filter(move |target| !is_sent(target)).map(move |target| {
         let ended = Box::new(ended.ended.clone());
         let text = Arc::clone(&text);
         IndexRow::Outbox(Box::new(OutboxMessage {

@@ -2,8 +2,7 @@
 //! and ended, and its session can be set aside.
 
 use hermod_actors::model::{
-    AgentName, Outcome, OutcomeCause, OutcomeDetail, RunId, RunRow, RunState, SessionId, SessionRow,
-    Timestamp,
+    Outcome, OutcomeCause, OutcomeDetail, RunId, RunRow, RunState, SessionId, SessionRow, Timestamp,
 };
 use redb::ReadableTable;
 
@@ -42,7 +41,7 @@ impl SnapshotReader {
                 known.value().clone_into(&mut key);
             }
         }
-        Ok(SessionRow { id: session, key: key.into(), agent: AgentName::default(), opened_at: ulid_time(id) })
+        Ok(SessionRow::new(session, key, ulid_time(id)))
     }
 
     /// The session that lists the run; the id 0 if none does.

@@ -141,6 +141,27 @@ fn results_are_in_the_append_that_ends_the_run() {
 }
 
 #[test]
+fn a_target_does_not_get_a_text_again_that_the_tool_has_sent_to_it() {
+    let check = |text: &str, expect: &[&str]| {
+        let mut driver = begun(&["ops", "dev"]);
+        driver.feed(&answered(&driver, "", &[HELLO], None));
+        driver.crash();
+        driver.lease(model(1, 2), 1);
+        let targets =
+            |append: &Append| outbox(append).into_iter().map(|(target, ..)| target).collect::<Vec<_>>();
+        let append = decide(&driver, &answered(&driver, text, &[], None));
+        assert_eq!(kinds(&append).last(), Some(&"run.ended"));
+        assert_eq!(targets(&append), expect, "{text}");
+        // Only an answer may be known already: how the run has ended is not.
+        let stopped = decide(&driver, &Input::Stop { run: None, reason: StopReason::Command });
+        assert_eq!(targets(&stopped), ["ops", "dev"], "{text}");
+    };
+    check(" hello\n", &["dev"]);
+    check("hello you", &["ops", "dev"]);
+    check("bye", &["ops", "dev"]);
+}
+
+#[test]
 fn a_run_that_ends_in_the_queue_has_its_result_too() {
     let mut driver = begun(&[]);
     driver.submit_with(2, "next", |spec| spec.deliver_to = vec!["ops".into()]);

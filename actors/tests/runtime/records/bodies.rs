@@ -75,6 +75,7 @@ pub(crate) fn body(kind: Kind) -> Made<Body> {
         Kind::ApprovalAnswered => approval_answered(),
         Kind::ChildEnded => child_ended(),
         Kind::TodoChanged => todo().prop_map(Body::TodoChanged).boxed(),
+        Kind::QueueChanged => queue_overrides().prop_map(Body::QueueChanged).boxed(),
     }
 }
 

@@ -71,8 +71,8 @@ where
 
 #[test]
 fn every_row_beside_the_records_can_be_read_back() {
-    let session_row = (session(), shared(), agent(), time())
-        .prop_map(|(id, key, agent, opened_at)| SessionRow { id, key, agent, opened_at });
+    let session_row = (session(), shared(), agent(), time(), queue_overrides())
+        .prop_map(|(id, key, agent, opened_at, queue)| SessionRow { id, key, agent, opened_at, queue });
     each(&session_row.boxed(), |row| json_comes_back(&row));
     let model_row = (model(), maybe(density()), maybe(number()), listed())
         .prop_map(|(model, density, window, listed)| ModelRow { model, density, window, listed });

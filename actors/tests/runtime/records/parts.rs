@@ -7,8 +7,8 @@ use hermod_actors::model::{
     ContextBreakdown, ContextCompacted, Deadline, Delegation, Dimension, DropPolicy, EffectClass,
     Expectation, ExpectationMiss, Failure, FailureClass, FinishReason, Flaw, HistoryPosition, Hold,
     InDoubtAction, InDoubtPolicy, Lane, LimitIncrease, Limits, ModelAnswered, ModelFailed, ModelStarted,
-    Outcome, OutcomeCause, OutcomeDetail, ParentRef, PrefixChange, QueueMode, Queueing, Repetition,
-    RepetitionPattern, RequestFate, RetryAttempts, RetryPolicy, RunAccepted, RunSpec, StopReason,
+    Outcome, OutcomeCause, OutcomeDetail, ParentRef, PrefixChange, QueueMode, QueueOverrides, Queueing,
+    Repetition, RepetitionPattern, RequestFate, RetryAttempts, RetryPolicy, RunAccepted, RunSpec, StopReason,
     SubagentRef, SummaryAnswered, SummaryDefect, TodoChanged, TodoItem, TodoList, TodoStatus,
     UnansweredModel, UnansweredReason,
 };
@@ -397,8 +397,20 @@ pub(crate) fn accepted() -> Made<RunAccepted> {
         .boxed()
 }
 
+pub(crate) fn queue_overrides() -> Made<QueueOverrides> {
+    let drop = maybe(select(DropPolicy::ALL.to_vec()).boxed());
+    (
+        maybe(select(QueueMode::ALL.to_vec()).boxed()),
+        maybe(any::<u32>().boxed()),
+        drop,
+        maybe(any::<u64>().boxed()),
+    )
+        .prop_map(|(mode, cap, drop, collect_ms)| QueueOverrides { mode, cap, drop, collect_ms })
+        .boxed()
+}
+
 pub(crate) fn queueing() -> Made<Queueing> {
-    let drop = select(vec![DropPolicy::Summarize, DropPolicy::Old, DropPolicy::New]);
+    let drop = select(DropPolicy::ALL.to_vec());
     (select(QueueMode::ALL.to_vec()), any::<u32>(), drop, any::<u64>())
         .prop_map(|(mode, cap, drop, collect_ms)| Queueing { mode, cap, drop, collect_ms })
         .boxed()

@@ -103,12 +103,7 @@ impl Bench {
     fn ended_under(&mut self, parent: Option<u128>, n: u128, at: i64, contents: &[u8]) {
         self.appended(n, |append| {
             append.records = vec![record(at, "first".into())];
-            let row = SessionRow {
-                id: session(n),
-                key: format!("key {n}").into(),
-                agent: AgentName::default(),
-                opened_at: Timestamp(at),
-            };
+            let row = SessionRow::new(session(n), format!("key {n}"), Timestamp(at));
             append.index = vec![IndexRow::Session(row)];
             append.index.push(self::row(n, RunState::Running));
             append.key = Some((format!("once {n}").into(), run(n)));
@@ -311,12 +306,7 @@ fn a_parent_of_what_stays_stays() {
     (1..=2).for_each(|n| bench.ended(n, 100, &[]));
     bench.appended(3, |append| {
         append.records = vec![record(200, "young".into())];
-        let row = SessionRow {
-            id: session(3),
-            key: "key 3".into(),
-            agent: AgentName::default(),
-            opened_at: Timestamp(200),
-        };
+        let row = SessionRow::new(session(3), "key 3", Timestamp(200));
         append.index = vec![IndexRow::Session(row)];
         let parent = Some(run(1).into());
         append.ledger.new_accounts = vec![NewAccount {

@@ -73,13 +73,8 @@ fn write(model: &Model, chance: &mut Chance) -> WriteOp {
 
 fn row(session: SessionId, append: &mut Append, model: &Model) {
     if !model.has_row(session) {
-        let key = format!("key of {session}").into();
-        append.index.push(IndexRow::Session(SessionRow {
-            id: session,
-            key,
-            agent: AgentName::default(),
-            opened_at: Timestamp(1),
-        }));
+        let key = format!("key of {session}");
+        append.index.push(IndexRow::Session(SessionRow::new(session, key, Timestamp(1))));
     }
 }
 

@@ -11,8 +11,8 @@ use super::{
 };
 use crate::{
     model::{
-        Amounts, ApprovalScope, DropPolicy, LimitIncrease, PersonAnswer, QueueMode, Queueing, RunId,
-        StopReason,
+        Amounts, ApprovalScope, DropPolicy, LimitIncrease, PersonAnswer, QueueMode, QueueOverrides, Queueing,
+        RunId, StopReason,
     },
     turn::{DueAction, Input},
 };
@@ -145,6 +145,13 @@ impl World {
             },
             20 | 21 if is_on => self.hear_again(chance),
             22 | 23 if is_on => self.raise(chance),
+            27 if is_on => {
+                let queue = QueueOverrides {
+                    cap: chance.pick(&[None, Some(1), Some(2)]),
+                    ..QueueOverrides::default()
+                };
+                self.hear(Input::SetQueue(queue), chance)
+            }
             24 => self.others_go_on(chance),
             25 | 26 => self.hand_in(chance),
             _ => self.goes_on(chance),

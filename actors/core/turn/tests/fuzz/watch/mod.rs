@@ -20,8 +20,8 @@ use super::{
 use crate::{
     model::{
         Amounts, ApprovalAnswered, Attempt, AttemptId, Body, BudgetRefusal, CallId, FinishReason,
-        Incarnation, LedgerChange, ModelStarted, Record, RunId, RunSpec, RunState, Seq, Timestamp, TodoList,
-        Usage,
+        Incarnation, LedgerChange, ModelStarted, QueueOverrides, Record, RunId, RunSpec, RunState, Seq,
+        Timestamp, TodoList, Usage,
     },
     turn::{DueAction, Turn},
 };
@@ -51,6 +51,8 @@ pub(super) struct Watch {
     money: Money,
     /// The to-do list that was recorded last.
     todo: Arc<TodoList>,
+    /// How messages queue, as it was recorded last.
+    queue: QueueOverrides,
     rows: Vec<(RunId, RunState)>,
     /// The runs that got permission to begin.
     permitted: BTreeSet<RunId>,
@@ -155,6 +157,10 @@ impl Watch {
                 self.helped(ended);
                 self.family.ended(ended)?;
                 self.shown.told(ended.call.run, &ended.result);
+            }
+            Body::QueueChanged(queue) => {
+                hold!(*queue != self.queue, "{queue:?} was set before");
+                self.queue = *queue;
             }
             Body::TodoChanged(changed) => {
                 self.running(changed.call.run)?;
