@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)] // a test ends where it fails
 
 mod agents;
+mod attachments;
 mod deliveries;
 mod email;
 mod expectations;

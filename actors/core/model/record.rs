@@ -6,11 +6,12 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    AgentName, ApprovalAnswered, ApprovalRequested, Artifact, BootId, BudgetRefusal, CallAdmitted, CallEnded,
-    CallLost, CallStarted, ChildEnded, ContextCompacted, Hash, Hold, Image, ImportedHistory, Incarnation,
-    LimitIncrease, MessageCollected, MessageContent, MessageDropped, ModelAnswered, ModelFailed, ModelLate,
-    ModelStarted, ModelWaiting, OutcomeDetail, ParentRef, QueueMode, QueueOverrides, Queueing, RunBegun,
-    RunId, RunSpec, RunVerified, StopReason, SummaryAnswered, SummaryStarted, Timestamp, TodoChanged, Usage,
+    AgentName, ApprovalAnswered, ApprovalRequested, Artifact, Attachment, BootId, BudgetRefusal,
+    CallAdmitted, CallEnded, CallLost, CallStarted, ChildEnded, ContextCompacted, Hash, Hold, Image,
+    ImportedHistory, Incarnation, LimitIncrease, MessageCollected, MessageContent, MessageDropped,
+    ModelAnswered, ModelFailed, ModelLate, ModelStarted, ModelWaiting, OutcomeDetail, ParentRef, QueueMode,
+    QueueOverrides, Queueing, RunBegun, RunId, RunSpec, RunVerified, StopReason, SummaryAnswered,
+    SummaryStarted, Timestamp, TodoChanged, Usage,
 };
 
 /// A journal record: append-only, versioned, numbered per session.
@@ -315,16 +316,18 @@ impl RunStopping {
 impl Body {
     /// The artifacts that the body references.
     pub fn artifacts(&self) -> impl Iterator<Item = &Artifact> {
-        let (kept, images) = if let Self::RunAccepted(accepted) = self {
-            (None, &accepted.images[..])
+        let (kept, images, attachments) = if let Self::RunAccepted(accepted) = self {
+            (None, &accepted.images[..], &[][..])
         } else if let Self::MessageCollected(collected) = self {
-            (None, &collected.images[..])
+            (None, &collected.images[..], &[][..])
         } else if let Self::CallEnded(ended) = self {
-            (ended.end.artifact.as_ref(), &ended.end.images[..])
+            (ended.end.artifact.as_ref(), &ended.end.images[..], &ended.end.attachments[..])
         } else {
-            (None, &[][..])
+            (None, &[][..], &[][..])
         };
-        kept.into_iter().chain(images.iter().map(|image| &image.artifact))
+        let images = images.iter().map(|image| &image.artifact);
+        let attachments = attachments.iter().map(|attachment: &Attachment| &attachment.artifact);
+        kept.into_iter().chain(images).chain(attachments)
     }
 
     /// The run of the record; `None` if it concerns the session.

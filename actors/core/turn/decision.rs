@@ -69,6 +69,7 @@ impl DecisionBuilder {
             Input::ModelFailed { id, failure, failover } => self.on_model_failure(*id, failure, failover),
             Input::ToolEnded { id, end } => {
                 if self.is_started(*id) {
+                    self.send_with_files(id.call, end);
                     self.end_call(*id, end.clone());
                 }
             }

@@ -6,14 +6,16 @@ use super::{Driver, model, run, tool};
 use crate::{
     journal::{Append, IndexRow},
     model::{
-        ApprovalNeed, ApprovalScope, AssistantMessage, EffectClass, FinishReason, Hash, Limits, ModelAnswer,
-        OutboxContent, OutboxMessage, PersonAnswer, StopReason, ToolCall,
+        ApprovalNeed, ApprovalScope, Artifact, AssistantMessage, Attachment, CallEnd, CallStatus,
+        EffectClass, FinishReason, Hash, Limits, ModelAnswer, OutboxContent, OutboxMessage, PersonAnswer,
+        StopReason, ToolCall,
     },
     policy::message::MESSAGE,
     turn::{CallAdmission, Input},
 };
 
 const HELLO: &str = r#"{"target":"ops","text":"hello"}"#;
+const FILES: &str = r#"{"target":"ops","text":"hello","attachments":["a"]}"#;
 const BYE: &str = r#"{"target":"dev","text":"bye"}"#;
 
 /// A run with these targets whose first model call is under way.
@@ -36,7 +38,7 @@ fn answered(driver: &Driver, text: &str, arguments: &[&str], approval: Option<Ar
     });
     let admissions = arguments.iter().map(|arguments| CallAdmission::Admit {
         tool: MESSAGE.into(),
-        intent: EffectClass::Once.into(),
+        intent: if *arguments == FILES { EffectClass::Idempotent } else { EffectClass::Once }.into(),
         arguments: Hash::of(arguments.as_bytes()),
         approval: approval.clone(),
         hooks: None,
@@ -93,6 +95,38 @@ fn the_model_reads_the_id() {
     let result: serde_json::Value = serde_json::from_str(&driver.contents()[0]).unwrap();
     assert_eq!(result["id"], &*OutboxMessage::id_of_call(tool(1, 1, 1)));
     assert_eq!((&result["target"], &result["state"]), (&"ops".into(), &"queued for delivery".into()));
+}
+
+#[test]
+fn a_message_with_files_is_in_the_append_that_ends_their_capture() {
+    let mut driver = begun(&[]);
+    let input = answered(&driver, "", &[FILES, FILES], None);
+    let append = decide(&driver, &input);
+    assert_eq!(outbox(&append), []);
+    assert_eq!(kinds(&append), ["model.answered", "call.admitted", "call.admitted"], "it is a task");
+    driver.feed(&input);
+    let attempt = |n| tool(1, 1, 1).attempt(n);
+    assert_eq!(driver.feed(&Input::Permitted(attempt(1))), ["call.started"]);
+    // A kill before the end of the call: nothing was sent, and the files are captured again.
+    driver.crash();
+    driver.feed(&Input::Lost(attempt(1)));
+    assert_eq!(driver.feed(&Input::Permitted(attempt(2))), ["call.started"]);
+    let failed = CallEnd::error(CallStatus::Error, "too large", None, "send less");
+    let append = decide(&driver, &Input::ToolEnded { id: attempt(2), end: failed });
+    assert_eq!((outbox(&append), kinds(&append)), (Vec::new(), vec!["call.ended", "call.ended"]));
+    let artifact = Artifact { handle: "h".into(), bytes: 3, sha256: None };
+    let attachments: Arc<[Attachment]> = [Attachment { name: "a".into(), artifact }].into();
+    // What a hook makes of the result does not take the message back.
+    for end in [CallEnd::ok("sent"), CallEnd::error(CallStatus::Error, "withheld", None, "")] {
+        let end = CallEnd { attachments: Arc::clone(&attachments), ..end };
+        let append = decide(&driver, &Input::ToolEnded { id: attempt(2), end });
+        assert_eq!(outbox(&append), [message("ops", 1, "hello")]);
+        let files = append.index.iter().find_map(|row| match row {
+            IndexRow::Outbox(message) => Some(message.attachments().to_vec()),
+            IndexRow::Session(_) | IndexRow::Run(_) | IndexRow::Model(_) | IndexRow::Message(_) => None,
+        });
+        assert_eq!(files.as_deref(), Some(&*attachments));
+    }
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use hermod_actors::model::{
-    Access, BudgetRefusal, CallAdmitted, CallEnd, CallStatus, CompactionMethod, CompactionPolicy,
+    Access, Attachment, BudgetRefusal, CallAdmitted, CallEnd, CallStatus, CompactionMethod, CompactionPolicy,
     ContextBreakdown, ContextCompacted, Deadline, Delegation, Dimension, DropPolicy, EffectClass,
     Expectation, ExpectationMiss, Failure, FailureClass, FinishReason, Flaw, HistoryPosition, Hold,
     InDoubtAction, InDoubtPolicy, Lane, LimitIncrease, Limits, ModelAnswered, ModelFailed, ModelStarted,
@@ -364,12 +364,15 @@ pub(crate) fn call_end() -> Made<CallEnd> {
         CallStatus::NotStarted,
         CallStatus::InDoubt,
     ]);
-    (status, shared(), maybe(artifact()), images(), hook_decisions())
-        .prop_map(|(status, content, artifact, images, hooks)| CallEnd {
+    let attachment = (shared(), artifact()).prop_map(|(name, artifact)| Attachment { name, artifact });
+    let attachments = list(attachment.boxed()).prop_map(Arc::from);
+    (status, shared(), maybe(artifact()), images(), attachments, hook_decisions())
+        .prop_map(|(status, content, artifact, images, attachments, hooks)| CallEnd {
             status,
             content,
             artifact,
             images,
+            attachments,
             hooks,
         })
         .boxed()
