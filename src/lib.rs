@@ -26,6 +26,7 @@ pub mod maintenance;
 pub mod memory;
 pub mod model_catalogue;
 pub mod ollama;
+pub mod picture;
 pub mod policy;
 pub mod process;
 pub mod prompt;

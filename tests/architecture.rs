@@ -185,7 +185,7 @@ fn adapters_know_the_actors_and_never_each_other() {
     check_rooms("src/provider", &["clock", "redaction", "secret"]);
     check_rooms("src/redaction", &["secret"]);
     check_rooms("src/credential", &["excerpt", "files", "process", "provider", "redaction", "secret"]);
-    check_rooms("src/tool", &["excerpt", "files", "memory", "policy", "process", "redaction"]);
+    check_rooms("src/tool", &["excerpt", "files", "memory", "picture", "policy", "process", "redaction"]);
     check_rooms("src/policy", &["excerpt", "files"]);
     check_rooms("src/prompt", &["config", "memory", "process", "secret", "tool"]);
     check_rooms("src/memory", &["files"]);

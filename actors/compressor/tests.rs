@@ -8,7 +8,7 @@ use super::*;
 use crate::{
     doubles::VirtualClock,
     inspect::Inspect,
-    model::RunId,
+    model::{AsideJob, RunId},
     policy::{LinkVisit, SummaryResult, ViewGrowth},
 };
 
@@ -49,7 +49,7 @@ impl World {
         let (sender, mut updates) = watch::channel(urgency);
         let (handle, admitted, name) =
             (Arc::clone(&self.handle), Arc::clone(&self.admitted), name.to_owned());
-        let call = CallId::summary(RunId::from_bits(session), n);
+        let call = CallId::aside(RunId::from_bits(session), n, AsideJob::Summary);
         let waiting = tokio::spawn(async move {
             let session = SessionId::from_bits(session);
             let candidates = chain();

@@ -2,9 +2,10 @@
 
 use super::*;
 use crate::model::{
-    Access, Amounts, AssistantMessage, CallAdmitted, CallEnd, CallStatus, CompactionMethod, ContextCompacted,
-    EffectClass, Failure, FailureClass, FinishReason, Flaw, Hash, HistoryPosition, Incarnation, OutcomeCause,
-    OutcomeDetail, RunSpec, RunStopping, SessionId, StopReason, SummaryStarted, Timestamp, ToolCall, Usage,
+    Access, Amounts, AsideJob, AssistantMessage, CallAdmitted, CallEnd, CallStatus, CompactionMethod,
+    ContextCompacted, EffectClass, Failure, FailureClass, FinishReason, Flaw, Hash, HistoryPosition,
+    Incarnation, OutcomeCause, OutcomeDetail, RunSpec, RunStopping, SessionId, StopReason, SummaryStarted,
+    Timestamp, ToolCall, Usage,
 };
 
 const RUN: RunId = RunId::from_bits(1);
@@ -92,7 +93,8 @@ fn asked(attempt: Attempt) -> Body {
 
 fn summary_asked(attempt: Attempt) -> Body {
     let Body::ModelStarted(started) = asked(attempt) else { unreachable!("it is a start") };
-    let started = Arc::new(ModelStarted { call: CallId::summary(RUN, 1), ..(*started).clone() });
+    let started =
+        Arc::new(ModelStarted { call: CallId::aside(RUN, 1, AsideJob::Summary), ..(*started).clone() });
     let end = HistoryPosition::default();
     Body::SummaryStarted(Box::new(SummaryStarted { started, call_end: end, summary_end: end, hooks: None }))
 }

@@ -325,6 +325,7 @@ mod tests {
             system: None,
             in_doubt: InDoubtPolicy::default(),
             compaction: None,
+            title: None,
             delegation: None,
             loop_guard: true,
             expects: Vec::new(),

@@ -110,8 +110,8 @@ impl SessionActorState {
     fn grant_available(&mut self, draft: &mut DecisionBuilder) {
         for request in draft.grant_requests() {
             match request {
-                // The Compressor admits a summary call before it gets a lease.
-                GrantRequest::Lease(id) if id.call.is_summary() => {}
+                // The Compressor admits an aside before it gets a lease.
+                GrantRequest::Lease(id) if id.call.is_aside() => {}
                 GrantRequest::Lease(id) => {
                     let Some(candidates) = draft.candidates_of(id.call) else { continue };
                     match self.parts.leases.try_lease(&candidates, (self.parts.clock.at(), None), None) {

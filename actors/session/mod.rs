@@ -7,6 +7,7 @@
 
 mod append;
 mod append_result;
+mod aside_admission;
 mod begin;
 mod inbox;
 mod lease_wait;
@@ -16,7 +17,6 @@ mod output;
 mod result_hooks;
 mod shell;
 mod stream_publisher;
-mod summary_admission;
 mod task_deadlines;
 mod tasks;
 mod tools;

@@ -1,4 +1,4 @@
-//! Starts the tasks of model calls, for the next answer of a run or for a summary. A task makes its attempt
+//! Starts the tasks of model calls, for the next answer of a run or for an aside. A task makes its attempt
 //! (`model_attempt.rs`) with the request that is rendered here, and reports the result. Each attempt has a lease and is
 //! recorded before it is made. The task also has the tool calls of an answer admitted, and tells the Compressor how a
 //! summary ended.
@@ -21,31 +21,32 @@ use crate::{
     port::{EncodedHead, Encoder, MessageBuffer, ModelRequest, ToolChoice},
     provider::Lease,
     session::{
-        SessionInternalMsg, model_attempt,
+        SessionInternalMsg,
+        aside_admission::AsideLease,
+        model_attempt,
         shell::Grant,
         stream_publisher::StreamPublisher,
-        summary_admission::SummaryLease,
         tasks::{InFlightTask, LostGuard, TaskSpawner},
         view::EncodedView,
     },
     supervisor::RuntimeParts,
     tool_executor::{Admission, HookedAdmission, ToolGeneration},
-    turn::{Input, SummaryRequest, Turn, summary_defect},
+    turn::{AsideRequest, Input, Turn, summary_defect},
 };
 
 /// What an attempt is for.
 enum CallPurpose {
     /// The next answer of a run; these tools admit its calls.
     Answer(Arc<ToolGeneration>),
-    /// A summary; the permit ends with the attempt.
-    Summary(SummaryPermit),
+    /// An aside; the permit ends with the attempt.
+    Aside(SummaryPermit),
 }
 
 /// The encoded request for a model.
 type RenderedRequest = (EncodedHead, MessageBuffer);
 
 impl TaskSpawner {
-    /// Makes the recorded attempt of a model call or summary call with its grant.
+    /// Makes the recorded attempt of a model call or aside with its grant.
     pub(super) fn start_model_call(
         &self,
         turn: &Turn,
@@ -54,7 +55,7 @@ impl TaskSpawner {
         grant: Option<Grant>,
     ) -> InFlightTask {
         match grant {
-            Some(Grant::Summary(lease)) => self.summarise(turn, *lease),
+            Some(Grant::Aside(lease)) => self.call_aside(turn, id.call, *lease),
             Some(Grant::Lease(lease)) => self.call_model(turn, view, lease),
             Some(Grant::Permit(_) | Grant::Place(_)) | None => {
                 self.fail_unsent(id, "there was no lease for it")
@@ -83,20 +84,23 @@ impl TaskSpawner {
         self.spawn_attempt((started, spec), lease, (rendered, thinking, tool_choice), purpose)
     }
 
-    /// Makes the attempt of a summary that is recorded as started.
-    fn summarise(&self, turn: &Turn, SummaryLease { lease, permit }: SummaryLease) -> InFlightTask {
-        let (Some(SummaryRequest { started, prompt, text }), Some((_, spec))) =
-            (turn.summary_request(), turn.current())
-        else {
+    /// Makes the attempt of an aside that is recorded as started.
+    fn call_aside(
+        &self,
+        turn: &Turn,
+        call: CallId,
+        AsideLease { lease, permit }: AsideLease,
+    ) -> InFlightTask {
+        let Some(AsideRequest { started, prompt, text, spec }) = turn.aside_request(call) else {
             return InFlightTask::Call(CancellationToken::new());
         };
-        let rendered = render_request(spec, &lease, |encoder| {
+        let rendered = render_request(&spec, &lease, |encoder| {
             let mut messages = MessageBuffer::default();
             encoder.messages(&[Message::User(text.into())], &mut messages);
             (encoder.head(&prompt, &[]), messages)
         });
-        let attempt = (started, Arc::clone(spec));
-        self.spawn_attempt(attempt, lease, (rendered, None, ToolChoice::Auto), CallPurpose::Summary(permit))
+        let request = (rendered, None, ToolChoice::Auto);
+        self.spawn_attempt((started, spec), lease, request, CallPurpose::Aside(permit))
     }
 
     /// Makes a recorded attempt in a task, with the rendered request, the thinking request, and the tool choice.
@@ -139,7 +143,7 @@ impl TaskSpawner {
                 model_attempt::run(&parts, (lease, &spec, &started), request, (&publisher, &cancelled)).await;
             let tools = match purpose {
                 CallPurpose::Answer(tools) => Some(tools),
-                CallPurpose::Summary(permit) => {
+                CallPurpose::Aside(permit) => {
                     let ms = parts.clock.monotonic_ms().saturating_sub(from_ms);
                     let result = answer.as_ref().map_err(|(failure, _)| failure);
                     let report = summary_report(&started, result, ms);
@@ -192,12 +196,15 @@ fn answered_message(
     SessionInternalMsg::Answered(Input::Answered { admissions: admissions.into(), answer, started }, admitted)
 }
 
-/// What the Compressor learns from an attempt at a summary that took `ms` milliseconds.
+/// What the Compressor learns from an attempt at a summary that took `ms` milliseconds. Other asides tell it nothing.
 fn summary_report(
     started: &ModelStarted,
     answer: Result<&ModelAnswer, &Failure>,
     ms: u64,
 ) -> Option<SummaryReport> {
+    if !started.call.is_summary() {
+        return None;
+    }
     let result = match answer {
         Ok(answer) => match summary_defect(&answer.message.text, started) {
             None => {

@@ -16,9 +16,9 @@ use crate::{
     provider::Lease,
     session::{
         RaiseResult, SessionArguments, SessionInternalMsg, SessionMsg, SubmitReply,
+        aside_admission::AsideLease,
         inbox::InboxReader,
         lease_wait,
-        summary_admission::SummaryLease,
         tasks::{InFlightTask, TaskSpawner},
         tools::CallTools,
         view::EncodedView,
@@ -111,7 +111,7 @@ pub(super) struct InFlightAppend {
 #[derive(Debug)]
 pub(crate) enum Grant {
     Lease(Lease),
-    Summary(Box<SummaryLease>),
+    Aside(Box<AsideLease>),
     Permit(ToolPermit),
     Place(LanePlace),
 }
@@ -334,9 +334,9 @@ impl SessionActorState {
             TaskSpawner::cancel_undue(&mut self.running, &due);
         }
         for action in due {
-            // It runs already; only the urgency of a summary may have changed. A surplus grant is returned below.
+            // It runs already; only the urgency of an aside may have changed. A surplus grant is returned below.
             if let Some(running) = self.running.get(&action) {
-                running.update_urgency(|| turn.summary_urgency(now));
+                running.update_urgency(|| Some(turn.aside_urgency(action.acquired_attempt()?.call, now)));
                 continue;
             }
             if is_suspending && !action.is_end() {
@@ -369,7 +369,7 @@ impl SessionActorState {
                         let cancel = CancellationToken::new();
                         self.tasks.attach_tool(turn, &mut self.tools, id, cancel)
                     }
-                    Some(Grant::Lease(_) | Grant::Summary(_) | Grant::Place(_)) | None => {
+                    Some(Grant::Lease(_) | Grant::Aside(_) | Grant::Place(_)) | None => {
                         self.tasks.report_lost(id)
                     }
                 },

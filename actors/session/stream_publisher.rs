@@ -69,7 +69,10 @@ impl StreamPublisher {
         self.streamed.get_or_init(|| {
             let (text, reasoning) = (Mutex::default(), Mutex::default());
             let texts = Arc::new(StreamedTexts { id: self.id, text, reasoning });
-            self.hub.begin_stream(self.session, Arc::clone(&texts));
+            // No watcher is shown the text of an aside, and a run's answer may be under way beside it.
+            if !self.id.call.is_aside() {
+                self.hub.begin_stream(self.session, Arc::clone(&texts));
+            }
             texts
         })
     }

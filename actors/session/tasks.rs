@@ -106,16 +106,17 @@ pub(crate) enum InFlightTask {
     Call(CancellationToken),
     /// Has no result to report: aborted.
     Wait(AbortHandle),
-    /// Waits for the admission and the lease of a summary call: aborted. The sender tells the Compressor how urgent the
-    /// summary is.
-    SummaryWait(AbortHandle, watch::Sender<SummaryUrgency>),
+    /// Waits for the admission and the lease of an aside: aborted. The sender tells the Compressor how urgent the aside
+    /// is.
+    AsideWait(AbortHandle, watch::Sender<SummaryUrgency>),
 }
 
 impl InFlightTask {
-    /// Tells the Compressor how urgent the summary is now, if this waits for one.
-    pub(super) fn update_urgency(&self, urgency: impl FnOnce() -> SummaryUrgency) {
-        if let Self::SummaryWait(_, current) = self {
-            let urgency = urgency();
+    /// Tells the Compressor how urgent the aside is now, if this waits for one.
+    pub(super) fn update_urgency(&self, urgency: impl FnOnce() -> Option<SummaryUrgency>) {
+        if let Self::AsideWait(_, current) = self
+            && let Some(urgency) = urgency()
+        {
             current.send_if_modified(|current| std::mem::replace(current, urgency) != urgency);
         }
     }
@@ -153,7 +154,7 @@ impl TaskSpawner {
                         let end = action.end_action().filter(|end| due.contains(end));
                         ending.extend(end.map(|end| (end, InFlightTask::Call(cancel.clone()))));
                     }
-                    InFlightTask::Wait(handle) | InFlightTask::SummaryWait(handle, _) => handle.abort(),
+                    InFlightTask::Wait(handle) | InFlightTask::AsideWait(handle, _) => handle.abort(),
                 }
             }
             keep
@@ -206,8 +207,8 @@ impl TaskSpawner {
             None if id.call.is_model_call() => return self.report_lost(id),
             candidates => candidates.unwrap_or_default(),
         };
-        if id.call.is_summary() {
-            return self.acquire_summary(turn, id, candidates, turn.summary_urgency(now));
+        if id.call.is_aside() {
+            return self.acquire_aside(turn, id, candidates, turn.aside_urgency(id.call, now));
         }
         let class = turn.tool_class(id.call).unwrap_or(ToolClass::Files);
         let (parts, session) = (Arc::clone(&self.parts), self.session.clone());

@@ -88,11 +88,13 @@ impl ProgressLines {
     fn usage_warning(&mut self, body: &Body) -> Option<String> {
         let (call, anomaly) = if let Body::ModelAnswered(answered) = body {
             (answered.call, answered.anomaly.as_deref())
-        } else if let Body::SummaryAnswered(answered) = body {
+        } else if let Body::SummaryAnswered(answered) | Body::AsideAnswered(answered) = body {
             (answered.call, answered.anomaly.as_deref())
         } else if let Body::ModelLate(late) = body {
             (late.call, late.anomaly.as_deref())
-        } else if let Body::ModelFailed(failed) | Body::SummaryFailed(failed) = body {
+        } else if let Body::ModelFailed(failed) | Body::SummaryFailed(failed) | Body::AsideFailed(failed) =
+            body
+        {
             (failed.call, failed.failure.anomaly.as_deref())
         } else {
             return None;

@@ -1,6 +1,6 @@
 //! `hermod sessions`: lists the sessions of the store, or shows one with its runs.
 
-use std::time::Duration;
+use std::{borrow::Cow, time::Duration};
 
 use clap::{
     Args, Subcommand,
@@ -98,11 +98,12 @@ pub(crate) async fn execute(args: SessionsArgs, client: &StoreClient) -> Result<
                     session.agent.to_string(),
                     rfc3339(session.opened_at),
                     state(session),
+                    title(session).into_owned(),
                 ]
             };
             print_as(list.json, &sessions, |sessions| {
                 let rows: Vec<_> = sessions.iter().map(cells).collect();
-                table::render(["SESSION", "KEY", "AGENT", "OPENED", "STATE"], &rows)
+                table::render(["SESSION", "KEY", "AGENT", "OPENED", "STATE", "TITLE"], &rows)
             })
         }
         SessionsCommand::Show { id, max, json } => {
@@ -158,9 +159,15 @@ fn format_session(SessionDetailView { session, runs, todo }: &SessionDetailView)
         true => String::new(),
         false => format!("queue    {}\n", format_queue(&session.queue)),
     };
+    let title = title(session);
     format!(
-        "session  {id}\nkey      {key}\nagent    {agent}\nopened   {opened}\nstate    {state}\n{queue}\n{runs}{todo}"
+        "session  {id}\nkey      {key}\nagent    {agent}\nopened   {opened}\nstate    {state}\ntitle    {title}\n{queue}\n{runs}{todo}"
     )
+}
+
+/// The title, without hidden characters; `-` without one.
+fn title(session: &SessionView) -> Cow<'_, str> {
+    SanitizedText::strict(session.title.as_deref().unwrap_or("-"))
 }
 
 /// `readable`, or `quarantined` with the reason: this program then cannot use the session.

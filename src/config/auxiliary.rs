@@ -12,6 +12,8 @@ use super::{
 
 /// The job that compacts a conversation that has become too long.
 pub const COMPRESSION: &str = "compression";
+/// The job that names a conversation.
+pub const TITLE: &str = "title";
 
 /// The section `auxiliary.JOB`. The embedded defaults have the section of every job.
 #[derive(Debug, Clone, Deserialize)]
@@ -35,6 +37,11 @@ pub fn auxiliary_chain(config: &Config, job: &str, main: &[ModelRef]) -> Vec<Mod
         }
     }
     chain
+}
+
+/// Whether a model is named for this job. One that costs beyond its run is off until then.
+pub fn is_named(config: &Config, job: &str) -> bool {
+    config.auxiliary.get(job).is_some_and(|section| !section.chain.0.is_empty())
 }
 
 /// Reports jobs without any model.

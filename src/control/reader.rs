@@ -253,7 +253,7 @@ impl StoreReader {
         row: &RunRow,
         mut each: impl FnMut(&Record),
     ) -> Result<(), RequestError> {
-        let last = if row.state == RunState::Ended { row.last } else { Seq::MAX };
+        let last = if row.state == RunState::Ended { row.asides_until.unwrap_or(row.last) } else { Seq::MAX };
         let each = |seq: Seq, record: Arc<Record>| {
             if record.body.run() == Some(row.id) {
                 each(&record);

@@ -1,13 +1,13 @@
 //! What the configuration says for all runs: the default spec of a run with its tools and limits, and the policy of the
 //! circuit breakers. `new_run.rs` applies what a request sets.
 
-use std::path::Path;
+use std::{path::Path, sync::Arc};
 
 use hermod_actors::{
     CLARIFY, DELEGATE_TASK, MESSAGE, TODO,
     model::{
-        Amounts, BreakerPolicy, CompactionPolicy, Delegation, Hash, InDoubtPolicy, Lane, Limits,
-        ModelProfile, ModelRef, RetryAttempts, RetryPolicy, RunSpec,
+        Amounts, AuxiliaryChain, BreakerPolicy, CompactionPolicy, Delegation, Hash, InDoubtPolicy, Lane,
+        Limits, ModelProfile, ModelRef, RetryAttempts, RetryPolicy, RunSpec,
     },
 };
 
@@ -59,6 +59,7 @@ pub fn spec(config: &Config, chain: Vec<ModelRef>, script: Option<Hash>, workspa
             approval_timeout_ms: millis(config.approvals.expiry.0),
         },
         compaction: config.compression.enabled.0.then(|| compaction_policy(config, &main).into()),
+        title: title_chain(config, &main, script),
         delegation,
         loop_guard: config.agent.loop_guard.0,
         lane: Lane::Main,
@@ -97,6 +98,22 @@ fn compaction_policy(config: &Config, main: &[ModelRef]) -> CompactionPolicy {
     let profiles = chain.iter().map(|link| model_catalogue::profile(config, link)).collect();
     let config::CompactionSection { trigger, protect_last_n, ahead, .. } = config.compression;
     CompactionPolicy { chain, profiles, trigger: trigger.0, protect_last: protect_last_n.0, ahead: ahead.0 }
+}
+
+/// The models for a title; none unless one is named for it. A rehearsal calls only its script.
+fn title_chain(config: &Config, main: &[ModelRef], script: Option<Hash>) -> Option<Arc<AuxiliaryChain>> {
+    if !config::is_named(config, config::TITLE) {
+        return None;
+    }
+    let chain = match script {
+        Some(_) => main.to_vec(),
+        None => config::auxiliary_chain(config, config::TITLE, main),
+    };
+    if chain.is_empty() {
+        return None;
+    }
+    let profiles = chain.iter().map(|link| model_catalogue::profile(config, link)).collect();
+    Some(AuxiliaryChain { chain, profiles }.into())
 }
 
 fn delegation(delegation: &config::DelegationSection) -> Delegation {

@@ -286,7 +286,7 @@ impl RunSubmitter {
         self.add_endpoints(&spec).await?;
         let mut notes = ignored_settings(&spec, &submission.input);
         for (model, error) in self.host.endpoints.lock().await.missing_auxiliary_models() {
-            notes.push(format!("beside    {model} is not asked for summaries: {error}"));
+            notes.push(format!("beside    {model} is not asked for summaries or titles: {error}"));
         }
         let RunInput { text, images, history, isolation_key, expects, request_hash } = submission.input;
         let request = RunRequest {

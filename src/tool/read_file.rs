@@ -1,9 +1,10 @@
-//! The tool `read_file`: reads a page of a text file (`page.rs`).
+//! The tool `read_file`: reads a page of a text file (`page.rs`), or a picture as a model sees it (`picture.rs`).
 
-use std::{fmt::Write as _, io::Read};
+use std::{fmt::Write as _, fs::File, io::Read};
 
+use bytes::Bytes;
 use hermod_actors::{
-    model::{Access, CallEnd, EffectClass},
+    model::{Access, CallEnd, CallStatus, EffectClass, Image, ImageFormat},
     port::BadArguments,
 };
 use schemars::JsonSchema;
@@ -11,12 +12,15 @@ use serde::Deserialize;
 
 use super::{
     Settings,
-    blocking::run_blocking,
+    blocking::try_blocking,
     page::{DEFAULT_LINES, TextPage},
     paths::{WorkspacePath, declared_path},
     typed_tool::{ToolContext, TypedTool},
 };
+use crate::picture::{self, Picture};
 
+/// Most bytes of a picture that is shown.
+const MAX_PICTURE_BYTES: u64 = 20 << 20;
 const CHUNK_BYTES: usize = 64 * 1024;
 /// A NUL byte within this many bytes makes a file binary.
 const SNIFFED_BYTES: usize = 8 * 1024;
@@ -46,7 +50,7 @@ pub(super) struct Arguments {
 impl TypedTool for ReadFile {
     const NAME: &'static str = "read_file";
     const DESCRIPTION: &'static str = "Reads a text file of the workspace, at most 50 kB of whole lines at a time; \
-        a remark in brackets at the end says how to read on.";
+        a remark in brackets at the end says how to read on. Shows a picture (PNG, JPEG, GIF or WebP).";
     const EFFECT: EffectClass = EffectClass::Pure;
     type Arguments = Arguments;
 
@@ -55,11 +59,38 @@ impl TypedTool for ReadFile {
     }
 
     async fn run(arguments: Arguments, context: ToolContext) -> CallEnd {
-        run_blocking(&context, move |context| read(&arguments, context)).await
+        match try_blocking(&context, move |context| read(&arguments, context)).await {
+            Ok(Content::Text(text)) => CallEnd::ok(text),
+            Ok(Content::Picture(picture)) => show(picture, &context).await,
+            Err(end) => end,
+        }
     }
 }
 
-fn read(arguments: &Arguments, context: &ToolContext) -> Result<String, CallEnd> {
+/// What a file has.
+enum Content {
+    Text(String),
+    Picture(Picture),
+}
+
+/// The result of a call that shows a picture, which is kept as the artifact of its attempt.
+async fn show(picture: Picture, context: &ToolContext) -> CallEnd {
+    let Picture { format, bytes, size: (width, height), original_size: original } = picture;
+    let scaled = match original == (width, height) {
+        true => String::new(),
+        false => format!(", scaled down from {} x {}", original.0, original.1),
+    };
+    let text = format!("[picture, {}, {width} x {height}{scaled}]", format.media_type());
+    match context.artifacts.write(bytes).await {
+        Ok(artifact) => CallEnd { images: [Image { format, artifact }].into(), ..CallEnd::ok(text) },
+        Err(error) => {
+            let error = format!("the picture cannot be kept: {error}");
+            CallEnd::error(CallStatus::Error, &error, None, "try again later")
+        }
+    }
+}
+
+fn read(arguments: &Arguments, context: &ToolContext) -> Result<Content, CallEnd> {
     let path = context.resolve("path", &arguments.path)?;
     context.check_stopped()?;
     let (mut file, stat) = path.open_file()?;
@@ -71,16 +102,36 @@ fn read(arguments: &Arguments, context: &ToolContext) -> Result<String, CallEnd>
         context.check_stopped()?;
         let count = file.read(&mut chunk).map_err(|error| path.io_error(error))?;
         let bytes = &chunk[..count];
+        let size = u64::try_from(stat.st_size).unwrap_or_default();
         if bytes_read == 0 && bytes[..count.min(SNIFFED_BYTES)].contains(&0) {
-            return Ok(describe_binary(u64::try_from(stat.st_size).unwrap_or_default(), bytes));
+            if ImageFormat::of_bytes(bytes).is_some() && size <= MAX_PICTURE_BYTES {
+                return read_picture(bytes, size, (&mut file, &path));
+            }
+            return Ok(Content::Text(describe_binary(size, bytes)));
         }
         bytes_read += count as u64;
         page.push(bytes);
         let is_whole = count == 0;
         if is_whole || page.is_full() && bytes_read > MAX_COUNTED_BYTES {
-            return Ok(page.finish(is_whole).map_err(|lines| past_end(&path, offset, lines))?);
+            let text = page.finish(is_whole).map_err(|lines| past_end(&path, offset, lines))?;
+            return Ok(Content::Text(text));
         }
     }
+}
+
+/// Reads a picture of which `first` was read. One that cannot be decoded is described like any binary file.
+fn read_picture(
+    first: &[u8],
+    size: u64,
+    (file, path): (&mut File, &WorkspacePath),
+) -> Result<Content, CallEnd> {
+    let mut bytes = first.to_vec();
+    let rest = MAX_PICTURE_BYTES.saturating_sub(first.len() as u64);
+    file.take(rest).read_to_end(&mut bytes).map_err(|error| path.io_error(error))?;
+    Ok(match picture::for_model(&Bytes::from(bytes)) {
+        Ok(picture) => Content::Picture(picture),
+        Err(error) => Content::Text(format!("{}\n[no picture: {error}]", describe_binary(size, first))),
+    })
 }
 
 fn past_end(path: &WorkspacePath, offset: u64, lines: u64) -> BadArguments {

@@ -103,6 +103,7 @@ impl LegSpans {
         }
         match &record.body {
             Body::ModelStarted(started) => self.on_model_started(started, at),
+            // A call for a title is made when the run's trace has ended.
             Body::SummaryStarted(started) => self.on_model_started(&started.started, at),
             Body::ModelAnswered(answered) => {
                 self.answer = Some((answered.call.iteration, at, Arc::clone(&answered.message)));

@@ -1,11 +1,11 @@
 //! Tests of the fold of records into spans.
 
 use hermod_actors::model::{
-    Access, Amounts, ApprovalAnswered, ApprovalDecision, ApprovalRequested, ApprovalScope, CallAdmitted,
-    CallEnd, CallLost, CallStarted, CallStatus, ChildEnded, CompactionMethod, ContextCompacted,
-    DecisionSource, EffectClass, Failure, FailureClass, FinishReason, Hash, HistoryPosition, Incarnation,
-    LimitIncrease, MessageSteered, ModelAnswered, ModelFailed, OutcomeDetail, ParentRef, RetryReason,
-    RunReopened, SessionRevived, SubagentRef, SummaryAnswered, SummaryStarted, ToolCall,
+    Access, Amounts, ApprovalAnswered, ApprovalDecision, ApprovalRequested, ApprovalScope, AsideAnswered,
+    AsideJob, CallAdmitted, CallEnd, CallLost, CallStarted, CallStatus, ChildEnded, CompactionMethod,
+    ContextCompacted, DecisionSource, EffectClass, Failure, FailureClass, FinishReason, Hash,
+    HistoryPosition, Incarnation, LimitIncrease, MessageSteered, ModelAnswered, ModelFailed, OutcomeDetail,
+    ParentRef, RetryReason, RunReopened, SessionRevived, SubagentRef, SummaryStarted, ToolCall,
 };
 
 use super::*;
@@ -436,14 +436,14 @@ fn what_happens_to_a_run_is_an_event() {
 
 #[test]
 fn a_call_for_a_summary_is_a_call_of_its_model() {
-    let id = CallId::summary(RUN, 1);
+    let id = CallId::aside(RUN, 1, AsideJob::Summary);
     let summary_started = SummaryStarted {
         started: model_started(id, 1, "openai/mini"),
         call_end: HistoryPosition::default(),
         summary_end: HistoryPosition::default(),
         hooks: None,
     };
-    let summary = SummaryAnswered {
+    let summary = AsideAnswered {
         call: id,
         attempt: 1,
         text: SECRET.into(),

@@ -235,7 +235,7 @@ mod tests {
             call(1, 0),
             call(1, 1),
             call(11, 0),
-            SpanId::of_call(CallId::summary(RUN, 1)),
+            SpanId::of_call(CallId::aside(RUN, 1, hermod_actors::model::AsideJob::Summary)),
         ];
         for (at, id) in ids.iter().enumerate() {
             assert!(!ids[..at].contains(id), "{id}");

@@ -277,7 +277,7 @@ impl NodeView {
     }
 }
 
-/// A session: `{id, key, agent, opened_at, queue, quarantined}`.
+/// A session: `{id, key, agent, opened_at, title, queue, quarantined}`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct SessionView {
     /// The session's id.
@@ -293,6 +293,10 @@ pub struct SessionView {
     #[serde(with = "encoding::time")]
     #[schema(value_type = Time)]
     pub opened_at: Timestamp,
+    /// Its title; `None` while it has none.
+    #[serde(default)]
+    #[schema(required)]
+    pub title: Option<String>,
     /// How its messages queue, as far as that is set for it; absent if nothing is.
     #[serde(default, skip_serializing_if = "is_default")]
     #[schema(value_type = Option<SessionQueue>)]
@@ -310,11 +314,12 @@ impl SessionView {
     /// A session from its row.
     pub fn new(row: &SessionRow, quarantined: Option<String>) -> Self {
         let (key, agent) = (row.key.to_string(), row.agent.clone());
-        Self { id: row.id, key, agent, opened_at: row.opened_at, queue: row.queue, quarantined }
+        let (title, queue) = (row.title.as_deref().map(str::to_owned), row.queue);
+        Self { id: row.id, key, agent, opened_at: row.opened_at, title, queue, quarantined }
     }
 }
 
-/// A session in a list, whose journal is not read: `{id, key, agent, opened_at}`.
+/// A session in a list, whose journal is not read: `{id, key, agent, opened_at, title}`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct SessionSummaryView {
     /// The session's id.
@@ -330,12 +335,17 @@ pub struct SessionSummaryView {
     #[serde(with = "encoding::time")]
     #[schema(value_type = Time)]
     pub opened_at: Timestamp,
+    /// Its title; `None` while it has none.
+    #[serde(default)]
+    #[schema(required)]
+    pub title: Option<String>,
 }
 
 impl From<&SessionRow> for SessionSummaryView {
     fn from(row: &SessionRow) -> Self {
         let (key, agent) = (row.key.to_string(), row.agent.clone());
-        Self { id: row.id, key, agent, opened_at: row.opened_at }
+        let title = row.title.as_deref().map(str::to_owned);
+        Self { id: row.id, key, agent, opened_at: row.opened_at, title }
     }
 }
 

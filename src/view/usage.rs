@@ -77,7 +77,9 @@ impl RunUsageFold<'_> {
     pub fn take(&mut self, record: &Record) {
         match &record.body {
             Body::RunAccepted(accepted) => self.spec = Some((*accepted.spec).clone()),
-            Body::ModelStarted(started) => drop(self.models.insert(started.id(), started.model.clone())),
+            Body::ModelStarted(started) | Body::AsideStarted(started) => {
+                self.models.insert(started.id(), started.model.clone());
+            }
             Body::SummaryStarted(summary) => {
                 self.models.insert(summary.started.id(), summary.started.model.clone());
             }

@@ -38,6 +38,7 @@ mod socket;
 mod store_limits;
 mod telegram;
 mod telegram_server;
+mod titles;
 mod tls;
 mod traces;
 #[allow(dead_code)] // other binaries use more of it

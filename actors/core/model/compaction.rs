@@ -27,6 +27,16 @@ pub struct CompactionPolicy {
     pub ahead: bool,
 }
 
+/// The models of an aside, resolved when the run is accepted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AuxiliaryChain {
+    /// The models, in order; not empty.
+    pub chain: Vec<ModelRef>,
+    /// Profiles of the models, in the same order; a model without an entry has no known properties.
+    #[serde(rename = "traits", default, skip_serializing_if = "Vec::is_empty")]
+    pub profiles: Vec<ModelProfile>,
+}
+
 /// A position in a session's conversation: `round` whole rounds and `step` steps of the next round precede it. A round
 /// is a user message and all that follows until its answer. A step is an answer with tool calls and their results.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Hash, Serialize, Deserialize)]
@@ -103,18 +113,21 @@ pub struct SummaryStarted {
     pub hooks: Option<Arc<HookedSummary>>,
 }
 
-/// A model answered a summary call.
+/// Fields of [`Body::SummaryAnswered`], also of [`Body::AsideAnswered`].
+///
+/// [`Body::SummaryAnswered`]: super::Body::SummaryAnswered
+/// [`Body::AsideAnswered`]: super::Body::AsideAnswered
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct SummaryAnswered {
+pub struct AsideAnswered {
     /// The call.
     pub call: CallId,
     /// The attempt that answered.
     pub attempt: Attempt,
-    /// The summary; empty if the answer is unusable.
+    /// The summary or the title; empty if the answer is unusable.
     pub text: Arc<str>,
-    /// Why the answer is unusable as a summary; absent if it is usable.
+    /// Why the answer is unusable; absent if it is usable.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub unusable: Option<SummaryDefect>,
+    pub unusable: Option<AsideDefect>,
     /// Index of the chain's link for later calls, from 0, if it changes; one past the last means none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fallback: Option<usize>,
@@ -126,17 +139,17 @@ pub struct SummaryAnswered {
     pub anomaly: Option<Box<UsageAnomaly>>,
 }
 
-/// Why an answer is unusable as a summary.
+/// Why an answer is unusable as a summary or a title.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum SummaryDefect {
+pub enum AsideDefect {
     /// The answer is empty.
     Empty,
     /// The answer exceeds the maximum length.
     TooLong,
 }
 
-impl SummaryDefect {
+impl AsideDefect {
     /// A description for people.
     pub const fn name(self) -> &'static str {
         match self {

@@ -95,11 +95,36 @@ pub type Attempt = u32;
 /// Identifies one boot of one machine, as reported by the kernel.
 pub type BootId = String;
 
-/// Last part of the text of a summary call's id.
-const SUMMARY_SUFFIX: &str = "summary";
+/// What a model call beside the runs of a session is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u32)]
+pub enum AsideJob {
+    /// A summary of the oldest part of the conversation.
+    Summary,
+    /// The title of the session.
+    Title,
+}
 
-/// Identifies one model or tool call: `<run>.<iteration>.<n>`; n = 0 is the model's call. `<run>.<nth>.summary` is the
-/// call for the run's nth summary.
+impl AsideJob {
+    /// All jobs, by their codes from 0.
+    pub const ALL: [Self; 2] = [Self::Summary, Self::Title];
+
+    /// Last part of the text of the call's id.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Summary => "summary",
+            Self::Title => "title",
+        }
+    }
+
+    /// The `n` of the ids of its calls: no tool call has so large a number.
+    const fn n(self) -> u32 {
+        u32::MAX - self as u32
+    }
+}
+
+/// Identifies one model or tool call: `<run>.<iteration>.<n>`; n = 0 is the model's call. `<run>.<nth>.<job>` is
+/// the run's nth call of this [`AsideJob`], such as `<run>.1.title`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CallId {
     /// The run of the call.
@@ -111,17 +136,19 @@ pub struct CallId {
 }
 
 impl CallId {
-    /// The `n` of summary calls; their `iteration` counts the compactions of the run.
-    const SUMMARY_N: u32 = u32::MAX;
+    /// The id of the run's `nth` call of this job, from 1.
+    pub const fn aside(run: RunId, nth: u32, job: AsideJob) -> Self {
+        Self { run, iteration: nth, n: job.n() }
+    }
 
-    /// The id of the call for the run's `nth` summary, from 1.
-    pub const fn summary(run: RunId, nth: u32) -> Self {
-        Self { run, iteration: nth, n: Self::SUMMARY_N }
+    /// What the call is for, if it is beside the runs.
+    pub fn job(self) -> Option<AsideJob> {
+        AsideJob::ALL.get(usize::try_from(u32::MAX - self.n).ok()?).copied()
     }
 
     /// True if the call is for a summary.
     pub const fn is_summary(self) -> bool {
-        self.n == Self::SUMMARY_N
+        self.n == AsideJob::Summary.n()
     }
 
     /// The attempt of this call with this number.
@@ -129,9 +156,14 @@ impl CallId {
         AttemptId { call: self, attempt }
     }
 
-    /// True if the call is to a model, for an answer or a summary.
-    pub const fn is_model_call(self) -> bool {
-        self.n == 0 || self.is_summary()
+    /// True if the call is beside the runs.
+    pub fn is_aside(self) -> bool {
+        self.job().is_some()
+    }
+
+    /// True if the call is to a model, for an answer or beside the runs.
+    pub fn is_model_call(self) -> bool {
+        self.n == 0 || self.is_aside()
     }
 }
 
@@ -147,7 +179,10 @@ pub struct AttemptId {
 impl fmt::Display for CallId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{}.", self.run, self.iteration)?;
-        if self.is_summary() { f.write_str(SUMMARY_SUFFIX) } else { fmt::Display::fmt(&self.n, f) }
+        match self.job() {
+            Some(job) => f.write_str(job.name()),
+            None => fmt::Display::fmt(&self.n, f),
+        }
     }
 }
 
@@ -159,12 +194,11 @@ impl FromStr for CallId {
             let (run, rest) = text.split_at_checked(ulid::ULID_LEN)?;
             let (iteration, n) = rest.strip_prefix('.')?.split_once('.')?;
             let (run, iteration) = (run.parse().ok()?, iteration.parse().ok()?);
-            let n = match n {
-                SUMMARY_SUFFIX => Self::SUMMARY_N,
-                // Refused because the call would otherwise have two texts.
-                n => n.parse().ok().filter(|n| *n != Self::SUMMARY_N)?,
-            };
-            Some(Self { run, iteration, n })
+            if let Some(job) = AsideJob::ALL.into_iter().find(|job| job.name() == n) {
+                return Some(Self::aside(run, iteration, job));
+            }
+            // The number of a job is refused because the call would otherwise have two texts.
+            Some(Self { run, iteration, n: n.parse().ok()? }).filter(|call| !call.is_aside())
         };
         parse().ok_or_else(|| IdError {
             what: "call id",

@@ -58,8 +58,8 @@ pub use budget::{
 pub use call::{CallAdmitted, CallEnded, CallLost, CallStarted};
 pub use codec::{DecodeError, RecordJson, check_readable, decode, encode};
 pub use compaction::{
-    CompactionMethod, CompactionPolicy, ContextBreakdown, ContextCompacted, HistoryPosition, SummaryAnswered,
-    SummaryDefect, SummaryStarted,
+    AsideAnswered, AsideDefect, AuxiliaryChain, CompactionMethod, CompactionPolicy, ContextBreakdown,
+    ContextCompacted, HistoryPosition, SummaryStarted,
 };
 pub use credential::{CredentialId, PoolStrategy};
 pub use delegation::{ChildEnded, Delegation, LimitIncrease, ParentRef, SubagentRef};
@@ -71,7 +71,9 @@ pub use failure::{Deadline, Failure, FailureClass, RequestFate};
 pub use hash::{ContentHash, ContentHasher, Digest, Hash, Hasher};
 pub use hold::{BeginRules, Hold, HookedRun, Lane, LaneLimits, RunBegun};
 pub use hook::{HookAnswer, HookDecision, HookPoint, HookRuling, HookVerdict, HookedCall, HookedSummary};
-pub use ids::{AccountId, Attempt, AttemptId, BootId, CallId, IdError, Incarnation, RunId, Seq, SessionId};
+pub use ids::{
+    AccountId, AsideJob, Attempt, AttemptId, BootId, CallId, IdError, Incarnation, RunId, Seq, SessionId,
+};
 pub use imported_history::{ImportedCall, ImportedHistory, ImportedRound, ImportedStep};
 pub use inbox::InboxMessage;
 pub use message::{

@@ -6,12 +6,12 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    AgentName, ApprovalAnswered, ApprovalRequested, Artifact, Attachment, BootId, BudgetRefusal,
-    CallAdmitted, CallEnded, CallLost, CallStarted, ChildEnded, ContextCompacted, Hash, Hold, Image,
-    ImportedHistory, Incarnation, LimitIncrease, MessageCollected, MessageContent, MessageDropped,
+    AgentName, ApprovalAnswered, ApprovalRequested, Artifact, AsideAnswered, Attachment, BootId,
+    BudgetRefusal, CallAdmitted, CallEnded, CallLost, CallStarted, ChildEnded, ContextCompacted, Hash, Hold,
+    Image, ImportedHistory, Incarnation, LimitIncrease, MessageCollected, MessageContent, MessageDropped,
     ModelAnswered, ModelFailed, ModelLate, ModelStarted, ModelWaiting, OutcomeDetail, ParentRef, QueueMode,
-    QueueOverrides, Queueing, RunBegun, RunId, RunSpec, RunVerified, StopReason, SummaryAnswered,
-    SummaryStarted, Timestamp, TodoChanged, Usage,
+    QueueOverrides, Queueing, RunBegun, RunId, RunSpec, RunVerified, StopReason, SummaryStarted, Timestamp,
+    TodoChanged, Usage,
 };
 
 /// A journal record: append-only, versioned, numbered per session.
@@ -114,9 +114,15 @@ bodies! {
     /// An attempt of a call for a summary may start.
     SummaryStarted(Box<SummaryStarted>) = 27 "summary.started",
     /// A model answered a call for a summary.
-    SummaryAnswered(SummaryAnswered) = 28 "summary.answered",
+    SummaryAnswered(AsideAnswered) = 28 "summary.answered",
     /// An attempt of a call for a summary failed.
     SummaryFailed(ModelFailed) = 29 "summary.failed",
+    /// An attempt of a call beside the runs, such as for the session's title, may start.
+    AsideStarted(Arc<ModelStarted>) = 85 "aside.started",
+    /// A model answered a call beside the runs.
+    AsideAnswered(AsideAnswered) = 86 "aside.answered",
+    /// An attempt of a call beside the runs failed.
+    AsideFailed(ModelFailed) = 87 "aside.failed",
     /// A tool call of the answer was validated and accepted.
     CallAdmitted(CallAdmitted) = 30 "call.admitted",
     /// An attempt of a tool call may start.
@@ -344,11 +350,11 @@ impl Body {
             Self::ChildEnded(body) => body.call.run,
             Self::ContextCompacted(body) => body.run,
             Self::SummaryStarted(body) => body.started.call.run,
-            Self::SummaryAnswered(body) => body.call.run,
+            Self::SummaryAnswered(body) | Self::AsideAnswered(body) => body.call.run,
             Self::TodoChanged(body) => body.call.run,
-            Self::ModelStarted(body) => body.call.run,
+            Self::ModelStarted(body) | Self::AsideStarted(body) => body.call.run,
             Self::ModelAnswered(body) => body.call.run,
-            Self::ModelFailed(body) | Self::SummaryFailed(body) => body.call.run,
+            Self::ModelFailed(body) | Self::SummaryFailed(body) | Self::AsideFailed(body) => body.call.run,
             Self::ModelWaiting(body) => body.call.run,
             Self::ModelLate(body) => body.call.run,
             Self::CallAdmitted(body) => body.call.run,

@@ -6,10 +6,10 @@
 use super::{AttemptId, Body, CallStatus, FailureClass, Usage};
 
 impl Body {
-    /// The attempt of a model, summary or tool call that this record starts.
+    /// The attempt of a model call, aside or tool call that this record starts.
     pub fn started_attempt(&self) -> Option<AttemptId> {
         match self {
-            Self::ModelStarted(started) => Some(started.id()),
+            Self::ModelStarted(started) | Self::AsideStarted(started) => Some(started.id()),
             Self::SummaryStarted(started) => Some(started.started.id()),
             Self::CallStarted(started) => Some(started.id()),
             _ => None,
@@ -29,8 +29,10 @@ impl Body {
     pub fn step(&self) -> Option<AttemptId> {
         match self {
             Self::ModelAnswered(body) => Some(body.call.attempt(body.attempt)),
-            Self::ModelFailed(body) | Self::SummaryFailed(body) => Some(body.call.attempt(body.attempt)),
-            Self::SummaryAnswered(body) => Some(body.call.attempt(body.attempt)),
+            Self::ModelFailed(body) | Self::SummaryFailed(body) | Self::AsideFailed(body) => {
+                Some(body.call.attempt(body.attempt))
+            }
+            Self::SummaryAnswered(body) | Self::AsideAnswered(body) => Some(body.call.attempt(body.attempt)),
             Self::ModelWaiting(body) => Some(body.call.attempt(body.attempt)),
             Self::CallEnded(body) => Some(body.call.attempt(body.attempt)),
             Self::CallLost(body) => Some(body.call.attempt(body.attempt)),
@@ -39,12 +41,14 @@ impl Body {
         }
     }
 
-    /// The attempt of a model call or summary call whose cost this record settles, and its usage if that is known.
+    /// The attempt of a model call or aside whose cost this record settles, and its usage if that is known.
     pub fn settled_usage(&self) -> Option<(AttemptId, Option<&Usage>)> {
         match self {
             Self::ModelAnswered(body) => Some((body.call.attempt(body.attempt), body.usage.as_ref())),
-            Self::SummaryAnswered(body) => Some((body.call.attempt(body.attempt), body.usage.as_ref())),
-            Self::ModelFailed(body) | Self::SummaryFailed(body) => {
+            Self::SummaryAnswered(body) | Self::AsideAnswered(body) => {
+                Some((body.call.attempt(body.attempt), body.usage.as_ref()))
+            }
+            Self::ModelFailed(body) | Self::SummaryFailed(body) | Self::AsideFailed(body) => {
                 Some((body.call.attempt(body.attempt), body.failure.usage.as_deref()))
             }
             Self::ModelLate(body) => Some((body.id(), Some(&body.usage))),
@@ -76,6 +80,9 @@ impl Body {
             | Self::RunAccepted(_)
             | Self::ModelStarted(_)
             | Self::SummaryStarted(_)
+            | Self::AsideStarted(_)
+            | Self::AsideAnswered(_)
+            | Self::AsideFailed(_)
             | Self::ModelLate(_)
             | Self::CallAdmitted(_)
             | Self::CallStarted(_)
@@ -118,7 +125,7 @@ impl Body {
             Self::CallEnded(ended) => ended.end.content.len(),
             Self::ChildEnded(ended) => ended.result.len(),
             Self::ContextCompacted(compacted) => compacted.summary.as_deref().map_or(0, str::len),
-            Self::SummaryAnswered(answered) => answered.text.len(),
+            Self::SummaryAnswered(answered) | Self::AsideAnswered(answered) => answered.text.len(),
             Self::MessageSteered(steered) => steered.text.len(),
             Self::RunVerified(verified) => {
                 verified.misses.iter().map(|miss| miss.expected.len() + miss.reason.len()).sum()
@@ -144,6 +151,8 @@ impl Body {
             | Self::BudgetRaised(_)
             | Self::SummaryFailed(_)
             | Self::QueueChanged(_)
+            | Self::AsideStarted(_)
+            | Self::AsideFailed(_)
             | Self::ApprovalAnswered(_) => 0,
         }
     }

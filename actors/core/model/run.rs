@@ -6,9 +6,9 @@ use std::{fmt, str::FromStr, sync::Arc};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    AccountId, AgentName, Amounts, Body, CompactionPolicy, Delegation, Expectation, Hash, InDoubtPolicy,
-    Lane, ModelProfile, ModelRow, OutcomeDetail, ParentRef, PendingApproval, QueueOverrides, RetryPolicy,
-    RunId, Seq, SessionId, ThinkingLevel, ThinkingRequest, ThinkingStyle, Timestamp, Usage,
+    AccountId, AgentName, Amounts, AuxiliaryChain, Body, CompactionPolicy, Delegation, Expectation, Hash,
+    InDoubtPolicy, Lane, ModelProfile, ModelRow, OutcomeDetail, ParentRef, PendingApproval, QueueOverrides,
+    RetryPolicy, RunId, Seq, SessionId, ThinkingLevel, ThinkingRequest, ThinkingStyle, Timestamp, Usage,
 };
 
 /// A model of a chain: `provider/model`. The fields are private so that every value can be parsed from its text.
@@ -135,6 +135,9 @@ pub struct RunSpec {
     /// The compaction of its view; absent for none.
     #[serde(rename = "compression", skip_serializing_if = "Option::is_none")]
     pub compaction: Option<Arc<CompactionPolicy>>,
+    /// The models that give its session a title once it has completed; absent for none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub title: Option<Arc<AuxiliaryChain>>,
     /// Its rights to delegate; absent for none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delegation: Option<Delegation>,
@@ -174,6 +177,7 @@ impl RunSpec {
             system: None,
             in_doubt: InDoubtPolicy::default(),
             compaction: None,
+            title: None,
             delegation: None,
             loop_guard: true,
             expects: Vec::new(),
@@ -183,26 +187,31 @@ impl RunSpec {
         }
     }
 
-    /// The models that are called only for summaries.
-    pub fn auxiliary_models(&self) -> impl Iterator<Item = &ModelRef> {
-        let chain = self.compaction.iter().flat_map(|policy| &policy.chain);
-        chain.filter(|link| !self.chain.contains(link))
+    /// The chains of its asides, with the profiles of their models.
+    fn auxiliary_chains(&self) -> impl Iterator<Item = (&[ModelRef], &[ModelProfile])> {
+        let summaries = self.compaction.iter().map(|policy| (&*policy.chain, &*policy.profiles));
+        summaries.chain(self.title.iter().map(|title| (&*title.chain, &*title.profiles)))
     }
 
-    /// The profile of a model of the chain or of the compaction; empty if unknown.
+    /// The models that are called only for asides. May name one twice.
+    pub fn auxiliary_models(&self) -> impl Iterator<Item = &ModelRef> {
+        let chains = self.auxiliary_chains().flat_map(|(chain, _)| chain);
+        chains.filter(|link| !self.chain.contains(link))
+    }
+
+    /// The profile of a model of the chain or of an aside; empty if unknown.
     pub fn profile_of(&self, model: &ModelRef) -> ModelProfile {
         let of = |chain: &[ModelRef], profiles: &[ModelProfile]| {
             let at = chain.iter().position(|link| link == model)?;
             Some(profiles.get(at).copied().unwrap_or_default())
         };
-        let summarizer = || self.compaction.as_ref().and_then(|policy| of(&policy.chain, &policy.profiles));
-        of(&self.chain, &self.profiles).or_else(summarizer).unwrap_or_default()
+        let auxiliary = || self.auxiliary_chains().find_map(|(chain, profiles)| of(chain, profiles));
+        of(&self.chain, &self.profiles).or_else(auxiliary).unwrap_or_default()
     }
 
     /// All models that the run may call, without duplicates.
     pub fn models(&self) -> Vec<ModelRef> {
-        let summarizers = self.compaction.as_ref().map_or(&[][..], |policy| &policy.chain);
-        let models = self.chain.iter().chain(summarizers);
+        let models = self.chain.iter().chain(self.auxiliary_chains().flat_map(|(chain, _)| chain));
         models.fold(Vec::new(), |mut models, model| {
             if !models.contains(model) {
                 models.push(model.clone());
@@ -235,6 +244,12 @@ impl RunSpec {
             && rows.iter().any(|row| policy.chain.contains(&row.model))
         {
             let CompactionPolicy { chain, profiles, .. } = Arc::make_mut(policy);
+            update_profiles(chain, profiles, rows, &change);
+        }
+        if let Some(title) = &mut self.title
+            && rows.iter().any(|row| title.chain.contains(&row.model))
+        {
+            let AuxiliaryChain { chain, profiles } = Arc::make_mut(title);
             update_profiles(chain, profiles, rows, &change);
         }
     }
@@ -343,6 +358,9 @@ pub struct RunRow {
     /// The names of the targets that get its result.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub deliver_to: Vec<String>,
+    /// The last record that settles an aside of the run after its end; absent if there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub asides_until: Option<Seq>,
     /// The lane in which it needs a place, if that has a limit.
     #[serde(default, skip_serializing_if = "super::is_default")]
     pub lane: Lane,
@@ -370,6 +388,7 @@ impl RunRow {
             counts: None,
             approvals: None,
             deliver_to: Vec::new(),
+            asides_until: None,
             lane: Lane::default(),
         }
     }
@@ -415,6 +434,9 @@ pub struct SessionRow {
     pub agent: AgentName,
     /// Time of its first opening.
     pub opened_at: Timestamp,
+    /// Its title, once a model has given it one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub title: Option<Arc<str>>,
     /// How its messages queue, where that is set for it.
     #[serde(default, skip_serializing_if = "super::is_default")]
     pub queue: QueueOverrides,
@@ -423,7 +445,8 @@ pub struct SessionRow {
 impl SessionRow {
     /// The row of a session of the default agent.
     pub fn new(id: SessionId, key: impl Into<Arc<str>>, opened_at: Timestamp) -> Self {
-        Self { id, key: key.into(), agent: AgentName::default(), opened_at, queue: QueueOverrides::default() }
+        let (agent, queue) = (AgentName::default(), QueueOverrides::default());
+        Self { id, key: key.into(), agent, opened_at, title: None, queue }
     }
 }
 

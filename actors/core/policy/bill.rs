@@ -24,12 +24,13 @@ impl Bill {
     pub fn take(&mut self, record: &Record) {
         match &record.body {
             Body::RunAccepted(accepted) => self.spec = Some(Arc::clone(&accepted.spec)),
-            Body::ModelStarted(started) => self.add_model(started),
+            Body::ModelStarted(started) | Body::AsideStarted(started) => self.add_model(started),
             Body::SummaryStarted(started) => self.add_model(&started.started),
             // The result came after its attempt was given up, and its usage cannot be true. It adds nothing.
             Body::ModelLate(late) if late.anomaly.is_some() => {}
             // A failure without a usage leaves the bill as it is.
-            Body::ModelFailed(failed) | Body::SummaryFailed(failed) if failed.failure.usage.is_none() => {}
+            Body::ModelFailed(failed) | Body::SummaryFailed(failed) | Body::AsideFailed(failed)
+                if failed.failure.usage.is_none() => {}
             body => {
                 if let Some((id, usage)) = body.settled_usage() {
                     self.charge(id, usage);

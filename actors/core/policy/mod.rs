@@ -24,6 +24,7 @@ mod retry;
 mod sanitize;
 pub mod shaping;
 mod summarizer_stats;
+mod title;
 pub mod todo;
 mod tool_call_repair;
 
@@ -47,5 +48,7 @@ pub use shaping::is_silent_reply;
 pub use summarizer_stats::{
     SummarizerStats, SummarizerStatus, SummaryReport, SummaryResult, SummaryUrgency, ViewGrowth,
 };
+pub use title::clean_title;
+pub(crate) use title::excerpt;
 pub(crate) use tool_call_repair::portable_name;
 pub use tool_call_repair::{ArgumentsParseError, match_tool_name, parse_arguments};

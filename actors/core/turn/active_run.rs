@@ -37,6 +37,8 @@ pub(super) struct ActiveRun {
     /// The delegating call, if this is a subagent's run.
     pub(super) parent: Option<ParentRef>,
     pub(super) spec: Arc<RunSpec>,
+    /// The text of its task, for the session's title.
+    pub(super) request: Arc<str>,
     pub(super) accepted: (Timestamp, Seq),
     pub(super) clock: RunClock,
     pub(super) budget: RunBudget,
@@ -80,6 +82,7 @@ impl ActiveRun {
             leg: 1,
             parent: queued.accepted.parent,
             spec: Arc::clone(&queued.accepted.spec),
+            request: queued.user_message().text,
             accepted: (queued.at, queued.seq),
             clock: RunClock::new(now),
             budget: RunBudget::default(),

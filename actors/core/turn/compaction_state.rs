@@ -5,13 +5,10 @@ use std::sync::Arc;
 
 use crate::{
     model::{
-        Body, CallId, HistoryPosition, HookedSummary, ModelFailed, RunId, SessionTime, SummaryAnswered,
+        AsideAnswered, AsideJob, Body, CallId, HistoryPosition, HookedSummary, RunId, SessionTime,
         SummaryStarted, TokenDensity,
     },
-    turn::{
-        input::DueAction,
-        model_call::{AttemptState, ModelCallState, RetryEligibility, RetryPause},
-    },
+    turn::{aside_call::AsideCall, input::DueAction},
 };
 
 /// State of compaction of a run's view.
@@ -19,8 +16,8 @@ use crate::{
 pub(super) struct CompactionState {
     /// Number of the compaction that is next or being prepared, from 1 in its run.
     nth: u32,
-    /// The summary call and its attempts.
-    pub(super) call: ModelCallState,
+    /// The summary call and its attempts. Once it is given up, no further summary is requested for this compaction.
+    pub(super) call: AsideCall,
     /// End of the part that the attempt under way summarises.
     pub(super) call_end: HistoryPosition,
     /// End of the part that the summary has to cover; set when a call for it starts.
@@ -29,10 +26,6 @@ pub(super) struct CompactionState {
     pub(super) summary: Option<PrefixSummary>,
     /// What hooks have decided about the summary, if they were asked.
     pub(super) hooks: Option<Arc<HookedSummary>>,
-    /// Unusable answers in a row by the present link of the summarisers' chain.
-    pub(super) unusable_answers: u32,
-    /// Whether no further summary is requested for this compaction.
-    pub(super) given_up: bool,
     /// Whether a summary is requested only once the run has to wait for it, because one made ahead has failed.
     only_when_needed: bool,
     /// Size of the request that the last compaction left.
@@ -85,13 +78,11 @@ impl CompactionState {
     const fn new(nth: u32, last_size: ViewSize) -> Self {
         Self {
             nth,
-            call: ModelCallState::new(0),
+            call: AsideCall::new(1),
             call_end: HistoryPosition { round: 0, step: 0 },
             target: None,
             summary: None,
             hooks: None,
-            unusable_answers: 0,
-            given_up: false,
             only_when_needed: false,
             last_size,
             first_request: None,
@@ -105,7 +96,7 @@ impl CompactionState {
 
     /// The summary call of `run` that is wanted or under way.
     pub(super) const fn summary_call(&self, run: RunId) -> CallId {
-        CallId::summary(run, self.nth)
+        CallId::aside(run, self.nth, AsideJob::Summary)
     }
 
     /// Folds a record about a summary, or the start of a request; `links` is the length of the summarisers' chain.
@@ -119,7 +110,7 @@ impl CompactionState {
             }
             Body::SummaryStarted(started) => self.on_started(started, now),
             Body::SummaryAnswered(answered) => self.on_answered(answered, links),
-            Body::SummaryFailed(failed) => self.on_failed(failed, now),
+            Body::SummaryFailed(failed) => self.call.on_failed(failed, now),
             _ => {}
         }
     }
@@ -129,43 +120,23 @@ impl CompactionState {
         if self.summary_call(call.run) == call {
             (self.call_end, self.target) = (started.call_end, Some(started.summary_end));
             self.hooks = started.hooks.clone().or(self.hooks.take());
-            self.call.on_started(&started.started, None, now);
+            self.call.on_started(&started.started, now);
         }
     }
 
-    fn on_answered(&mut self, answered: &SummaryAnswered, links: usize) {
-        self.call.attempt = answered.attempt + 1;
-        self.call.state = AttemptState::Wanted(None);
+    fn on_answered(&mut self, answered: &AsideAnswered, links: usize) {
+        self.call.on_answered(answered, links);
         if answered.unusable.is_none() {
             let calls = self.summary.as_ref().map_or(0, |summary| summary.calls) + 1;
             let (end, text) = (self.call_end, Arc::clone(&answered.text));
             self.summary = Some(PrefixSummary { end, text, calls });
-            self.unusable_answers = 0;
-        } else {
-            self.unusable_answers += 1;
         }
-        if let Some(link) = answered.fallback {
-            (self.call.first_link, self.unusable_answers) = (link, 0);
-            self.given_up |= link >= links;
-        }
-    }
-
-    fn on_failed(&mut self, failed: &ModelFailed, now: SessionTime) {
-        if let Some(started) = self.call.started().cloned() {
-            let never = failed.fallback.map(|_| RetryEligibility::Never);
-            let eligibility = never.unwrap_or(RetryEligibility::AfterPause);
-            self.call.track_failure(started.model.clone(), &failed.failure, eligibility);
-        }
-        self.call.attempt = failed.attempt + 1;
-        let pause = |until| RetryPause { from: now.at, until, uncounted_since: None };
-        self.call.state = AttemptState::Wanted(failed.retry_at.map(pause));
-        self.given_up |= failed.retry_at.is_none();
     }
 
     /// Discards the failures of a summary made ahead. The next summary starts only when the run has to wait for it.
     pub(super) fn allow_retry(&mut self) {
-        self.call = ModelCallState { attempt: self.call.attempt, ..ModelCallState::new(0) };
-        (self.target, self.unusable_answers, self.given_up, self.only_when_needed) = (None, 0, false, true);
+        self.call = AsideCall::new(self.call.attempts.attempt);
+        (self.target, self.only_when_needed) = (None, true);
     }
 
     /// Starts the state of the next compaction; `size` is the size of the request that the last one left. Leaving out
@@ -177,7 +148,7 @@ impl CompactionState {
 
     /// Whether long results may still be left out: no summary call of this compaction has started.
     pub(super) const fn may_elide(&self) -> bool {
-        self.call.since.is_none()
+        self.call.attempts.since.is_none()
     }
 
     /// Whether a view of `size` bytes has grown by more than an eighth since the last compaction, in bytes or estimated
@@ -198,8 +169,8 @@ impl CompactionState {
     pub(super) fn due(&self, run: RunId, need: CompactionNeed, now: SessionTime) -> Option<DueAction> {
         let is_missing = |to: HistoryPosition| self.summary_to(to).is_none();
         let is_wanted = match need {
-            CompactionNeed::Now(to) => !self.given_up && is_missing(to),
-            CompactionNeed::Soon(to) => !self.given_up && !self.only_when_needed && is_missing(to),
+            CompactionNeed::Now(to) => !self.call.is_given_up && is_missing(to),
+            CompactionNeed::Soon(to) => !self.call.is_given_up && !self.only_when_needed && is_missing(to),
             CompactionNeed::Nothing | CompactionNeed::Drop(_) | CompactionNeed::Impossible => false,
         };
         let is_started = self.call.started().is_some();

@@ -44,8 +44,8 @@ impl DecisionBuilder {
 
     /// Decides one more input.
     pub fn apply_input(&mut self, input: &Input) {
-        if self.on_summary_input(input) {
-            return self.compact_if_needed();
+        if self.on_aside_input(input) {
+            return;
         }
         match input {
             Input::Opened(opened) => self.record(Body::SessionOpened(opened.clone())),
@@ -178,11 +178,13 @@ impl DecisionBuilder {
         }
         let mut record = Record { at: self.now.at, active_ms: self.now.active_ms, body };
         self.update_ledger(&record.body);
+        let settled_aside = self.row_of_settled_aside(&record.body);
         let parked_calls = self.run().and_then(ActiveRun::parked_calls);
         let waiting = self.turn.joined_messages();
         self.turn.fold(&record);
         measure(&self.turn, &mut record.body);
         self.index_record(&record.body);
+        settled_aside.into_iter().for_each(|row| self.put_run_row(row));
         self.index_messages(&record.body, waiting);
         if parked_calls != self.run().and_then(ActiveRun::parked_calls)
             || self.turn.last.is_multiple_of(ROW_INTERVAL)
@@ -207,7 +209,7 @@ impl DecisionBuilder {
         self.call(id.call).and_then(ActiveToolCall::started).is_some_and(|started| started.id() == id)
     }
 
-    /// The models that may still be called for this model call or summary call.
+    /// The models that may still be called for this model call or aside.
     pub fn candidates_of(&self, call: CallId) -> Option<Vec<Candidate>> {
         self.turn.candidates_of(call)
     }

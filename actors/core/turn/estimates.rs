@@ -2,7 +2,7 @@
 //! its reservation. Also whether the grace call still fits after it. `policy/bill.rs` adds up real costs.
 
 use crate::{
-    model::{Amounts, Attempt, BudgetRefusal, Dimension, ModelRef, Price},
+    model::{Amounts, Attempt, BudgetRefusal, Dimension, ModelRef, Price, RunSpec},
     turn::{Turn, active_run::ActiveRun},
 };
 
@@ -51,7 +51,7 @@ pub(super) fn estimate(run: &ActiveRun, turn: &Turn, attempt: Attempt, model: &M
     let iterations = (attempt == 1 && !run.is_in_grace()).then_some(1);
     let tokens = Some(input.saturating_add(max_tokens));
     let known = price.filter(|price| price.holds_for(likely));
-    let nano_usd = cost_ceiling(run, turn, known, (input, max_tokens));
+    let nano_usd = cost_ceiling(&run.spec, turn, known, (input, max_tokens));
     Estimate { max_tokens, reserved: Amounts { iterations, tokens, usd: nano_usd, ..Amounts::default() } }
 }
 
@@ -133,7 +133,7 @@ pub(super) fn head_bytes(run: &ActiveRun, turn: &Turn) -> usize {
 /// With a limit on money, for a request whose price is unknown: the input tokens above which the model has no known
 /// price, or 0. Such a model is not called. `None` if the price is known, or money is not limited.
 pub(super) fn unpriced_above(run: &ActiveRun, turn: &Turn, model: &ModelRef) -> Option<u64> {
-    if !limits_money(run, turn) {
+    if !limits_money(&run.spec, turn) {
         return None;
     }
     let price = run.spec.profile_of(model).price;
@@ -144,18 +144,18 @@ pub(super) fn unpriced_above(run: &ActiveRun, turn: &Turn, model: &ModelRef) -> 
 /// Maximum cost of an attempt in nano-dollars; `None` if it is unknown and money is not limited. With a limit on money,
 /// an unknown cost exceeds any limit.
 pub(super) fn cost_ceiling(
-    run: &ActiveRun,
+    spec: &RunSpec,
     turn: &Turn,
     price: Option<Price>,
     (input, output): (u64, u64),
 ) -> Option<u64> {
     let most = price.map(|price| price.max_cost(input, output));
-    most.or(limits_money(run, turn).then_some(u64::MAX))
+    most.or(limits_money(spec, turn).then_some(u64::MAX))
 }
 
 /// Whether money is limited, for the run or for the whole store.
-pub(super) fn limits_money(run: &ActiveRun, turn: &Turn) -> bool {
-    run.spec.limits.budget.usd.is_some() || turn.store_limits.has_limit(Dimension::Usd)
+pub(super) fn limits_money(spec: &RunSpec, turn: &Turn) -> bool {
+    spec.limits.budget.usd.is_some() || turn.store_limits.has_limit(Dimension::Usd)
 }
 
 /// Output tokens that the call would request without a budget, within the known and the observed output limits of the

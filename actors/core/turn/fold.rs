@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use crate::{
     model::{
-        Body, BudgetRaised, CompactionMethod, ContextCompacted, Outcome, Record, Repetition, RunEnded, RunId,
-        RunReopened, SessionRow, SessionTime,
+        Body, BudgetRaised, CompactionMethod, ContextCompacted, ModelStarted, Outcome, Record, Repetition,
+        RunEnded, RunId, RunReopened, RunSpec, SessionRow, SessionTime,
     },
     turn::{
         Turn,
@@ -92,6 +92,11 @@ impl Turn {
         let pressure = if matches!(body, Body::ModelStarted(_)) { self.current_pressure() } else { None };
         let calls = self.current.as_ref().map_or(&[][..], |run| run.tool_calls());
         self.unsynced_writes.apply(body, now.at, calls, &self.boot);
+        if let Some((started, spec)) = self.ended_title_attempt(body) {
+            let (started, spec) = (Arc::clone(started), Arc::clone(spec));
+            self.observations.apply(body, &started, &spec);
+        }
+        self.title.apply(body, now);
         if let Some(run) = &mut self.current {
             if let Some(started) = run.ended_attempt(body) {
                 self.observations.apply(body, started, &run.spec);
@@ -100,6 +105,12 @@ impl Turn {
         } else if let (Body::ModelLate(_), Some(run)) = (body, &mut self.reopenable) {
             run.apply(body, None, now);
         }
+    }
+
+    /// The attempt for a title that a record ends, with the spec of its run.
+    pub(super) fn ended_title_attempt(&self, body: &Body) -> Option<(&Arc<ModelStarted>, &Arc<RunSpec>)> {
+        let (id, _) = body.settled_usage()?;
+        self.title.started().filter(|(started, _)| started.id() == id)
     }
 
     /// Starts the run: its input becomes a new round, with the notes and messages that the model has not read.
@@ -123,6 +134,7 @@ impl Turn {
         };
         match &current.state {
             LoopState::Answered(message) if ended.ended.outcome == Outcome::Completed => {
+                self.title.on_completed(current, &message.text, (ended, now.at, self.last));
                 self.history.end_with_answer(message);
             }
             LoopState::Answered(message)

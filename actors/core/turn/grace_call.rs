@@ -28,11 +28,14 @@ const OWN_DIMENSIONS: [Dimension; 4] =
     [Dimension::Iterations, Dimension::Tokens, Dimension::Usd, Dimension::ToolCalls];
 
 impl DecisionBuilder {
-    /// Reacts to a reservation that does not fit. A summary is given up. Another call waits if the limit is of a period
+    /// Reacts to a reservation that does not fit. A summary or a title is given up. Another call waits if the limit is of a period
     /// that ends soon enough; else it exhausts the run, so that the grace call follows. A run without an answer, or in its grace call, ends; started calls keep their results.
     pub(super) fn on_refused_reservation(&mut self, refused: &RefusedReservation) {
         let acquired: Vec<_> =
             self.turn.due(self.now).iter().filter_map(DueAction::acquired_attempt).collect();
+        if self.run().is_none() {
+            return self.refuse_title(&refused.refusal);
+        }
         let another = self.is_of_another(refused);
         let is_meant = |run: &&ActiveRun| !another && !acquired.is_empty() && refused.concerns(run.id);
         let Some(run) = self.run().filter(is_meant) else { return };

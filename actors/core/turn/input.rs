@@ -223,7 +223,7 @@ impl DueAction {
     }
 
     /// The attempt of `Acquire`.
-    pub(crate) const fn acquired_attempt(&self) -> Option<AttemptId> {
+    pub const fn acquired_attempt(&self) -> Option<AttemptId> {
         if let Self::Acquire(id) = *self { Some(id) } else { None }
     }
 

@@ -1,6 +1,8 @@
 //! Effects of a record outside of its journal: changes of budget accounts, index rows, and the report of a run's end to
 //! its parent. Derived from the records alone, and written in the same transaction.
 
+use std::sync::Arc;
+
 use crate::{
     journal::IndexRow,
     model::{
@@ -19,7 +21,7 @@ impl DecisionBuilder {
         if let Body::RunEnded(ended) = body {
             self.notify_parent(ended.run);
         }
-        let attempt = self.run().and_then(|run| run.ended_attempt(body)).cloned();
+        let attempt = self.ended_attempt(body).cloned();
         let never_made = self.ends_call_started_here(body);
         let periods = || self.turn.store_limits.accounts(self.now.at);
         let ledger = &mut self.append.ledger;
@@ -30,15 +32,19 @@ impl DecisionBuilder {
                 limits: accepted.spec.limits.budget,
                 owns_iterations: false,
             }),
-            Body::ModelStarted(started) => reserve_attempt(ledger, started, periods),
+            Body::ModelStarted(started) | Body::AsideStarted(started) => {
+                reserve_attempt(ledger, started, periods);
+            }
             Body::SummaryStarted(started) => reserve_attempt(ledger, &started.started, periods),
             Body::ModelAnswered(answered) => settle_answer(ledger, attempt.as_deref(), answered.usage),
-            Body::SummaryAnswered(answered) => settle_answer(ledger, attempt.as_deref(), answered.usage),
-            Body::ModelFailed(_) | Body::SummaryFailed(_) if never_made => {
+            Body::SummaryAnswered(answered) | Body::AsideAnswered(answered) => {
+                settle_answer(ledger, attempt.as_deref(), answered.usage);
+            }
+            Body::ModelFailed(_) | Body::SummaryFailed(_) | Body::AsideFailed(_) if never_made => {
                 unreserve_attempt(ledger, attempt.as_deref());
             }
             Body::CallEnded(ended) if never_made => unreserve(ledger, ended.call.run.into(), &ONE_CALL),
-            Body::ModelFailed(failed) | Body::SummaryFailed(failed) => {
+            Body::ModelFailed(failed) | Body::SummaryFailed(failed) | Body::AsideFailed(failed) => {
                 settle_failure(ledger, attempt.as_deref(), failed);
             }
             Body::ModelLate(late) => settle_late(ledger, late),
@@ -75,9 +81,15 @@ impl DecisionBuilder {
         }
     }
 
+    /// The attempt of a model call or aside that a record ends.
+    fn ended_attempt(&self, body: &Body) -> Option<&Arc<ModelStarted>> {
+        let title = self.turn.ended_title_attempt(body).map(|(started, _)| started);
+        self.run().and_then(|run| run.ended_attempt(body)).or(title)
+    }
+
     /// Whether a record ends a call that starts in this same draft.
     fn ends_call_started_here(&self, body: &Body) -> bool {
-        if let Body::ModelFailed(failed) | Body::SummaryFailed(failed) = body {
+        if let Body::ModelFailed(failed) | Body::SummaryFailed(failed) | Body::AsideFailed(failed) = body {
             return self.is_started_here(failed.call.attempt(failed.attempt));
         }
         matches!(body, Body::CallEnded(ended) if self.is_started_here(ended.call.attempt(ended.attempt)))
@@ -87,11 +99,8 @@ impl DecisionBuilder {
     #[expect(clippy::wildcard_enum_match_arm, reason = "other kinds change no row")]
     pub(super) fn index_record(&mut self, body: &Body) {
         match body {
-            Body::SessionOpened(_) | Body::QueueChanged(_) => {
-                let row = SessionRow::clone(&self.turn.row);
-                self.append.index.retain(|index| !matches!(index, IndexRow::Session(_)));
-                self.append.index.push(IndexRow::Session(row));
-            }
+            Body::SessionOpened(_) | Body::QueueChanged(_) => self.index_session(),
+            Body::AsideAnswered(answered) if answered.unusable.is_none() => self.index_session(),
             Body::RunAccepted(accepted) => {
                 if let Some(row) = self.row_of(accepted.run) {
                     self.put_run_row(row);
@@ -108,8 +117,24 @@ impl DecisionBuilder {
         }
     }
 
+    /// The row of the run whose aside this record settles after its end; called before the record is folded.
+    pub(super) fn row_of_settled_aside(&self, body: &Body) -> Option<RunRow> {
+        self.turn.ended_title_attempt(body)?;
+        let (run, (ended, at, seq)) = self.turn.title.run()?;
+        let row = ended_row(self.running_row(run), ended, *at, *seq);
+        Some(RunRow { asides_until: Some(self.turn.last + 1), ..row })
+    }
+
+    /// Adds the row of the session, with its title.
+    fn index_session(&mut self) {
+        let title = self.turn.title.title.clone();
+        let row = SessionRow { title, ..SessionRow::clone(&self.turn.row) };
+        self.append.index.retain(|index| !matches!(index, IndexRow::Session(_)));
+        self.append.index.push(IndexRow::Session(row));
+    }
+
     /// Replaces an earlier row of the same run in this draft.
-    fn put_run_row(&mut self, row: RunRow) {
+    pub(super) fn put_run_row(&mut self, row: RunRow) {
         let same = |index: &IndexRow| matches!(index, IndexRow::Run(earlier) if earlier.id == row.id);
         self.append.index.retain(|index| !same(index));
         self.append.index.push(IndexRow::Run(Box::new(row)));

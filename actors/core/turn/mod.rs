@@ -9,6 +9,8 @@ mod active_run;
 mod answer;
 mod answer_recovery;
 mod approval;
+mod aside;
+mod aside_call;
 mod begin;
 mod compaction;
 mod compaction_state;
@@ -46,6 +48,7 @@ mod steer;
 mod store_limits;
 mod subagents;
 mod summary;
+mod title;
 mod todo;
 mod tool_calls;
 mod unsynced_writes;
@@ -58,6 +61,7 @@ mod tests;
 use std::sync::Arc;
 
 pub use answer_recovery::TransientPrompt;
+pub use aside::AsideRequest;
 pub use conversation::{ConversationMark, ConversationReader};
 pub use decision::DecisionBuilder;
 pub use force_fail::{ForcedEnds, OpenRun, own_reservation};
@@ -68,7 +72,7 @@ pub use queries::DelegationMode;
 pub use recovery::{CrashPoint, ReplayedSession};
 pub use reopen::RaiseError;
 pub use run_queue::BeginningRun;
-pub use summary::{SummaryRequest, summary_defect};
+pub use summary::summary_defect;
 pub use verification::UnverifiedRun;
 pub use wait_report::{TaskDeadlines, WaitTracker};
 
@@ -117,6 +121,8 @@ pub struct Turn {
     /// The last run in its final state, if it ended because its budget was used up; cleared when another run is
     /// accepted.
     reopenable: Option<Box<active_run::ActiveRun>>,
+    /// The title of the session, and the call for one.
+    title: title::TitleState,
     /// Not folded: the limits of the store at present, as the shell knows them.
     store_limits: StoreLimits,
     /// Not folded: what runs wait for that are accepted at present, as the shell knows it.
@@ -153,6 +159,7 @@ impl Turn {
             prefix: None,
             current: None,
             reopenable: None,
+            title: title::TitleState::default(),
             store_limits: StoreLimits::default(),
             begin_rules: BeginRules::default(),
         }
@@ -177,10 +184,13 @@ impl Turn {
         DecisionBuilder::new(self.clone(), now)
     }
 
-    /// The actions that should be in flight, with those for a summary. The value of an action is its identity; the
+    /// The actions that should be in flight, with those for asides. The value of an action is its identity; the
     /// shell cancels an action that is no longer due.
     pub fn due(&self, now: SessionTime) -> Vec<DueAction> {
-        self.run().map_or_else(|| self.due_for_held(now.at), |run| self.due_with_summary(run, now))
+        let mut due =
+            self.run().map_or_else(|| self.due_for_held(now.at), |run| self.due_with_summary(run, now));
+        due.extend(self.due_for_title(now));
+        due
     }
 
     /// Folds a durable record: the only way to change the state of a live session. Cannot fail and decides nothing.
@@ -241,9 +251,9 @@ impl Turn {
         Some(self.observations.density(spec, model).bytes(self.observations.window(spec, model)?))
     }
 
-    /// The models that may still be called for this model call or summary call.
+    /// The models that may still be called for this model call or aside.
     pub fn candidates_of(&self, call: CallId) -> Option<Vec<Candidate>> {
-        if call.is_summary() { self.summary_candidates() } else { self.candidates() }
+        if call.is_aside() { self.aside_candidates(call) } else { self.candidates() }
     }
 
     /// The models that may still be called for the model call that is wanted or under way; `None` without such a call.
@@ -280,10 +290,11 @@ impl Turn {
         self.run()?.model_started()
     }
 
-    /// The started attempt of this model call or summary call.
+    /// The started attempt of this model call or aside.
     #[cfg(test)]
     pub(crate) fn started_of(&self, call: CallId) -> Option<&Arc<ModelStarted>> {
-        self.run()?.started_of(call)
+        let title = self.title.started().map(|(started, _)| started).filter(|started| started.call == call);
+        title.or_else(|| self.run()?.started_of(call))
     }
 }
 

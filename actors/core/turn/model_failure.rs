@@ -88,8 +88,8 @@ impl DecisionBuilder {
     /// Reacts to an attempt whose task ended without a result.
     pub(super) fn on_model_task_lost(&mut self, id: AttemptId) {
         let failure = Failure::new(FailureClass::Lost, "the task that made the call ended without a word");
-        if id.call.is_summary() {
-            return self.on_summary_failure(id, &failure);
+        if id.call.is_aside() {
+            return self.on_aside_failure(id, &failure);
         }
         self.on_model_failure(id, &failure, &FailoverOptions::default());
     }
@@ -98,8 +98,8 @@ impl DecisionBuilder {
     /// attempt follows at once.
     pub(super) fn on_model_never_started(&mut self, id: AttemptId) {
         let failure = Failure::new(FailureClass::NotSent, "the process was suspended before it was made");
-        if id.call.is_summary() {
-            self.on_summary_failure(id, &failure);
+        if id.call.is_aside() {
+            self.on_aside_failure(id, &failure);
         } else if self.is_current_attempt(id) {
             self.record(Body::ModelFailed(ModelFailed::new(id, failure, Some(self.now.at))));
         }

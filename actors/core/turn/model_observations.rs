@@ -35,12 +35,12 @@ impl ModelObservations {
     #[expect(clippy::wildcard_enum_match_arm, reason = "other kinds tell nothing about a model")]
     pub(super) fn apply(&mut self, body: &Body, started: &ModelStarted, spec: &RunSpec) {
         match body {
-            Body::ModelAnswered(_) | Body::SummaryAnswered(_) => {
+            Body::ModelAnswered(_) | Body::SummaryAnswered(_) | Body::AsideAnswered(_) => {
                 if let Some((_, Some(usage))) = body.settled_usage() {
                     self.correct_density(started, spec, Usage::input_total(usage));
                 }
             }
-            Body::ModelFailed(failed) | Body::SummaryFailed(failed) => {
+            Body::ModelFailed(failed) | Body::SummaryFailed(failed) | Body::AsideFailed(failed) => {
                 self.on_failed(failed, started, spec);
             }
             _ => {}

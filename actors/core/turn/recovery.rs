@@ -88,7 +88,7 @@ impl ReplayedSession {
 }
 
 impl DecisionBuilder {
-    /// Revives the session. An open model call or summary call fails as interrupted. Each open tool call that may be
+    /// Revives the session. An open model call or aside fails as interrupted. Each open tool call that may be
     /// repeated gets its next attempt; a started `once` call stays started until its tool reports the outcome. Expired
     /// approval requests are answered here, so that the run does not appear parked any more.
     pub(super) fn revive(&mut self, revived: &SessionRevived) {
@@ -97,6 +97,9 @@ impl DecisionBuilder {
             Failure::new(FailureClass::Interrupted, "the process ended while the call was under way");
         if let Some(started) = self.run().and_then(|run| run.compaction.call.started()) {
             self.on_summary_failure(started.id(), &failure);
+        }
+        if let Some((started, _)) = self.turn.title.started() {
+            self.on_title_failure(started.id(), &failure);
         }
         let Some(run) = self.run() else { return };
         if let Some(started) = run.model_started() {

@@ -221,7 +221,7 @@ impl WaitTracker {
     /// The model call or summary call that the run cannot continue without.
     fn awaited_call<'a>(&self, run: &'a ActiveRun) -> Option<&'a ModelCallState> {
         match self.turn.waits_for_compaction(run) {
-            true => Some(&run.compaction.call),
+            true => Some(&run.compaction.call.attempts),
             false => run.model_call_state(),
         }
     }

@@ -11,6 +11,7 @@ use super::{
     },
     seeded_rng::SeededRng,
     store_limits::plan_store_limits,
+    titles::TitlePlan,
 };
 use crate::{ActorFault, JournalFault};
 use hermod_actors::model::{Amounts, ApprovalDecision, InDoubtAction, LimitIncrease, Limits};
@@ -45,7 +46,19 @@ impl SimulationPlan {
         let faults =
             (0..faults).zip(0..).map(|(_, n)| fault(&mut dice, n, (&runs, !tasks.is_empty()))).collect();
         let (store_limits, begin) = (plan_store_limits(seed), BeginPlan::of(seed));
-        Self { seed, process, runs, tasks, faults, context_pressure, store_limits, begin, is_whole: true }
+        let titles = TitlePlan::of(seed);
+        Self {
+            seed,
+            process,
+            runs,
+            tasks,
+            faults,
+            context_pressure,
+            store_limits,
+            begin,
+            titles,
+            is_whole: true,
+        }
     }
 }
 

@@ -11,7 +11,7 @@ use super::{
     loops, messages,
     observations::is_force_fail,
     plan::SimulationPlan,
-    policy, spending_invariants, store_limits, subagents, todo, verification,
+    policy, spending_invariants, store_limits, subagents, titles, todo, verification,
 };
 use crate::MemoryJournal;
 use hermod_actors::{
@@ -60,6 +60,7 @@ const INVARIANTS: &[(&str, Invariant)] = &[
     ("no message is overtaken", nothing_overtakes_a_message),
     ("a subagent is heard once", subagents::ended_once),
     ("inboxes are empty at last", subagents::inboxes_are_empty),
+    ("a session has one title", titles::one_title),
     ("a list is what its calls made of it", todo::list_is_current),
     ("a loop ends", loops::loops_end),
     ("what is completed was checked", verification::completed_is_checked),

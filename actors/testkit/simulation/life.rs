@@ -15,6 +15,7 @@ use super::{
     model::SimulatedProvider,
     plan::{Downtime, PlannedFault, SimulationPlan, ToolKind},
     policy::SimulatedPolicy,
+    titles::TitlePlan,
     tools::SimulatedTool,
     verification::SimulatedVerifier,
 };
@@ -215,6 +216,9 @@ fn life_config(plan: &SimulationPlan) -> LifeConfig {
     let mut spec = RunSpec { chain: names.iter().map(link).collect(), ..world::spec(tools) };
     if let Some(pressure) = &plan.context_pressure {
         pressure.apply_to(&mut spec);
+    }
+    if plan.titles.is_some() {
+        TitlePlan::apply_to(&mut spec);
     }
     LifeConfig { names, spec }
 }

@@ -39,6 +39,8 @@ mod store_limits;
 #[allow(clippy::wildcard_enum_match_arm)] // matches few of the record kinds
 mod subagents;
 #[allow(clippy::wildcard_enum_match_arm)] // matches few of the record kinds
+mod titles;
+#[allow(clippy::wildcard_enum_match_arm)] // matches few of the record kinds
 mod todo;
 mod tools;
 #[allow(clippy::wildcard_enum_match_arm)] // matches few of the record kinds

@@ -13,6 +13,7 @@ use super::{
     external_world::{EndKind, ExternalWorld, ServedModelCall},
     loops,
     plan::{ModelFault, PlannedStep, SimulationPlan, ToolKind},
+    titles::answer_title,
     view_invariants,
 };
 use crate::PlainEncoder;
@@ -58,6 +59,9 @@ impl SimulatedProvider {
         let messages = PlainEncoder::decode(&request);
         if request.call.is_summary() {
             return answer_summary(self, request, &messages).await;
+        }
+        if request.call.is_aside() {
+            return answer_title(self, request, &messages).await;
         }
         let shown_messages = view_invariants::check(&self.outside, request.session, &messages);
         let call = ServedCallGuard::start(&self.outside, &request, shown_messages);

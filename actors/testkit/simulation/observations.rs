@@ -281,7 +281,7 @@ pub(super) const fn is_force_fail(ended: &OutcomeDetail) -> bool {
 
 /// The attempt that a record starts.
 fn started_attempt(record: &Record) -> Option<AttemptId> {
-    if let Body::ModelStarted(started) = &record.body {
+    if let Body::ModelStarted(started) | Body::AsideStarted(started) = &record.body {
         return Some(started.id());
     }
     if let Body::SummaryStarted(started) = &record.body {
@@ -292,7 +292,8 @@ fn started_attempt(record: &Record) -> Option<AttemptId> {
 
 /// The attempt that a record ends.
 fn ended_attempt(record: &Record) -> Option<AttemptId> {
-    if let Body::ModelFailed(failed) | Body::SummaryFailed(failed) = &record.body {
+    if let Body::ModelFailed(failed) | Body::SummaryFailed(failed) | Body::AsideFailed(failed) = &record.body
+    {
         return Some(AttemptId { call: failed.call, attempt: failed.attempt });
     }
     if let Body::CallEnded(ended) = &record.body {

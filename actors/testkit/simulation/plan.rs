@@ -5,7 +5,7 @@ use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 
-use super::{begin::BeginPlan, context_pressure::ContextPressure};
+use super::{begin::BeginPlan, context_pressure::ContextPressure, titles::TitlePlan};
 use crate::{ActorFault, JournalFault};
 use hermod_actors::model::{ApprovalDecision, Delegation, InDoubtAction, LimitIncrease, Limits, StoreLimits};
 
@@ -22,6 +22,8 @@ pub struct SimulationPlan {
     pub(super) context_pressure: Option<ContextPressure>,
     /// The limits of all runs together.
     pub(super) store_limits: StoreLimits,
+    /// `Some` if sessions get titles.
+    pub(super) titles: Option<TitlePlan>,
     /// What its runs wait for before they begin.
     pub(super) begin: BeginPlan,
     /// False if runs or faults were left out.
@@ -339,6 +341,9 @@ impl fmt::Display for SimulationPlan {
         }
         if self.store_limits != StoreLimits::default() {
             writeln!(f, "{:?}", self.store_limits)?;
+        }
+        if let Some(titles) = &self.titles {
+            writeln!(f, "{titles:?}")?;
         }
         if self.begin.has_rules() {
             writeln!(f, "{:?}", self.begin)?;

@@ -134,6 +134,7 @@ mod tests {
             faults,
             context_pressure: None,
             store_limits: StoreLimits::default(),
+            titles: None,
             begin: BeginPlan::default(),
             is_whole: false,
         }

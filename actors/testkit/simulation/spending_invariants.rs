@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{
     answers::IMPOSSIBLE_TOKENS,
     invariants::{FinalState, Violations},
+    titles::open_asides,
 };
 use hermod_actors::model::{
     AccountId, AttemptId, Body, Deadline, Failure, FailureClass, ModelStarted, RequestFate, RetryReason,
@@ -27,6 +28,7 @@ struct RunTotals {
 pub(super) fn add_up(past: &FinalState<'_>) -> Violations {
     let (totals, mut found) = run_totals(past);
     let workers = subagents_by_run(past);
+    let open_asides = open_asides(past);
     for run in totals.keys().copied() {
         let sum = total(run, &totals, &workers);
         let Some(account) = past.inner.observations.accounts.get(&AccountId::from(run)) else {
@@ -41,7 +43,12 @@ pub(super) fn add_up(past: &FinalState<'_>) -> Violations {
         if spent != sum {
             found.push(format!("{run} has spent {spent:?}, and its records come to {sum:?}"));
         }
-        let left = account.reserved;
+        // What a process that has ended has left open is settled when its session is opened again.
+        let mut left = account.reserved;
+        open_asides
+            .values()
+            .filter(|started| started.call.run == run)
+            .for_each(|started| left.reduce(&started.reserved));
         if [left.tokens, left.iterations, left.tool_calls, left.children]
             .into_iter()
             .flatten()
@@ -89,14 +96,19 @@ pub(super) fn reported_usage_is_booked(past: &FinalState<'_>) -> Violations {
     for record in past.records() {
         match &record.body {
             Body::ModelAnswered(answered) => drop(settled.insert((answered.call, answered.attempt))),
-            Body::SummaryAnswered(answered) => drop(settled.insert((answered.call, answered.attempt))),
+            Body::SummaryAnswered(answered) | Body::AsideAnswered(answered) => {
+                settled.insert((answered.call, answered.attempt));
+            }
             Body::ModelLate(late) => drop(settled.insert((late.call, late.attempt))),
-            Body::ModelFailed(failed) | Body::SummaryFailed(failed) if is_lost(&failed.failure.class) => {
+            Body::ModelFailed(failed) | Body::SummaryFailed(failed) | Body::AsideFailed(failed)
+                if is_lost(&failed.failure.class) =>
+            {
                 settled.insert((failed.call, failed.attempt));
             }
             _ => {}
         }
     }
+    settled.extend(open_asides(past).into_keys().map(|id| (id.call, id.attempt)));
     let inner = past.inner;
     let reported = inner.model_calls.iter().filter_map(|call| Some((call, call.reported_usage?)));
     reported
@@ -156,7 +168,7 @@ impl<'a> TotalsBuilder<'a> {
     fn model(&mut self, body: &'a Body) {
         match body {
             Body::RunAccepted(accepted) => drop(self.totals.entry(accepted.run).or_default()),
-            Body::ModelStarted(started) => {
+            Body::ModelStarted(started) | Body::AsideStarted(started) => {
                 self.model_calls.insert(started.id(), started);
             }
             Body::SummaryStarted(started) => {
@@ -167,11 +179,11 @@ impl<'a> TotalsBuilder<'a> {
                 let usage = (answered.usage, answered.anomaly.as_deref());
                 self.model_answered(AttemptId { call: answered.call, attempt: answered.attempt }, usage);
             }
-            Body::SummaryAnswered(answered) => {
+            Body::SummaryAnswered(answered) | Body::AsideAnswered(answered) => {
                 let usage = (answered.usage, answered.anomaly.as_deref());
                 self.model_answered(AttemptId { call: answered.call, attempt: answered.attempt }, usage);
             }
-            Body::ModelFailed(failed) | Body::SummaryFailed(failed) => {
+            Body::ModelFailed(failed) | Body::SummaryFailed(failed) | Body::AsideFailed(failed) => {
                 let Some(started) =
                     self.model_calls.remove(&AttemptId { call: failed.call, attempt: failed.attempt })
                 else {

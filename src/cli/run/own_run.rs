@@ -116,7 +116,9 @@ async fn prepare(
         (None, Some((task, folder))) => {
             let folder = target.workspace((folder, None), of_agent, state);
             let folder = folder.map_err(CliError::of_workspace)?;
-            let spec = new_spec((of_agent, &request), &target, &endpoints, (&folder, state))?;
+            let mut spec = new_spec((of_agent, &request), &target, &endpoints, (&folder, state))?;
+            // A title is made after the run, when this process ends.
+            spec.title = None;
             (RunAction::Submit(task, taken.key.clone()), spec)
         }
         (Some(_), _) | (None, None) => {

@@ -79,15 +79,17 @@ impl RecordTotals {
             Body::RunReopened(_) => self.reopened += 1,
             Body::SessionRevived(_) => self.revived += 1,
             Body::ContextCompacted(_) => self.compactions += 1,
-            Body::ModelStarted(started) => self.on_started(started),
+            Body::ModelStarted(started) | Body::AsideStarted(started) => self.on_started(started),
             Body::SummaryStarted(started) => self.on_started(&started.started),
             Body::ModelAnswered(answered) => self.on_answered(answered),
-            Body::SummaryAnswered(answered) => {
+            Body::SummaryAnswered(answered) | Body::AsideAnswered(answered) => {
                 self.waits.remove(&answered.call);
                 self.settle(answered.call.attempt(answered.attempt), answered.usage.as_ref());
                 self.attempts.remove(&answered.call.attempt(answered.attempt));
             }
-            Body::ModelFailed(failed) | Body::SummaryFailed(failed) => self.on_failed(failed),
+            Body::ModelFailed(failed) | Body::SummaryFailed(failed) | Body::AsideFailed(failed) => {
+                self.on_failed(failed);
+            }
             Body::ModelLate(late) if late.anomaly.is_none() => self.settle(late.id(), Some(&late.usage)),
             Body::ModelWaiting(waiting) => self.waits.insert(waiting.call, "reset"),
             Body::CallAdmitted(admitted) => self.waits.insert(admitted.call, "permit"),

@@ -22,13 +22,13 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
-/// A workspace with a neighbour that nobody may reach.
-struct World {
+/// A workspace beside a file that no tool may reach.
+pub(super) struct World {
     folder: TempDir,
 }
 
 impl World {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder");
         fs::create_dir_all(folder.path().join("workspace/src")).expect("a workspace");
         fs::write(folder.path().join("secret"), "s3cret").expect("a secret");
@@ -39,7 +39,7 @@ impl World {
         self.folder.path().join("workspace").join(path)
     }
 
-    fn write(&self, path: &str, content: impl AsRef<[u8]>) -> &Self {
+    pub(super) fn write(&self, path: &str, content: impl AsRef<[u8]>) -> &Self {
         fs::write(self.at(path), content).expect("a file");
         self
     }
@@ -49,7 +49,7 @@ impl World {
         self
     }
 
-    async fn call(&self, tool: &str, arguments: Value, cancel: &CancellationToken) -> CallEnd {
+    pub(super) async fn call(&self, tool: &str, arguments: Value, cancel: &CancellationToken) -> CallEnd {
         self.call_with(Settings::default(), (tool, arguments), cancel).await
     }
 

@@ -6,5 +6,6 @@ mod fuzz;
 mod hardline;
 mod memory;
 mod output;
+mod pictures;
 mod prepared;
 mod shell;

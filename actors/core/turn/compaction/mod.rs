@@ -54,8 +54,7 @@ impl ActiveRun {
 
     /// Whether this is the next attempt of the summary call, and has not started.
     pub(super) fn is_summary_wanted(&self, id: AttemptId) -> bool {
-        let call = &self.compaction.call;
-        self.summary_call().attempt(call.attempt) == id && call.started().is_none()
+        self.compaction.call.is_wanted(self.summary_call(), id)
     }
 
     /// Whether the view may change now: no attempt of the model call has started, or a provider has refused it as too
@@ -73,7 +72,7 @@ impl ActiveRun {
     /// Whether a model may still be called for a summary.
     fn can_be_summarised(&self) -> bool {
         let has_models = |policy: &Arc<CompactionPolicy>| !policy.chain.is_empty();
-        !self.compaction.given_up && self.spec.compaction.as_ref().is_some_and(has_models)
+        !self.compaction.call.is_given_up && self.spec.compaction.as_ref().is_some_and(has_models)
     }
 
     /// Whether the run sends no further view that could be compacted: it is ending, exhausted or answered.

@@ -236,7 +236,7 @@ impl Turn {
     /// it.
     pub(in crate::turn) fn allow_summary_retry(&mut self) {
         let Some(run) = self.run() else { return };
-        let is_ahead = run.compaction.given_up && !matches!(self.need(run), CompactionNeed::Now(_));
+        let is_ahead = run.compaction.call.is_given_up && !matches!(self.need(run), CompactionNeed::Now(_));
         if let Some(run) = &mut self.current
             && is_ahead
         {

@@ -6,45 +6,30 @@ use std::sync::Arc;
 use super::{prompt, request_hash};
 use crate::{
     model::{
-        Amounts, AttemptId, Body, Dimension, Failure, FailureClass, HookedSummary, ModelAnswer, ModelFailed,
-        ModelProfile, ModelRef, ModelStarted, SummaryAnswered, SummaryDefect, SummaryStarted, TokenDensity,
-        UnansweredModel,
+        Amounts, AsideDefect, AttemptId, Body, Dimension, Failure, FailureClass, HookedSummary, ModelAnswer,
+        ModelFailed, ModelRef, ModelStarted, SummaryStarted, TokenDensity, UnansweredModel,
     },
-    policy::{FailureScope, failure_scope, validate_usage, with_validated_usage},
     turn::{
-        Input, active_run::ActiveRun, compaction_state::CompactionNeed, decision::DecisionBuilder, estimates,
-        model_failure::link_failure,
+        Input, active_run::ActiveRun, aside::aside_answered, compaction_state::CompactionNeed,
+        decision::DecisionBuilder, model_failure::link_failure,
     },
 };
 
-/// Attempts at a model that fails, or whose answers are no usable summaries, before the next model is called.
-const MAX_MODEL_TRIES: u32 = 2;
-/// Attempts at a model after failures that are not the model's fault, for each class of failure.
-const MAX_LOCAL_TRIES: u32 = 3;
-/// Pause before another attempt, in milliseconds.
-const RETRY_DELAY_MS: u64 = 1_000;
-
 impl DecisionBuilder {
-    /// Handles an input about a summary call; false for any other input.
-    #[expect(clippy::wildcard_enum_match_arm, reason = "other inputs are about no summary")]
-    pub(in crate::turn) fn on_summary_input(&mut self, input: &Input) -> bool {
+    /// Handles an input about a summary call.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "other inputs are about no call to a model")]
+    pub(in crate::turn) fn on_summary_input(&mut self, input: &Input) {
         match input {
-            Input::Leased { id, model } if id.call.is_summary() => self.start_summary(*id, model, None),
             Input::SummaryLeased { id, model, hooks } => self.start_summary(*id, model, hooks.as_ref()),
-            Input::NoLease { id, skipped } if id.call.is_summary() => self.on_no_summary_lease(*id, skipped),
-            Input::Answered { started, answer, .. } if started.call.is_summary() => {
-                self.on_summary_answer(started, answer);
-            }
-            Input::ModelFailed { id, failure, .. } if id.call.is_summary() => {
-                self.on_summary_failure(*id, failure);
-            }
-            _ => return false,
+            Input::Leased { id, model } => self.start_summary(*id, model, None),
+            Input::NoLease { id, skipped } => self.on_no_summary_lease(*id, skipped),
+            Input::Answered { started, answer, .. } => self.on_summary_answer(started, answer),
+            Input::ModelFailed { id, failure, .. } => self.on_summary_failure(*id, failure),
+            _ => {}
         }
-        true
     }
 
     fn start_summary(&mut self, id: AttemptId, model: &ModelRef, hooks: Option<&Arc<HookedSummary>>) {
-        let AttemptId { call, attempt } = id;
         let Some(run) = self.run().filter(|run| run.is_summary_wanted(id) && self.may_start()) else {
             return;
         };
@@ -58,36 +43,12 @@ impl DecisionBuilder {
         let (transcript, call_end) = self.turn.history.transcript(from, to, bytes);
         let text = self.turn.summary_input(compacting, &transcript);
         let prompt = prompt(hooks.or(compacting.hooks.as_ref()));
-        let bytes = (prompt.len() + text.len()) as u64;
-        let likely = density.tokens(bytes);
-        let input = likely.saturating_add(likely / 4);
-        let ModelProfile { max_output, price, .. } = run.spec.profile_of(model);
-        let output = max_output.unwrap_or(u64::MAX).min(limits.summary_tokens);
-        let known = price.filter(|price| price.holds_for(likely));
-        let reserved = Amounts {
-            tokens: Some(input.saturating_add(output)),
-            usd: estimates::cost_ceiling(run, &self.turn, known, (input, output)),
-            ..Amounts::default()
-        };
-        if let Some(why) = summary_refusal(run, &reserved) {
+        let started = self.aside_start(id, (&run.spec, model), (&prompt, &text), limits.summary_tokens);
+        let started = ModelStarted { request_hash: request_hash(&prompt, &text), ..started };
+        if let Some(why) = summary_refusal(run, &started.reserved) {
             let failure = Failure::new(FailureClass::NotSent, why);
             return self.give_up_summary(id, failure);
         }
-        let started = ModelStarted {
-            call,
-            attempt,
-            model: model.clone(),
-            view_seq: self.turn.last,
-            request_hash: request_hash(&prompt, &text),
-            bytes,
-            images: 0,
-            max_tokens: output,
-            prefix: None,
-            reserved,
-            period: self.turn.period(self.now.at),
-            price,
-            incarnation: self.turn.incarnation,
-        };
         self.record(Body::SummaryStarted(Box::new(SummaryStarted {
             started: Arc::new(started),
             call_end,
@@ -104,59 +65,20 @@ impl DecisionBuilder {
 
     /// Reacts to an answer. An unusable one leads to another attempt, and after `MAX_MODEL_TRIES` to the next model.
     fn on_summary_answer(&mut self, started: &ModelStarted, answer: &ModelAnswer) {
-        let (call, attempt) = (started.call, started.attempt);
         let Some(run) = self.run().filter(|_| self.is_summarising(started.id())) else {
             return self.on_late_answer(started, answer);
         };
         let text = answer.message.text.trim();
-        let unusable = summary_defect(text, started);
-        let links = run.spec.compaction.as_deref().map_or(&[][..], |policy| &policy.chain);
-        let link = links.iter().position(|link| *link == started.model).unwrap_or(0);
-        let fallback = (unusable.is_some() && run.compaction.unusable_answers + 1 >= MAX_MODEL_TRIES)
-            .then_some(link + 1);
-        let text = if unusable.is_some() { "" } else { text };
-        let (usage, anomaly) = validate_usage(started, &answer.message, answer.usage);
-        self.record(Body::SummaryAnswered(SummaryAnswered {
-            call,
-            attempt,
-            text: text.into(),
-            unusable,
-            fallback,
-            usage,
-            anomaly,
-        }));
+        let checked = summary_defect(text, started).map_or_else(|| Ok(text.into()), Err);
+        let answered = aside_answered(&run.compaction.call, summarisers(run), (started, answer), checked);
+        self.record(Body::SummaryAnswered(answered));
     }
 
     /// Reacts to a failed attempt at a summary: another attempt, the next model, or no summary.
     pub(in crate::turn) fn on_summary_failure(&mut self, id: AttemptId, failure: &Failure) {
         let Some(run) = self.run().filter(|_| self.is_summarising(id)) else { return };
-        let call = &run.compaction.call;
-        let Some(started) = call.started() else { return };
-        let model = &started.model;
-        let failures = call.failure_count(model, &failure.class) + 1;
-        let retry_ms = match (failure_scope(&failure.class), &failure.class) {
-            (_, FailureClass::Interrupted) => Some(0),
-            (FailureScope::Local, _)
-            | (_, FailureClass::OutputCap { .. } | FailureClass::ContextTooLong { .. }) => {
-                (failures < MAX_LOCAL_TRIES).then_some(0)
-            }
-            (FailureScope::Endpoint | FailureScope::ModelTransient, _) => {
-                (failures < MAX_MODEL_TRIES).then_some(RETRY_DELAY_MS)
-            }
-            (
-                FailureScope::Cancelled
-                | FailureScope::Request
-                | FailureScope::ModelPersistent
-                | FailureScope::Account,
-                _,
-            ) => None,
-        };
-        let chain = run.spec.compaction.as_deref().map_or(&[][..], |policy| &policy.chain);
-        let next = call.remaining_links(chain).find(|(_, link)| *link != model).map(|(link, _)| link);
-        let fallback = next.filter(|_| retry_ms.is_none());
-        let retry_at = retry_ms.or(fallback.map(|_| 0)).map(|ms| self.now.at.plus_ms(ms));
-        let failure = with_validated_usage(started, failure.clone());
-        let failed = ModelFailed { fallback, ..ModelFailed::new(id, failure, retry_at) };
+        let Some(started) = run.compaction.call.started() else { return };
+        let failed = self.aside_failed(&run.compaction.call, started, summarisers(run), failure);
         self.record(Body::SummaryFailed(failed));
     }
 
@@ -185,13 +107,18 @@ impl DecisionBuilder {
     }
 }
 
+/// The models for summaries of a run.
+fn summarisers(run: &ActiveRun) -> &[ModelRef] {
+    run.spec.compaction.as_deref().map_or(&[], |policy| &policy.chain)
+}
+
 /// Why the answer's text is unusable as a summary.
-pub fn summary_defect(text: &str, started: &ModelStarted) -> Option<SummaryDefect> {
+pub fn summary_defect(text: &str, started: &ModelStarted) -> Option<AsideDefect> {
     // The density of requests says nothing about what a model writes, so the default density applies.
     let max_bytes = usize::try_from(TokenDensity::GUESS.bytes(started.max_tokens)).unwrap_or(usize::MAX);
     match text.trim().len() {
-        0 => Some(SummaryDefect::Empty),
-        length if length > max_bytes.saturating_mul(2) => Some(SummaryDefect::TooLong),
+        0 => Some(AsideDefect::Empty),
+        length if length > max_bytes.saturating_mul(2) => Some(AsideDefect::TooLong),
         _ => None,
     }
 }

@@ -22,6 +22,7 @@ mod reopen;
 mod steer;
 mod store_limits;
 mod submissions;
+mod title;
 mod todo;
 mod too_long;
 mod verification;

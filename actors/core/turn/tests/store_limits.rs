@@ -24,7 +24,7 @@ pub(in crate::turn) struct Accounts {
 }
 
 impl SharedStore {
-    fn new(limits: StoreLimits) -> Self {
+    pub(super) fn new(limits: StoreLimits) -> Self {
         let store = Self::default();
         store.set(limits);
         store
@@ -55,7 +55,7 @@ impl SharedStore {
         }
     }
 
-    fn account(&self, unit: PeriodUnit, at: Timestamp) -> Option<BudgetAccount> {
+    pub(super) fn account(&self, unit: PeriodUnit, at: Timestamp) -> Option<BudgetAccount> {
         self.0.borrow().accounts.get(&Period::containing(unit, at).account()).copied()
     }
 

@@ -11,8 +11,8 @@ use proptest::{prelude::*, sample::select};
 use super::{
     hooks::{hooked_run, hooked_summary},
     parts::{
-        accepted, admitted, allowance, answered, call_end, child, compacted, ended, failed, miss,
-        not_answered, place, raised, repetition, started, summary_answered, todo,
+        accepted, admitted, allowance, answered, aside_answered, call_end, child, compacted, ended, failed,
+        miss, not_answered, place, raised, repetition, started, todo,
     },
     values::{
         Made, account, agent, amounts, anomaly, call, hash, images, incarnation, list, maybe, number, run,
@@ -51,8 +51,11 @@ pub(crate) fn body(kind: Kind) -> Made<Body> {
         Kind::ModelWaiting => model_waiting(),
         Kind::ContextCompacted => compacted().prop_map(|body| Body::ContextCompacted(Box::new(body))).boxed(),
         Kind::SummaryStarted => summary_started(),
-        Kind::SummaryAnswered => summary_answered().prop_map(Body::SummaryAnswered).boxed(),
+        Kind::SummaryAnswered => aside_answered().prop_map(Body::SummaryAnswered).boxed(),
         Kind::SummaryFailed => failed().prop_map(Body::SummaryFailed).boxed(),
+        Kind::AsideStarted => started().prop_map(Body::AsideStarted).boxed(),
+        Kind::AsideAnswered => aside_answered().prop_map(Body::AsideAnswered).boxed(),
+        Kind::AsideFailed => failed().prop_map(Body::AsideFailed).boxed(),
         Kind::CallAdmitted => admitted().prop_map(Body::CallAdmitted).boxed(),
         Kind::CallStarted => call_started(),
         Kind::CallEnded => (call(), small(), call_end(), maybe(repetition()))

@@ -71,8 +71,9 @@ where
 
 #[test]
 fn every_row_beside_the_records_can_be_read_back() {
-    let session_row = (session(), shared(), agent(), time(), queue_overrides())
-        .prop_map(|(id, key, agent, opened_at, queue)| SessionRow { id, key, agent, opened_at, queue });
+    let session_row = (session(), shared(), agent(), time(), maybe(shared()), queue_overrides()).prop_map(
+        |(id, key, agent, opened_at, title, queue)| SessionRow { id, key, agent, opened_at, title, queue },
+    );
     each(&session_row.boxed(), |row| json_comes_back(&row));
     let model_row = (model(), maybe(density()), maybe(number()), listed())
         .prop_map(|(model, density, window, listed)| ModelRow { model, density, window, listed });
@@ -97,6 +98,7 @@ fn every_row_beside_the_records_can_be_read_back() {
             (counts, approvals),
         )| RunRow {
             deliver_to: vec!["ops".into()],
+            asides_until: Some(last),
             lane: Lane::Cron,
             id,
             session,
@@ -163,6 +165,7 @@ fn carriers(opaque: OpaqueState) -> [Body; 2] {
             system: None,
             in_doubt: InDoubtPolicy::default(),
             compaction: None,
+            title: None,
             delegation: None,
             must_answer: false,
             loop_guard: true,

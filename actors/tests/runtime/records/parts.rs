@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use hermod_actors::model::{
-    Access, Attachment, BudgetRefusal, CallAdmitted, CallEnd, CallStatus, CompactionMethod, CompactionPolicy,
-    ContextBreakdown, ContextCompacted, Deadline, Delegation, Dimension, DropPolicy, EffectClass,
-    Expectation, ExpectationMiss, Failure, FailureClass, FinishReason, Flaw, HistoryPosition, Hold,
-    InDoubtAction, InDoubtPolicy, Lane, LimitIncrease, Limits, ModelAnswered, ModelFailed, ModelStarted,
-    Outcome, OutcomeCause, OutcomeDetail, ParentRef, PrefixChange, QueueMode, QueueOverrides, Queueing,
-    Repetition, RepetitionPattern, RequestFate, RetryAttempts, RetryPolicy, RunAccepted, RunSpec, StopReason,
-    SubagentRef, SummaryAnswered, SummaryDefect, TodoChanged, TodoItem, TodoList, TodoStatus,
+    Access, AsideAnswered, AsideDefect, Attachment, AuxiliaryChain, BudgetRefusal, CallAdmitted, CallEnd,
+    CallStatus, CompactionMethod, CompactionPolicy, ContextBreakdown, ContextCompacted, Deadline, Delegation,
+    Dimension, DropPolicy, EffectClass, Expectation, ExpectationMiss, Failure, FailureClass, FinishReason,
+    Flaw, HistoryPosition, Hold, InDoubtAction, InDoubtPolicy, Lane, LimitIncrease, Limits, ModelAnswered,
+    ModelFailed, ModelStarted, Outcome, OutcomeCause, OutcomeDetail, ParentRef, PrefixChange, QueueMode,
+    QueueOverrides, Queueing, Repetition, RepetitionPattern, RequestFate, RetryAttempts, RetryPolicy,
+    RunAccepted, RunSpec, StopReason, SubagentRef, TodoChanged, TodoItem, TodoList, TodoStatus,
     UnansweredModel, UnansweredReason,
 };
 use proptest::{prelude::*, sample::select};
@@ -126,6 +126,10 @@ pub(crate) fn spec() -> Made<Arc<RunSpec>> {
                     limits,
                     system,
                     in_doubt,
+                    title: compression.as_ref().map(|policy: &Arc<CompactionPolicy>| {
+                        let (chain, profiles) = (policy.chain.clone(), policy.profiles.clone());
+                        Arc::new(AuxiliaryChain { chain, profiles })
+                    }),
                     compaction: compression,
                     delegation,
                     loop_guard,
@@ -459,8 +463,8 @@ pub(crate) fn answered() -> Made<ModelAnswered> {
         .boxed()
 }
 
-pub(crate) fn summary_answered() -> Made<SummaryAnswered> {
-    let unusable = select(vec![SummaryDefect::Empty, SummaryDefect::TooLong]);
+pub(crate) fn aside_answered() -> Made<AsideAnswered> {
+    let unusable = select(vec![AsideDefect::Empty, AsideDefect::TooLong]);
     (
         call(),
         small(),
@@ -469,7 +473,7 @@ pub(crate) fn summary_answered() -> Made<SummaryAnswered> {
         maybe(any::<usize>().boxed()),
         (maybe(usage()), anomaly()),
     )
-        .prop_map(|(call, attempt, text, unusable, fallback, (usage, anomaly))| SummaryAnswered {
+        .prop_map(|(call, attempt, text, unusable, fallback, (usage, anomaly))| AsideAnswered {
             call,
             attempt,
             text,

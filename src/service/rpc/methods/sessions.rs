@@ -1,5 +1,7 @@
 //! `sessions.list`: the sessions, the newest first.
 
+use std::sync::Arc;
+
 use hermod_actors::model::{AgentName, RunId, RunRow, RunState, SessionRow};
 use serde::{Deserialize, Serialize};
 
@@ -60,6 +62,9 @@ struct SessionEntry {
     kind: &'static str,
     session_id: String,
     agent_id: AgentName,
+    /// The title.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    derived_title: Option<Arc<str>>,
     created_at: i64,
     updated_at: i64,
     has_active_run: bool,
@@ -128,6 +133,7 @@ impl SessionEntry {
             kind: "direct",
             session_id: row.id.to_string(),
             agent_id: row.agent.clone(),
+            derived_title: row.title.clone(),
             created_at: row.opened_at.0,
             updated_at: updated.unwrap_or(row.opened_at).0,
             has_active_run: !active_run_ids.is_empty(),

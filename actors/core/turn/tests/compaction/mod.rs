@@ -6,9 +6,8 @@ use super::*;
 use crate::{
     model::estimate_tokens,
     model::{
-        AttemptId, Body, BudgetRefusal, CallEnd, CompactionMethod, CompactionPolicy, Dimension,
+        AsideDefect, AttemptId, Body, BudgetRefusal, CallEnd, CompactionMethod, CompactionPolicy, Dimension,
         HookedSummary, LimitIncrease, ModelAnswer, ModelProfile, Outcome, OutcomeDetail, Price, RunSpec,
-        SummaryDefect,
     },
     policy::SummaryUrgency,
     turn::{
@@ -323,7 +322,7 @@ fn a_summary_that_is_none_is_asked_for_elsewhere_and_then_not_any_more() {
             Some((answered.unusable, answered.fallback))
         })
         .collect();
-    let empty = Some(SummaryDefect::Empty);
+    let empty = Some(AsideDefect::Empty);
     assert_eq!(unusable[..4], [(empty, None), (empty, Some(1)), (empty, None), (empty, Some(2))]);
 }
 

@@ -8,12 +8,12 @@ use super::chance::Chance;
 use crate::{
     model::Intent,
     model::{
-        Access, AgentName, Amounts, ApprovalNeed, AssistantMessage, AttemptId, BeginRules, CallEnd,
-        CallStatus, CompactionPolicy, Deadline, Delegation, EffectClass, Expectation, ExpectationMiss,
-        Failure, FailureClass, FinishReason, Hash, HookDecision, HookPoint, HookRuling, HookedRun,
-        ImportedHistory, InDoubtAction, InDoubtPolicy, Lane, LaneLimits, Limits, Message, ModelAnswer,
-        ModelProfile, ModelRef, ModelStarted, RequestFate, RetryPolicy, RunSpec, Timestamp, ToolCall,
-        UnansweredModel, UnansweredReason, Usage,
+        Access, AgentName, Amounts, ApprovalNeed, AssistantMessage, AttemptId, AuxiliaryChain, BeginRules,
+        CallEnd, CallStatus, CompactionPolicy, Deadline, Delegation, EffectClass, Expectation,
+        ExpectationMiss, Failure, FailureClass, FinishReason, Hash, HookDecision, HookPoint, HookRuling,
+        HookedRun, ImportedHistory, InDoubtAction, InDoubtPolicy, Lane, LaneLimits, Limits, Message,
+        ModelAnswer, ModelProfile, ModelRef, ModelStarted, RequestFate, RetryPolicy, RunSpec, Timestamp,
+        ToolCall, UnansweredModel, UnansweredReason, Usage,
     },
     policy::{
         Candidate, CredentialRecovery, LinkAvailability, clarify::CLARIFY, delegation::DELEGATE_TASK,
@@ -61,6 +61,8 @@ pub(super) fn spec(chance: &mut Chance) -> RunSpec {
             approval_timeout_ms: chance.pick(&[0, 5_000, 600_000, 600_000]),
         },
         compaction: compression,
+        // Without a draw of its own, like `expects`.
+        title: (length < 3).then(|| Arc::new(title(traits))),
         delegation: delegation(chance),
         loop_guard: !chance.one_in(4),
         // Without a draw of its own, so that the rest of a sequence stays as it was.
@@ -78,6 +80,11 @@ fn expectation() -> Expectation {
 /// The miss of the only expectation.
 pub(super) fn miss() -> ExpectationMiss {
     ExpectationMiss::new(0, &expectation(), "it is not there")
+}
+
+fn title(traits: ModelProfile) -> AuxiliaryChain {
+    let chain = ["s/t".parse(), "p/m".parse()].map(Result::unwrap).to_vec();
+    AuxiliaryChain { profiles: vec![traits; chain.len()], chain }
 }
 
 fn compression(chance: &mut Chance, traits: ModelProfile) -> CompactionPolicy {

@@ -6,10 +6,15 @@ mod books;
 mod loops;
 mod runs;
 mod summaries;
+mod titles;
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use self::{loops::Loops, summaries::Summaries};
+use self::{
+    loops::Loops,
+    summaries::Summaries,
+    titles::{Titles, is_for_title},
+};
 use super::{
     calls::Calls,
     family::Family,
@@ -21,7 +26,7 @@ use crate::{
     model::{
         Amounts, ApprovalAnswered, Attempt, AttemptId, Body, BudgetRefusal, CallId, FinishReason,
         Incarnation, LedgerChange, ModelStarted, QueueOverrides, Record, RunId, RunSpec, RunState, Seq,
-        Timestamp, TodoList, Usage,
+        Timestamp, TodoChanged, TodoList, Usage,
     },
     turn::{DueAction, Turn},
 };
@@ -45,6 +50,7 @@ pub(super) struct Watch {
     fresh: Vec<AttemptId>,
     calls: Calls,
     summaries: Summaries,
+    titles: Titles,
     loops: Loops,
     pub(super) family: Family,
     pub(super) shown: Shown,
@@ -152,6 +158,9 @@ impl Watch {
             | Body::SummaryStarted(_)
             | Body::SummaryAnswered(_)
             | Body::SummaryFailed(_) => self.summary(&record.body, turn)?,
+            Body::AsideStarted(_) | Body::AsideAnswered(_) | Body::AsideFailed(_) => {
+                self.title(&record.body, turn)?;
+            }
             Body::ChildEnded(ended) => {
                 self.running(ended.call.run)?;
                 self.helped(ended);
@@ -162,14 +171,17 @@ impl Watch {
                 hold!(*queue != self.queue, "{queue:?} was set before");
                 self.queue = *queue;
             }
-            Body::TodoChanged(changed) => {
-                self.running(changed.call.run)?;
-                self.calls.changes(changed.call)?;
-                self.todo = Arc::clone(&changed.items);
-            }
+            Body::TodoChanged(changed) => self.todo_changed(changed)?,
         }
         self.agrees(turn)?;
         self.shown.check_tail(turn).map(drop)
+    }
+
+    fn todo_changed(&mut self, changed: &TodoChanged) -> Result<(), String> {
+        self.running(changed.call.run)?;
+        self.calls.changes(changed.call)?;
+        self.todo = Arc::clone(&changed.items);
+        Ok(())
     }
 
     fn approval_answered(&mut self, answered: &ApprovalAnswered) -> Result<(), String> {
@@ -209,6 +221,12 @@ impl Watch {
                 {
                     self.summaries.fits(effect)
                 }
+                DueAction::CallModel(AttemptId { call, attempt }) if call.is_aside() => {
+                    self.titles.fits(call, attempt, true)
+                }
+                DueAction::Acquire(AttemptId { call, attempt }) if call.is_aside() => {
+                    self.titles.fits(call, attempt, false)
+                }
                 DueAction::CallModel(AttemptId { call, attempt }) => asked == Some((call, attempt)),
                 DueAction::Acquire(AttemptId { call, .. }) => call.n > 0 || asked.is_none(),
                 DueAction::RunTool { .. }
@@ -224,7 +242,9 @@ impl Watch {
         let is_idle = self.runs.iter().all(|run| run.state == State::Ended);
         let current = self.runs.iter().find(|run| matches!(run.state, State::Running | State::Stopping));
         self.family.due(due, current.map(|run| run.id))?;
-        hold!(is_idle == due.is_empty(), "a run is under way and nothing is due, or {due:?} without one");
+        let is_fitting =
+            if is_idle { due.iter().all(is_for_title) && due.len() <= 1 } else { !due.is_empty() };
+        hold!(is_fitting, "a run is under way and nothing is due, or {due:?} without one");
         Ok(())
     }
 

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use super::{State, Watch};
 use crate::{
     model::{
-        Amounts, Attempt, AttemptId, Body, CallId, ContextCompacted, ModelFailed, ModelStarted, RunId,
-        RunSpec, SummaryAnswered, SummaryStarted, Usage,
+        Amounts, AsideAnswered, Attempt, AttemptId, Body, CallId, ContextCompacted, ModelFailed,
+        ModelStarted, RunId, RunSpec, SummaryStarted, Usage,
     },
     policy::{Billing, billing},
     turn::{DueAction, Turn, tests::fuzz::hold},
@@ -81,7 +81,7 @@ impl Watch {
         Ok(asked)
     }
 
-    fn summary_answered(&mut self, answered: &SummaryAnswered) -> Result<(), String> {
+    fn summary_answered(&mut self, answered: &AsideAnswered) -> Result<(), String> {
         let asked = self.take_summary(answered.call, answered.attempt)?;
         hold!(answered.unusable.is_some() == answered.text.is_empty(), "{answered:?}");
         if let Some(usage) = &answered.usage {

@@ -1,5 +1,5 @@
-//! The way of a summary call to its start: the Compressor admits it, then a task waits for a lease. Then hooks may annotate
-//! the prompt, once for each compaction.
+//! The way of an aside to its start: the Compressor admits it, then a task waits for a lease. Then hooks may annotate the
+//! prompt of a summary, once for each compaction.
 
 use std::sync::Arc;
 
@@ -25,18 +25,20 @@ use crate::{
 /// Most milliseconds that an admitted summary waits for a model that is not available at present. After that,
 /// compaction continues without a summary.
 const MAX_SUMMARY_WAIT_MS: u64 = 1_000;
+/// The same for an aside that no run waits for.
+const MAX_OTHER_WAIT_MS: u64 = 30_000;
 
-/// What a summary call needs to start.
+/// What an aside needs to start.
 #[derive(Debug)]
-pub(crate) struct SummaryLease {
+pub(crate) struct AsideLease {
     pub(super) lease: Lease,
     /// The permit of the Compressor.
     pub(super) permit: SummaryPermit,
 }
 
 impl TaskSpawner {
-    /// Waits for the admission and the lease of the summary call.
-    pub(super) fn acquire_summary(
+    /// Waits for the admission and the lease of the aside.
+    pub(super) fn acquire_aside(
         &self,
         turn: &Turn,
         id: AttemptId,
@@ -47,13 +49,14 @@ impl TaskSpawner {
         let (parts, session, session_id) = (Arc::clone(&self.parts), self.session.clone(), self.id);
         let publisher = StreamPublisher::new(&self.parts, self.id, id);
         let on_panic = self.report_panic();
-        let unhooked = turn.unhooked_summary_bytes().zip(turn.current().map(|(_, spec)| Arc::clone(spec)));
+        let unhooked = (turn.unhooked_summary_bytes().filter(|_| id.call.is_summary()))
+            .zip(turn.current().map(|(_, spec)| Arc::clone(spec)));
         let wait = self.tasks.spawn(async move {
             let _on_panic = on_panic;
             let admission = parts.compressor.admit(session_id, id.call, &candidates, &mut updates).await;
             let Some(SummaryAdmission { candidates, permit }) = admission else { return };
-            let lease =
-                lease_wait::wait_for_lease(&parts, &candidates, &publisher, Some(MAX_SUMMARY_WAIT_MS)).await;
+            let max_ms = if id.call.is_summary() { MAX_SUMMARY_WAIT_MS } else { MAX_OTHER_WAIT_MS };
+            let lease = lease_wait::wait_for_lease(&parts, &candidates, &publisher, Some(max_ms)).await;
             let message = match lease {
                 Ok(lease) => {
                     let model = lease.admission.model.clone();
@@ -61,15 +64,18 @@ impl TaskSpawner {
                         Some(subject) => Box::pin(ask_hooks(&parts, (session_id, id), &model, subject)).await,
                         None => None,
                     };
-                    let lease = Box::new(SummaryLease { lease, permit });
-                    let input = Input::SummaryLeased { id, model, hooks };
-                    SessionInternalMsg::Granted(input, Grant::Summary(lease))
+                    let lease = Box::new(AsideLease { lease, permit });
+                    let input = match id.call.is_summary() {
+                        true => Input::SummaryLeased { id, model, hooks },
+                        false => Input::Leased { id, model },
+                    };
+                    SessionInternalMsg::Granted(input, Grant::Aside(lease))
                 }
                 Err(skipped) => SessionInternalMsg::Input(Input::NoLease { id, skipped }),
             };
             send(&session, message);
         });
-        InFlightTask::SummaryWait(wait, urgency)
+        InFlightTask::AsideWait(wait, urgency)
     }
 }
 

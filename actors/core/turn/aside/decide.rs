@@ -1,0 +1,145 @@
+//! What all asides decide alike: the record that starts an attempt, what follows from a failure, and the record of an
+//! answer.
+
+use std::sync::Arc;
+
+use crate::{
+    model::{
+        Amounts, AsideAnswered, AsideDefect, AsideJob, AttemptId, Failure, FailureClass, Hash, ModelAnswer,
+        ModelFailed, ModelProfile, ModelRef, ModelStarted, RunSpec,
+    },
+    policy::{FailureScope, failure_scope, validate_usage, with_validated_usage},
+    turn::{Input, aside_call::AsideCall, decision::DecisionBuilder, estimates},
+};
+
+/// Attempts at a model that fails, or whose answers are unusable, before the next model is called.
+const MAX_MODEL_TRIES: u32 = 2;
+/// Attempts at a model after failures that are not the model's fault, for each class of failure.
+const MAX_LOCAL_TRIES: u32 = 3;
+/// Pause before another attempt, in milliseconds.
+const RETRY_DELAY_MS: u64 = 1_000;
+
+/// The job of the aside that an input is about.
+#[expect(clippy::wildcard_enum_match_arm, reason = "other inputs are about no call to a model")]
+fn aside_input(input: &Input) -> Option<AsideJob> {
+    let call = match input {
+        Input::Leased { id, .. }
+        | Input::SummaryLeased { id, .. }
+        | Input::NoLease { id, .. }
+        | Input::ModelFailed { id, .. } => id.call,
+        Input::Answered { started, .. } => started.call,
+        _ => return None,
+    };
+    call.job()
+}
+
+impl DecisionBuilder {
+    /// Handles an input about a summary or a title; false for any other input.
+    pub(in crate::turn) fn on_aside_input(&mut self, input: &Input) -> bool {
+        let Some(job) = aside_input(input) else { return false };
+        match job {
+            AsideJob::Summary => {
+                self.on_summary_input(input);
+                self.compact_if_needed();
+            }
+            AsideJob::Title => self.on_title_input(input),
+        }
+        true
+    }
+
+    /// Reacts to a failed attempt of an aside.
+    pub(in crate::turn) fn on_aside_failure(&mut self, id: AttemptId, failure: &Failure) {
+        match id.call.job() {
+            Some(AsideJob::Summary) => self.on_summary_failure(id, failure),
+            Some(AsideJob::Title) => self.on_title_failure(id, failure),
+            None => {}
+        }
+    }
+
+    /// The start of an attempt with this request: its system prompt and its user message. `max_tokens` bounds the
+    /// answer.
+    pub(in crate::turn) fn aside_start(
+        &self,
+        AttemptId { call, attempt }: AttemptId,
+        (spec, model): (&RunSpec, &ModelRef),
+        (prompt, text): (&str, &str),
+        max_tokens: u64,
+    ) -> ModelStarted {
+        let bytes = (prompt.len() + text.len()) as u64;
+        let likely = self.turn.observations.density(spec, model).tokens(bytes);
+        let input = likely.saturating_add(likely / 4);
+        let ModelProfile { max_output, price, .. } = spec.profile_of(model);
+        let output = max_output.unwrap_or(u64::MAX).min(max_tokens);
+        let known = price.filter(|price| price.holds_for(likely));
+        let reserved = Amounts {
+            tokens: Some(input.saturating_add(output)),
+            usd: estimates::cost_ceiling(spec, &self.turn, known, (input, output)),
+            ..Amounts::default()
+        };
+        ModelStarted {
+            call,
+            attempt,
+            model: model.clone(),
+            view_seq: self.turn.last,
+            request_hash: Hash::of(text.as_bytes()),
+            bytes,
+            images: 0,
+            max_tokens: output,
+            prefix: None,
+            reserved,
+            period: self.turn.period(self.now.at),
+            price,
+            incarnation: self.turn.incarnation,
+        }
+    }
+
+    /// The end of the started attempt with this failure: another attempt follows, the next model, or none.
+    pub(in crate::turn) fn aside_failed(
+        &self,
+        call: &AsideCall,
+        started: &ModelStarted,
+        chain: &[ModelRef],
+        failure: &Failure,
+    ) -> ModelFailed {
+        let (model, attempts) = (&started.model, &call.attempts);
+        let failures = attempts.failure_count(model, &failure.class) + 1;
+        let retry_ms = match (failure_scope(&failure.class), &failure.class) {
+            (_, FailureClass::Interrupted) => Some(0),
+            (FailureScope::Local, _)
+            | (_, FailureClass::OutputCap { .. } | FailureClass::ContextTooLong { .. }) => {
+                (failures < MAX_LOCAL_TRIES).then_some(0)
+            }
+            (FailureScope::Endpoint | FailureScope::ModelTransient, _) => {
+                (failures < MAX_MODEL_TRIES).then_some(RETRY_DELAY_MS)
+            }
+            (
+                FailureScope::Cancelled
+                | FailureScope::Request
+                | FailureScope::ModelPersistent
+                | FailureScope::Account,
+                _,
+            ) => None,
+        };
+        let next = attempts.remaining_links(chain).find(|(_, link)| *link != model).map(|(link, _)| link);
+        let fallback = next.filter(|_| retry_ms.is_none());
+        let retry_at = retry_ms.or(fallback.map(|_| 0)).map(|ms| self.now.at.plus_ms(ms));
+        let failure = with_validated_usage(started, failure.clone());
+        ModelFailed { fallback, ..ModelFailed::new(started.id(), failure, retry_at) }
+    }
+}
+
+/// The record of an answer that was checked. An unusable one leads to another attempt, and after `MAX_MODEL_TRIES` to
+/// the next model.
+pub(in crate::turn) fn aside_answered(
+    call: &AsideCall,
+    chain: &[ModelRef],
+    (started, answer): (&ModelStarted, &ModelAnswer),
+    checked: Result<Arc<str>, AsideDefect>,
+) -> AsideAnswered {
+    let (text, unusable) = checked.map_or_else(|defect| ("".into(), Some(defect)), |text| (text, None));
+    let link = chain.iter().position(|link| *link == started.model).unwrap_or(0);
+    let fallback = (unusable.is_some() && call.unusable_answers + 1 >= MAX_MODEL_TRIES).then_some(link + 1);
+    let (usage, anomaly) = validate_usage(started, &answer.message, answer.usage);
+    let (call, attempt) = (started.call, started.attempt);
+    AsideAnswered { call, attempt, text, unusable, fallback, usage, anomaly }
+}

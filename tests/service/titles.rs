@@ -1,0 +1,65 @@
+//! Titles: a session has one after its first completed run, also after the end of its process.
+
+use serde_json::{Value, json};
+
+use crate::{running::until, served::Served, world::World};
+
+/// A service whose sessions get titles if a model is named for them.
+fn served(chain: &'static str) -> Served {
+    let scripts = json!([
+        { "when": "/^# The request/", "steps": [{ "say": "\"Stock of the folder.\"" }] },
+        { "steps": [{ "say": "done" }] },
+    ]);
+    let settings = |_: &World| vec![("HERMOD_AUXILIARY__TITLE__CHAIN", chain.into())];
+    Served::start_with((World::new(), &scripts), settings)
+}
+
+impl Served {
+    #[track_caller]
+    fn complete(&self, session: &str) -> String {
+        let accepted = self.post("/v1/runs", &json!({ "input": "take stock", "session": session })).json();
+        let run = accepted["run"].as_str().expect("a run").to_owned();
+        let ended = self.get(&format!("/v1/runs/{run}/wait?timeout=60s")).json();
+        assert_eq!(ended["outcome"], "completed", "{ended}");
+        run
+    }
+
+    fn title(&self) -> Value {
+        self.get("/v1/sessions").json()["items"][0]["title"].clone()
+    }
+}
+
+#[test]
+fn a_session_gets_a_title_after_its_first_run() {
+    let mut served = served("acme/small");
+    let run = served.complete("s");
+    let title = json!("[rehearsal] \"Stock of the folder");
+    until("it has a title", || served.title() == title);
+    served.kill();
+    served.start_again();
+    assert_eq!(served.title(), title);
+    let shown = served.get("/v1/sessions/s").json();
+    assert_eq!(shown["title"], title, "{shown}");
+    let listed = served.world.ok(&["sessions", "list"]);
+    assert!(listed.contains("Stock of the folder"), "{listed}");
+    let rpc = served.post("/rpc", &json!({ "jsonrpc": "2.0", "id": 1, "method": "sessions.list" })).json();
+    assert_eq!(rpc["result"]["sessions"][0]["derivedTitle"], title, "{rpc}");
+    // Its cost is on the account of the run.
+    let spent = |run: &str| served.get(&format!("/v1/runs/{run}")).json()["spent"]["tokens"].as_u64();
+    let further = served.complete("s");
+    let journal = served.world.ok(&["journal", shown["id"].as_str().unwrap(), "--json"]);
+    let count = |kind: &str| journal.matches(&format!("\"{kind}\"")).count();
+    assert_eq!((count("aside.started"), count("aside.answered")), (1, 1), "{journal}");
+    assert!(spent(&run).is_some() && spent(&further).is_some());
+}
+
+#[test]
+fn no_title_is_made_unless_a_model_is_named_for_it() {
+    let served = served("");
+    served.complete("s");
+    served.complete("s");
+    let id = served.get("/v1/sessions/s").json()["id"].as_str().unwrap().to_owned();
+    let journal = served.world.ok(&["journal", &id, "--json"]);
+    assert!(!journal.contains("aside."), "{journal}");
+    assert_eq!(served.title(), Value::Null);
+}
