@@ -179,7 +179,7 @@ fn print_message(status: &MessageStatus) -> Result<(), CliError> {
     let run = run.filter(|run| run != message).map(|run| format!(" in run {run}")).unwrap_or_default();
     print(&format!("message {message} to session {session}: {state}{run}"))?;
     if let Some(reason) = reason {
-        print_note(&SanitizedText::sanitize(reason).to_string());
+        print_note(SanitizedText::sanitize(reason).to_string());
     }
     Ok(())
 }

@@ -126,15 +126,9 @@ impl RequestHandler {
             ControlRequest::Stop { run, tree, reason } => return self.stop(Some(&run), tree, reason).await,
             ControlRequest::StopAll {} => return self.stop(None, false, StopReason::Command).await,
             ControlRequest::Steer { run, text } => return self.steer(&run, text).await,
-            ControlRequest::RunsSubmit(submission) => {
-                return self.submit(|to| async move { to.submit(*submission).await }, to).await;
-            }
-            ControlRequest::RunsSubmitFile { name } => {
-                return self.submit(|to| async move { to.submit_file(name).await }, to).await;
-            }
-            ControlRequest::RunsResume { id } => {
-                return self.submit(|to| async move { to.resume(id).await }, to).await;
-            }
+            ControlRequest::RunsSubmit(_)
+            | ControlRequest::RunsSubmitFile { .. }
+            | ControlRequest::RunsResume { .. } => return self.answer_submission(request, to).await,
             ControlRequest::RunsFollow { run, from, revive } => {
                 return self.follow_run(&run, (from, revive), to).await;
             }
@@ -341,6 +335,26 @@ impl RequestHandler {
         let row = self.reader.run(id).await?;
         let (leg, (accounts, wall)) = (row.leg, self.reader.budget(&row).await?);
         Ok(BudgetView { run: self.view(row).await?, leg, accounts, wall })
+    }
+
+    async fn answer_submission(
+        &self,
+        request: ControlRequest,
+        to: &mpsc::Sender<ControlResponse>,
+    ) -> Result<Option<ControlResponse>, RequestError> {
+        #[expect(clippy::wildcard_enum_match_arm, reason = "the caller passes no other request")]
+        match request {
+            ControlRequest::RunsSubmit(submission) => {
+                self.submit(|to| async move { to.submit(*submission).await }, to).await
+            }
+            ControlRequest::RunsSubmitFile { name } => {
+                self.submit(|to| async move { to.submit_file(name).await }, to).await
+            }
+            ControlRequest::RunsResume { id } => {
+                self.submit(|to| async move { to.resume(id).await }, to).await
+            }
+            _ => Err(RequestError::internal("this is no submission")),
+        }
     }
 
     /// Passes a submission on, with heartbeats until its run is durable.

@@ -52,7 +52,7 @@ impl Sweep<'_> {
             for artifact in stored {
                 let fate = match self.artifact_fate(&artifact, &mut snapshot) {
                     ArtifactFate::Retained(reason) => ArtifactFate::Retained(reason),
-                    fate => {
+                    fate @ (ArtifactFate::Expired | ArtifactFate::Orphan) => {
                         if attachments.is_none() {
                             attachments = Some(snapshot.attachments()?);
                         }

@@ -108,7 +108,7 @@ async fn capture(
         "id": OutboxMessage::id_of_call(invocation.call), "target": request.target,
         "state": "queued for delivery", "attachments": files,
     });
-    Ok(CallEnd { attachments: Arc::from(attachments), ..CallEnd::ok(result.to_string()) })
+    Ok(CallEnd { attachments: Arc::new(attachments), ..CallEnd::ok(result.to_string()) })
 }
 
 fn unreadable(name: &str, why: &str) -> BadArguments {

@@ -95,7 +95,7 @@ pub struct CallEnd {
     pub images: Arc<[Image]>,
     /// The files that a call of the tool `message` has captured; with them its message is sent.
     #[serde(default, skip_serializing_if = "super::is_default")]
-    pub attachments: Arc<[Attachment]>,
+    pub attachments: Arc<Vec<Attachment>>,
     /// The decisions of the hooks that were asked about the result, or that kept the call from its start.
     #[serde(default, skip_serializing_if = "super::is_default")]
     pub hooks: Arc<[HookDecision]>,

@@ -32,9 +32,7 @@ impl DecisionBuilder {
                 limits: accepted.spec.limits.budget,
                 owns_iterations: false,
             }),
-            Body::ModelStarted(started) | Body::AsideStarted(started) => {
-                reserve_attempt(ledger, started, periods);
-            }
+            Body::ModelStarted(it) | Body::AsideStarted(it) => reserve_attempt(ledger, it, periods),
             Body::SummaryStarted(started) => reserve_attempt(ledger, &started.started, periods),
             Body::ModelAnswered(answered) => settle_answer(ledger, attempt.as_deref(), answered.usage),
             Body::SummaryAnswered(answered) | Body::AsideAnswered(answered) => {

@@ -47,7 +47,7 @@ impl DecisionBuilder {
             && self.run().is_some_and(|run| run.tool_calls().iter().any(is_message));
         if is_sent {
             // The tool has accepted these arguments.
-            let (Ok(_) | Err(_)) = self.send_message(call, Arc::clone(&end.attachments));
+            let (Ok(_) | Err(_)) = self.send_message(call, end.attachments.as_slice().into());
         }
     }
 

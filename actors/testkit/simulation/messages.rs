@@ -56,7 +56,7 @@ pub(super) fn queues_stay(past: &FinalState<'_>) -> Violations {
         }
     }
     for (session, queue) in &past.queues {
-        let last = records_of(session).last().unwrap_or_default();
+        let last = records_of(session).next_back().unwrap_or_default();
         if last != *queue {
             found.push(format!("the row of {session} has {queue:?}, and its last record {last:?}"));
         }

@@ -115,7 +115,7 @@ fn a_message_with_files_is_in_the_append_that_ends_their_capture() {
     let append = decide(&driver, &Input::ToolEnded { id: attempt(2), end: failed });
     assert_eq!((outbox(&append), kinds(&append)), (Vec::new(), vec!["call.ended", "call.ended"]));
     let artifact = Artifact { handle: "h".into(), bytes: 3, sha256: None };
-    let attachments: Arc<[Attachment]> = [Attachment { name: "a".into(), artifact }].into();
+    let attachments = Arc::new(vec![Attachment { name: "a".into(), artifact }]);
     // What a hook makes of the result does not take the message back.
     for end in [CallEnd::ok("sent"), CallEnd::error(CallStatus::Error, "withheld", None, "")] {
         let end = CallEnd { attachments: Arc::clone(&attachments), ..end };
@@ -125,7 +125,7 @@ fn a_message_with_files_is_in_the_append_that_ends_their_capture() {
             IndexRow::Outbox(message) => Some(message.attachments().to_vec()),
             IndexRow::Session(_) | IndexRow::Run(_) | IndexRow::Model(_) | IndexRow::Message(_) => None,
         });
-        assert_eq!(files.as_deref(), Some(&*attachments));
+        assert_eq!(files.as_ref(), Some(&*attachments));
     }
 }
 

@@ -369,7 +369,7 @@ pub(crate) fn call_end() -> Made<CallEnd> {
         CallStatus::InDoubt,
     ]);
     let attachment = (shared(), artifact()).prop_map(|(name, artifact)| Attachment { name, artifact });
-    let attachments = list(attachment.boxed()).prop_map(Arc::from);
+    let attachments = list(attachment.boxed()).prop_map(Arc::new);
     (status, shared(), maybe(artifact()), images(), attachments, hook_decisions())
         .prop_map(|(status, content, artifact, images, attachments, hooks)| CallEnd {
             status,

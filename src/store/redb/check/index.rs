@@ -113,7 +113,8 @@ impl CheckPass<'_> {
         let (target, number) = key;
         let what = match serde_json::from_slice::<Delivery>(row) {
             Ok(delivery) if target.is_none_or(|target| *target == *delivery.message.target) => {
-                return Ok(self.attachments(table, number, &delivery));
+                self.attachments(table, number, &delivery);
+                return Ok(());
             }
             Ok(delivery) => format!("message {number} is for target {}", delivery.message.target),
             Err(why) => format!("message {number}: {why}"),

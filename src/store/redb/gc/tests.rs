@@ -9,8 +9,8 @@ use std::{
 use futures::executor::block_on;
 use hermod_actors::{
     model::{
-        AccountId, AgentName, Amounts, Body, CallEnd, CallEnded, CallId, CallStatus, Incarnation, NewAccount,
-        Outcome, OutcomeDetail, Record, RunId, RunRow, RunState, SessionId, SessionRow, Timestamp,
+        AccountId, Amounts, Body, CallEnd, CallEnded, CallId, CallStatus, Incarnation, NewAccount, Outcome,
+        OutcomeDetail, Record, RunId, RunRow, RunState, SessionId, SessionRow, Timestamp,
     },
     port::{Append, IndexRow, Journal, StoredRecord, WriteOp, WriteOutcome},
 };

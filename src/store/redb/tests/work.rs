@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use hermod_actors::{
     model::{
-        AccountId, AgentName, Amounts, Body, CallEnd, CallEnded, CallId, Incarnation, LimitRaise,
-        ListedLimits, ModelLimits, ModelRef, ModelRow, NewAccount, Outcome, OutcomeDetail, Record,
-        Reservation, RunId, RunRow, RunState, SessionId, SessionRow, Settlement, Timestamp,
+        AccountId, Amounts, Body, CallEnd, CallEnded, CallId, Incarnation, LimitRaise, ListedLimits,
+        ModelLimits, ModelRef, ModelRow, NewAccount, Outcome, OutcomeDetail, Record, Reservation, RunId,
+        RunRow, RunState, SessionId, SessionRow, Settlement, Timestamp,
     },
     port::{Append, IndexRow, SpawnedSession, WriteOp},
 };

@@ -167,14 +167,17 @@ impl Watch {
                 self.family.ended(ended)?;
                 self.shown.told(ended.call.run, &ended.result);
             }
-            Body::QueueChanged(queue) => {
-                hold!(*queue != self.queue, "{queue:?} was set before");
-                self.queue = *queue;
-            }
+            Body::QueueChanged(queue) => self.queue_changed(*queue)?,
             Body::TodoChanged(changed) => self.todo_changed(changed)?,
         }
         self.agrees(turn)?;
         self.shown.check_tail(turn).map(drop)
+    }
+
+    fn queue_changed(&mut self, queue: QueueOverrides) -> Result<(), String> {
+        hold!(queue != self.queue, "{queue:?} was set before");
+        self.queue = queue;
+        Ok(())
     }
 
     fn todo_changed(&mut self, changed: &TodoChanged) -> Result<(), String> {
