@@ -25,7 +25,7 @@ use crate::{
 /// Most milliseconds that an admitted summary waits for a model that is not available at present. After that,
 /// compaction continues without a summary.
 const MAX_SUMMARY_WAIT_MS: u64 = 1_000;
-/// The same for an aside that no run waits for.
+/// The same for other asides: no run waits for a title, and without a description a model is blind.
 const MAX_OTHER_WAIT_MS: u64 = 30_000;
 
 /// What an aside needs to start.

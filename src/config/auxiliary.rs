@@ -14,6 +14,8 @@ use super::{
 pub const COMPRESSION: &str = "compression";
 /// The job that names a conversation.
 pub const TITLE: &str = "title";
+/// The job that describes pictures for models that see none.
+pub const VISION: &str = "vision";
 
 /// The section `auxiliary.JOB`. The embedded defaults have the section of every job.
 #[derive(Debug, Clone, Deserialize)]

@@ -103,17 +103,20 @@ pub enum AsideJob {
     Summary,
     /// The title of the session.
     Title,
+    /// Descriptions of pictures for a model that sees none.
+    Vision,
 }
 
 impl AsideJob {
     /// All jobs, by their codes from 0.
-    pub const ALL: [Self; 2] = [Self::Summary, Self::Title];
+    pub const ALL: [Self; 3] = [Self::Summary, Self::Title, Self::Vision];
 
     /// Last part of the text of the call's id.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Summary => "summary",
             Self::Title => "title",
+            Self::Vision => "vision",
         }
     }
 

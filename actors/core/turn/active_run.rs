@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use crate::{
     model::{
-        AssistantMessage, AttemptId, Body, CallEnded, CallId, Dimension, FailureClass, HistoryPosition,
-        ModelAnswered, ModelFailed, ModelStarted, Outcome, OutcomeCause, OutcomeDetail, ParentRef,
-        Repetition, RunId, RunSpec, Seq, SessionTime, Timestamp,
+        AsideJob, AssistantMessage, AttemptId, Body, CallEnded, CallId, Dimension, FailureClass,
+        HistoryPosition, ModelAnswered, ModelFailed, ModelStarted, Outcome, OutcomeCause, OutcomeDetail,
+        ParentRef, Repetition, RunId, RunSpec, Seq, SessionTime, Timestamp,
     },
     mutants::{Mutant, mutant_enabled},
     turn::{
@@ -25,6 +25,7 @@ use crate::{
         sent_messages::SentMessages,
         subagents::Subagents,
         tool_calls::{ActiveStep, ActiveToolCall, ParkedCall, ToolCallState},
+        vision_state::VisionState,
     },
 };
 
@@ -57,6 +58,7 @@ pub(super) struct ActiveRun {
     /// The start of the part that no request has shown yet, after a run was reopened. Compaction keeps that part.
     pub(super) unseen_from: Option<HistoryPosition>,
     pub(super) compaction: CompactionState,
+    pub(super) vision: VisionState,
     pub(super) decisions: PersonDecisions,
     pub(super) last_text: LastText,
     pub(super) sent: SentMessages,
@@ -95,6 +97,7 @@ impl ActiveRun {
             planned_end: None,
             unseen_from: None,
             compaction: CompactionState::of_new_run(unused_summary),
+            vision: VisionState::new(),
             decisions: PersonDecisions::default(),
             last_text: LastText::default(),
             sent: SentMessages::default(),
@@ -273,15 +276,20 @@ impl ActiveRun {
         }
     }
 
-    /// The attempt of a model call or summary call that a record ends.
+    /// The attempt of a model call or aside that a record ends.
     pub(super) fn ended_attempt(&self, body: &Body) -> Option<&Arc<ModelStarted>> {
         let (id, _) = body.settled_usage()?;
         self.started_of(id.call).filter(|started| started.attempt == id.attempt)
     }
 
-    /// The started attempt of this model call or summary call.
+    /// The started attempt of this model call or aside.
     pub(super) fn started_of(&self, call: CallId) -> Option<&Arc<ModelStarted>> {
-        let started = if call.is_summary() { self.compaction.call.started() } else { self.model_started() };
+        let started = match call.job() {
+            Some(AsideJob::Summary) => self.compaction.call.started(),
+            Some(AsideJob::Vision) => self.vision.started(),
+            Some(AsideJob::Title) => None,
+            None => self.model_started(),
+        };
         started.filter(|started| started.call == call)
     }
 

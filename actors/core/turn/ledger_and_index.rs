@@ -6,9 +6,9 @@ use std::sync::Arc;
 use crate::{
     journal::IndexRow,
     model::{
-        AccountId, Amounts, Body, LedgerChange, LimitRaise, ModelFailed, ModelLate, ModelStarted, NewAccount,
-        Reservation, RetryReason, RunCounts, RunEnded, RunId, RunRow, RunState, Seq, SessionRow, Settlement,
-        Timestamp, Usage,
+        AccountId, Amounts, AsideJob, Body, LedgerChange, LimitRaise, ModelFailed, ModelLate, ModelStarted,
+        NewAccount, Reservation, RetryReason, RunCounts, RunEnded, RunId, RunRow, RunState, Seq, SessionRow,
+        Settlement, Timestamp, Usage,
     },
     mutants::{Mutant, mutant_enabled},
     policy::spent_by_failure,
@@ -98,7 +98,11 @@ impl DecisionBuilder {
     pub(super) fn index_record(&mut self, body: &Body) {
         match body {
             Body::SessionOpened(_) | Body::QueueChanged(_) => self.index_session(),
-            Body::AsideAnswered(answered) if answered.unusable.is_none() => self.index_session(),
+            Body::AsideAnswered(answered)
+                if answered.call.job() == Some(AsideJob::Title) && answered.unusable.is_none() =>
+            {
+                self.index_session();
+            }
             Body::RunAccepted(accepted) => {
                 if let Some(row) = self.row_of(accepted.run) {
                     self.put_run_row(row);

@@ -145,7 +145,7 @@ impl WaitTracker {
 
     fn waits_of(&self, run: &ActiveRun, now: SessionTime, deadlines: &dyn TaskDeadlines) -> Vec<RunWait> {
         let due = match self.turn.waits_for_compaction(run) {
-            true => self.turn.due_with_summary(run, now),
+            true => self.turn.due_with_asides(run, now),
             false => run.due(now),
         };
         let mut waits: Vec<RunWait> =

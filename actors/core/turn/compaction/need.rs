@@ -219,16 +219,21 @@ impl Turn {
         matches!(self.need(run), CompactionNeed::Now(_)) && run.is_at_boundary()
     }
 
-    /// The actions due for the run and its summary. While the view must be compacted, no lease for the next model call
-    /// is due.
-    pub(in crate::turn) fn due_with_summary(&self, run: &ActiveRun, now: SessionTime) -> Vec<DueAction> {
+    /// The actions due for the run with its asides. While the view must be compacted, or its pictures described, no lease
+    /// for the next model call is due.
+    pub(in crate::turn) fn due_with_asides(&self, run: &ActiveRun, now: SessionTime) -> Vec<DueAction> {
         let mut due = run.due(now);
-        if self.waits_for_compaction(run) {
+        if self.waits_for_compaction(run) || self.waits_for_description(run) {
             let main = run.model_call();
             due.retain(|action| action.acquired_attempt().is_none_or(|id| id.call != main));
         }
         let summary = run.compaction.due(run.id, self.need(run), now);
-        due.extend(summary.filter(|action| !due.contains(action)));
+        let asides = summary.into_iter().chain(self.due_for_vision(run, now));
+        for action in asides {
+            if !due.contains(&action) {
+                due.push(action);
+            }
+        }
         due
     }
 

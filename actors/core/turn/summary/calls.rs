@@ -6,12 +6,16 @@ use std::sync::Arc;
 use super::{prompt, request_hash};
 use crate::{
     model::{
-        Amounts, AsideDefect, AttemptId, Body, Dimension, Failure, FailureClass, HookedSummary, ModelAnswer,
-        ModelFailed, ModelRef, ModelStarted, SummaryStarted, TokenDensity, UnansweredModel,
+        AsideDefect, AttemptId, Body, Failure, FailureClass, HookedSummary, ModelAnswer, ModelFailed,
+        ModelRef, ModelStarted, SummaryStarted, TokenDensity, UnansweredModel,
     },
     turn::{
-        Input, active_run::ActiveRun, aside::aside_answered, compaction_state::CompactionNeed,
-        decision::DecisionBuilder, model_failure::link_failure,
+        Input,
+        active_run::ActiveRun,
+        aside::{AsideContent, aside_answered, aside_refusal},
+        compaction_state::CompactionNeed,
+        decision::DecisionBuilder,
+        model_failure::link_failure,
     },
 };
 
@@ -43,9 +47,10 @@ impl DecisionBuilder {
         let (transcript, call_end) = self.turn.history.transcript(from, to, bytes);
         let text = self.turn.summary_input(compacting, &transcript);
         let prompt = prompt(hooks.or(compacting.hooks.as_ref()));
-        let started = self.aside_start(id, (&run.spec, model), (&prompt, &text), limits.summary_tokens);
+        let content = AsideContent { prompt: &prompt, text: &text, images: 0 };
+        let started = self.aside_start(id, (&run.spec, model), content, limits.summary_tokens);
         let started = ModelStarted { request_hash: request_hash(&prompt, &text), ..started };
-        if let Some(why) = summary_refusal(run, &started.reserved) {
+        if let Some(why) = aside_refusal(run, &started.reserved, "a summary") {
             let failure = Failure::new(FailureClass::NotSent, why);
             return self.give_up_summary(id, failure);
         }
@@ -121,15 +126,4 @@ pub fn summary_defect(text: &str, started: &ModelStarted) -> Option<AsideDefect>
         length if length > max_bytes.saturating_mul(2) => Some(AsideDefect::TooLong),
         _ => None,
     }
-}
-
-/// Why the budget does not suffice for a summary. One may reserve at most a third of the remaining budget, so that the
-/// call that needs it and the grace call still fit.
-fn summary_refusal(run: &ActiveRun, reserved: &Amounts) -> Option<String> {
-    let [tokens, usd] = [Dimension::Tokens, Dimension::Usd].map(|dimension| {
-        let left = run.budget_left(dimension)?;
-        let needs = reserved.get(dimension).unwrap_or(0);
-        (needs > left / 3).then(|| format!("the run's {} do not suffice for a summary", dimension.name()))
-    });
-    tokens.or(usd)
 }

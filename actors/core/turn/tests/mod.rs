@@ -26,6 +26,7 @@ mod title;
 mod todo;
 mod too_long;
 mod verification;
+mod vision;
 mod waits;
 
 use std::sync::Arc;

@@ -63,6 +63,7 @@ pub(super) fn spec(chance: &mut Chance) -> RunSpec {
         compaction: compression,
         // Without a draw of its own, like `expects`.
         title: (length < 3).then(|| Arc::new(title(traits))),
+        vision: None,
         delegation: delegation(chance),
         loop_guard: !chance.one_in(4),
         // Without a draw of its own, so that the rest of a sequence stays as it was.
