@@ -24,11 +24,13 @@ mod handler;
 mod lineage;
 mod lines;
 mod maintenance;
+mod messages;
 mod protocol;
 mod reader;
 mod run_folds;
 mod server;
 mod service_control;
+mod session_queue;
 mod socket_path;
 mod submission;
 mod token;
@@ -50,9 +52,11 @@ pub use handler::RequestHandler;
 pub use maintenance::{
     ClassUsage, Footprint, GcClassReport, GcReport, GcRequest, MaintenanceService, SessionRemoval,
 };
+pub use messages::{MessageStatus, MessageSubmission};
 pub use protocol::{ControlRequest, ControlResponse};
 pub use reader::{PAGE_RECORDS, ResolvedId, StoreReader};
 pub use server::ControlServer;
 pub use service_control::ServiceControl;
+pub use session_queue::check_queue;
 pub use submission::{OwnerKind, RunSubmission, SubmissionConversation, SubmissionService, SubmittedRun};
 pub use tree::{RunTreeCache, run_view};
