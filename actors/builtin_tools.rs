@@ -46,9 +46,9 @@ pub(crate) fn builtin_tools() -> [Arc<dyn Tool>; 3] {
 /// outbox of the store; something outside of the runtime has to deliver them.
 pub fn message_tool(targets: Vec<(String, String)>) -> Arc<dyn Tool> {
     Arc::new(BuiltinTool {
-        spec: message::tool_spec(&targets),
+        spec: message::tool_spec(&targets, None),
         intent: EffectClass::Once.into(),
-        check: Box::new(move |arguments| message::check_message(arguments, &targets)),
+        check: Box::new(move |arguments| message::check_message(arguments, &targets, None).map(drop)),
     })
 }
 

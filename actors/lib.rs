@@ -38,6 +38,8 @@ pub use builtin_tools::message_tool;
 pub use compressor::CompressorStatus;
 pub use handlers::StalledHandler;
 pub use policy::delegation::DELEGATE_TASK;
+#[doc(hidden)]
+pub use policy::message;
 pub use policy::{
     AnswerSource, Bill, FinalText, HookTally, SanitizedText, SummarizerStatus, spent_by_failure,
     usage_anomaly,

@@ -22,7 +22,7 @@ pub(crate) fn redact_text(text: &mut Arc<str>, redactor: &dyn TextRedactor) {
 
 /// Redacts the result of a tool call.
 pub(crate) fn redact_end(end: &mut CallEnd, redactor: &dyn TextRedactor) {
-    let CallEnd { status: _, content, artifact: _, images: _, hooks: _ } = end;
+    let CallEnd { status: _, content, artifact: _, images: _, attachments: _, hooks: _ } = end;
     redact_text(content, redactor);
 }
 

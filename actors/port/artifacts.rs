@@ -83,6 +83,9 @@ pub enum ArtifactError {
     Unavailable(String),
 }
 
+/// Most files of an attempt that are artifacts of their own. Their names have a number beyond those of attempts.
+const FILES_PER_ATTEMPT: u32 = 1_000;
+
 /// One attempt's access to the artifacts of its session: it reads all of them and writes its own.
 #[derive(Debug, Clone)]
 pub struct AttemptArtifacts {
@@ -155,6 +158,13 @@ impl AttemptArtifacts {
     pub fn for_attempt(&self, attempt: Attempt) -> Self {
         let name = ArtifactName { attempt, ..self.name };
         Self { name, ..self.clone() }
+    }
+
+    /// The same access for one of several files of this attempt, by its index.
+    #[must_use]
+    pub fn for_file(&self, index: u32) -> Self {
+        let first = self.name.attempt.saturating_mul(FILES_PER_ATTEMPT);
+        self.for_attempt(first.saturating_add(index).saturating_add(1))
     }
 
     /// Starts this attempt's artifact.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    model::{MessageSteered, RunId, RunState, SessionId, StopReason},
+    model::{MessageSteered, QueueOverrides, RunId, RunState, SessionId, SessionRow, StopReason},
     redaction::redact_text,
     runtime::{AfterCommand, RunError, Runtime, submit::MAX_TRIES},
     session::{InputReply, SubmitError},
@@ -51,6 +51,18 @@ impl Runtime {
         let is_recorded =
             self.repeat_command(session, input, InputReply::Steer, AfterCommand::Resume).await?;
         if is_recorded { Ok(SteerReceipt { run, session, next }) } else { Err(RunError::Ended(run)) }
+    }
+
+    /// Sets how the messages of a session queue, and returns its row; resolves when that is durable. It holds for messages
+    /// that are sent from then on; one that names a mode has that mode. The session is not resumed by it.
+    pub async fn set_queue(&self, session: SessionId, queue: QueueOverrides) -> Result<SessionRow, RunError> {
+        if queue.cap == Some(0) {
+            return Err(RunError::Invalid { field: "cap", error: "is 0; at least one message waits".into() });
+        }
+        self.session(session).await?;
+        let input = Input::SetQueue(queue);
+        self.repeat_command(session, input, InputReply::SetQueue, AfterCommand::Rest).await?;
+        self.session(session).await
     }
 
     /// Ends a run as `failed(crash_loop)`, because the process crashes whenever its session is opened. The session is

@@ -94,7 +94,7 @@ impl SessionActorState {
                     caller.send(Ok(AcceptedRun { run: accepted.run, session: self.id, at }));
                     false
                 }
-                (_, Some(InputReply::Stop(reply))) => reply.send(()).is_err(),
+                (_, Some(InputReply::Stop(reply) | InputReply::SetQueue(reply))) => reply.send(()).is_err(),
                 (Input::Steer(message), Some(InputReply::Steer(reply))) => {
                     reply.send(self.is_message_recorded(message.followup_run)).is_err()
                 }

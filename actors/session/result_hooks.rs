@@ -87,6 +87,8 @@ fn applied(mut answer: HookAnswer, end: CallEnd) -> CallEnd {
     }
     let refusal = answer.refusal_text();
     let hooks: Arc<[HookDecision]> = end.hooks.iter().cloned().chain(answer.decisions).collect();
+    // The call has run, so its message is sent whatever the model reads of it.
+    let attachments = Arc::clone(&end.attachments);
     match (refusal, content) {
         (Some(refusal), _) => {
             let error = format!(
@@ -95,9 +97,9 @@ fn applied(mut answer: HookAnswer, end: CallEnd) -> CallEnd {
             );
             let hint = "do not repeat the call: it has run; go on without its result";
             let status = if end.status == CallStatus::Stopped { end.status } else { CallStatus::Error };
-            CallEnd { hooks, ..CallEnd::error(status, &error, None, hint) }
+            CallEnd { hooks, attachments, ..CallEnd::error(status, &error, None, hint) }
         }
-        (None, Some(content)) => CallEnd { hooks, ..CallEnd::new(end.status, content) },
+        (None, Some(content)) => CallEnd { hooks, attachments, ..CallEnd::new(end.status, content) },
         (None, None) => CallEnd { hooks, ..end },
     }
 }

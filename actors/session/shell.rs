@@ -93,6 +93,7 @@ pub(super) struct QueuedInput {
 pub(crate) enum InputReply {
     Submit(SubmitReply),
     Stop(RpcReplyPort<()>),
+    SetQueue(RpcReplyPort<()>),
     /// The reply: whether the message was recorded.
     Steer(RpcReplyPort<bool>),
     /// The flag: whether an open request took the answer.

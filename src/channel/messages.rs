@@ -236,7 +236,9 @@ async fn mode(
 ) -> Result<QueueMode, RunError> {
     let chat = message.at.to_string();
     let of_chat = channel.state.read(|state| state.chats.get(&chat).and_then(|chat| chat.mode)).await;
-    let mode = of_chat.or_else(|| channel.section.mode.map(|mode| mode.0)).unwrap_or(configured);
+    let of_session = session.and_then(|session| session.queue.mode);
+    let of_channel = channel.section.mode.map(|mode| mode.0);
+    let mode = of_chat.or(of_session).or(of_channel).unwrap_or(configured);
     let Some(session) = session.filter(|_| mode != QueueMode::Interrupt) else { return Ok(mode) };
     let open = channel.runtime().open_runs().await?;
     let is_foreign = open.iter().any(|row| row.session == session.id && !channel.is_own(row));

@@ -21,7 +21,7 @@ use super::{
     replies::{Reply, ReplyStage},
     text,
 };
-use crate::delivery::{ChatOutput, SendResult};
+use crate::delivery::{AttachedFile, ChatOutput, SendResult};
 
 /// How long the records of a run may take to be read.
 const READ_TIMEOUT: Duration = Duration::from_secs(10);
@@ -40,9 +40,14 @@ enum Ending {
 }
 
 impl ChatOutput for ChannelOutput {
-    fn send<'a>(&'a self, chat: Option<&'a str>, message: &'a OutboxMessage) -> BoxFuture<'a, SendResult> {
+    fn send<'a>(
+        &'a self,
+        chat: Option<&'a str>,
+        message: &'a OutboxMessage,
+        files: &'a [AttachedFile],
+    ) -> BoxFuture<'a, SendResult> {
         Box::pin(async move {
-            match self.deliver(chat, message).await {
+            match self.deliver(chat, message, files).await {
                 Ok(()) => SendResult::Delivered,
                 Err(Undelivered::Chat(ChatError::RateLimited(pause))) => {
                     let why = ChatError::RateLimited(pause).to_string();
@@ -75,7 +80,12 @@ enum Undelivered {
 }
 
 impl ChannelOutput {
-    async fn deliver(&self, chat: Option<&str>, message: &OutboxMessage) -> Result<(), Undelivered> {
+    async fn deliver(
+        &self,
+        chat: Option<&str>,
+        message: &OutboxMessage,
+        files: &[AttachedFile],
+    ) -> Result<(), Undelivered> {
         let channel = &*self.0;
         let at = match chat {
             Some(chat) => ChatAddress::parse(chat),
@@ -94,7 +104,20 @@ impl ChannelOutput {
         };
         let reply = channel.replies.get(&key);
         self.end(&reply, &at, &ending).await?;
+        self.send_files(&at, &message.id, files).await?;
         channel.replies.forget(&key);
+        Ok(())
+    }
+
+    /// Sends the files of a message. Those that an earlier attempt has sent are known by the state of the channel.
+    async fn send_files(&self, at: &ChatAddress, id: &str, files: &[AttachedFile]) -> Result<(), ChatError> {
+        let channel = &*self.0;
+        let key = format!("{id}:files");
+        let mut sent = channel.state.read(|state| state.reply(&key).cloned().unwrap_or_default()).await;
+        for file in files.iter().skip(sent.len()) {
+            sent.push(channel.transport.send_file(at, file).await?);
+            channel.keep(|state| state.keep_reply(&key, &sent)).await;
+        }
         Ok(())
     }
 

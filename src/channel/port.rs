@@ -7,6 +7,7 @@ use bytes::Bytes;
 use futures::future::BoxFuture;
 
 use super::address::ChatAddress;
+use crate::delivery::AttachedFile;
 
 /// Connects to a chat service as one bot. Errors do not contain its token.
 pub(super) trait ChatTransport: Debug + Send + Sync {
@@ -23,6 +24,13 @@ pub(super) trait ChatTransport: Debug + Send + Sync {
         to: &'a ChatAddress,
         text: &'a str,
         buttons: &'a [Button],
+    ) -> BoxFuture<'a, Result<String, ChatError>>;
+
+    /// Sends a file as a message of its own, and returns the id of the message.
+    fn send_file<'a>(
+        &'a self,
+        to: &'a ChatAddress,
+        file: &'a AttachedFile,
     ) -> BoxFuture<'a, Result<String, ChatError>>;
 
     /// Replaces the text of a message of this bot, and removes its buttons.

@@ -29,6 +29,13 @@ pub(crate) const SERVE: &str = "Examples:
        -d '{\"input\": \"Say hello\"}' http://127.0.0.1:7717/v1/runs
   hermod serve --listen 0.0.0.0:7717 --tls-certificate fullchain.pem --tls-key privkey.pem";
 
+/// Examples of `hermod send`.
+pub(crate) const SEND: &str = "Examples:
+  hermod send build \"The tests are red again\"     the run under way reads it, or a run begins
+  hermod send build \"And now?\" --wait             prints the answer
+  hermod send build \"Look at this\" --attach screen.png --mode followup
+  hermod messages show 01M8…                       what became of it";
+
 /// Examples of `hermod agents`.
 pub(crate) const AGENTS: &str = "Examples:
   hermod agents list                       the agents of the configuration

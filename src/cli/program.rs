@@ -5,8 +5,8 @@ use clap::{ArgAction, Parser, Subcommand};
 use super::{
     CliError, Exit, agents, approvals, backup, budgets, chaos, completions, config, deliveries, doctor,
     examples, gc, hooks, init, journal, models, operate, policy, prompt, providers, rehearse, report, run,
-    runs, serve, service, sessions, show, steer, stop, store, telemetry, terminal, threads, tokens, tree,
-    usage, variables, watch, wire,
+    runs, send, serve, service, sessions, show, steer, stop, store, telemetry, terminal, threads, tokens,
+    tree, usage, variables, watch, wire,
 };
 use crate::{discovery::Variables, host::StoreClient, secret};
 
@@ -41,6 +41,8 @@ enum CliCommand {
     Tree(tree::TreeArgs),
     Stop(stop::StopArgs),
     Steer(steer::SteerArgs),
+    Send(send::SendArgs),
+    Messages(send::MessagesArgs),
     Approvals(approvals::ApprovalsArgs),
     Deliveries(deliveries::DeliveriesArgs),
     Policy(policy::PolicyArgs),
@@ -98,6 +100,8 @@ async fn dispatch(command: CliCommand, variables: &Variables) -> Result<Exit, Cl
         CliCommand::Tree(args) => return tree::execute(args, &StoreClient::new(variables)?, variables).await,
         CliCommand::Stop(args) => stop::execute(args, &StoreClient::new(variables)?).await?,
         CliCommand::Steer(args) => steer::execute(args, &StoreClient::new(variables)?).await?,
+        CliCommand::Send(args) => return send::execute(args, &StoreClient::new(variables)?).await,
+        CliCommand::Messages(args) => return send::messages(args, &StoreClient::new(variables)?).await,
         CliCommand::Approvals(args) => approvals::execute(args, &StoreClient::new(variables)?).await?,
         CliCommand::Deliveries(args) => deliveries::execute(args, &StoreClient::new(variables)?).await?,
         CliCommand::Policy(args) => policy::execute(&args, variables)?,
@@ -181,10 +185,14 @@ mod tests {
                 &["show", blank],
                 &["runs", "resume", blank],
                 &["sessions", "show", blank],
+                &["sessions", "queue", blank],
                 &["journal", blank],
                 &["tree", blank],
                 &["stop", blank],
                 &["steer", blank, "hi"],
+                &["send", blank, "hi"],
+                &["send", "s", "hi", "--key", blank],
+                &["messages", "show", blank],
                 &["approvals", "allow", blank],
                 &["budget", "show", blank],
                 &["budget", "add", blank, "iterations=1"],

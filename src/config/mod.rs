@@ -3,6 +3,7 @@
 
 mod agent_sections;
 mod agents;
+mod attachments_section;
 mod auxiliary;
 mod channels_section;
 mod error;

@@ -8,6 +8,7 @@ use serde::Deserialize;
 
 use super::{
     agent_sections::{AgentSection, AgentsSection},
+    attachments_section::AttachmentsSection,
     auxiliary::AuxiliarySection,
     channels_section::ChannelSection,
     hooks_section::HookSection,
@@ -56,6 +57,8 @@ pub struct Config {
     pub lanes: LanesSection,
     /// How messages to a session queue.
     pub queue: QueueSection,
+    /// Files that models may send.
+    pub attachments: AttachmentsSection,
     /// Further defaults of agents.
     pub agents: AgentsSection,
     /// The configured providers, by name.

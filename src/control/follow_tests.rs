@@ -17,6 +17,7 @@ use super::{
     error::RequestError,
     followed_event::{FollowedContent, FollowedEvent},
     follower_stream::follow,
+    messages::MessageSubmission,
     protocol::ControlResponse,
     submission::{OwnerKind, RunSubmission, SubmissionService, SubmittedRun},
 };
@@ -34,6 +35,14 @@ impl SubmissionService for NoSubmissions {
     }
 
     fn submit_file(&self, _: String) -> BoxFuture<'_, Result<SubmittedRun, RequestError>> {
+        Box::pin(async { Err(RequestError::usage("none")) })
+    }
+
+    fn send(&self, _: MessageSubmission) -> BoxFuture<'_, Result<RunId, RequestError>> {
+        Box::pin(async { Err(RequestError::usage("none")) })
+    }
+
+    fn send_file(&self, _: String) -> BoxFuture<'_, Result<RunId, RequestError>> {
         Box::pin(async { Err(RequestError::usage("none")) })
     }
 

@@ -104,6 +104,7 @@ impl RequestHandler {
             | ControlRequest::SessionsList { .. }
             | ControlRequest::SessionsShow { .. }
             | ControlRequest::Report { .. } => return self.answer_about_runs(request, to).await,
+            ControlRequest::SessionsQueue { session, queue } => return self.set_queue(&session, queue).await,
             ControlRequest::Tree { run } => ControlResponse::Tree(self.tree(run.as_deref()).await?),
             ControlRequest::BudgetShow { run } => ControlResponse::Budget(Box::new(self.budget(&run).await?)),
             ControlRequest::LimitsShow { limits } => self.periods(limits).await?,
@@ -124,15 +125,9 @@ impl RequestHandler {
             ControlRequest::Stop { run, tree, reason } => return self.stop(Some(&run), tree, reason).await,
             ControlRequest::StopAll {} => return self.stop(None, false, StopReason::Command).await,
             ControlRequest::Steer { run, text } => return self.steer(&run, text).await,
-            ControlRequest::RunsSubmit(submission) => {
-                return self.submit(|to| async move { to.submit(*submission).await }, to).await;
-            }
-            ControlRequest::RunsSubmitFile { name } => {
-                return self.submit(|to| async move { to.submit_file(name).await }, to).await;
-            }
-            ControlRequest::RunsResume { id } => {
-                return self.submit(|to| async move { to.resume(id).await }, to).await;
-            }
+            ControlRequest::RunsSubmit(_)
+            | ControlRequest::RunsSubmitFile { .. }
+            | ControlRequest::RunsResume { .. } => return self.answer_submission(request, to).await,
             ControlRequest::RunsFollow { run, from, revive } => {
                 return self.follow_run(&run, (from, revive), to).await;
             }
@@ -147,6 +142,9 @@ impl RequestHandler {
             ControlRequest::ApprovalsAnswer { call, text } => {
                 return decided(self.decide(&call, |approval| text_answer(approval, text)).await);
             }
+            ControlRequest::MessagesSend(_)
+            | ControlRequest::MessagesSendFile { .. }
+            | ControlRequest::MessagesShow { .. } => return self.answer_about_messages(request, to).await,
             ControlRequest::DeliveriesList { .. }
             | ControlRequest::DeliveriesShow { .. }
             | ControlRequest::DeliveriesRetry { .. } => return self.answer_about_deliveries(request).await,
@@ -381,6 +379,26 @@ impl RequestHandler {
         Ok(BudgetView { run: self.view(row).await?, leg, accounts, wall })
     }
 
+    async fn answer_submission(
+        &self,
+        request: ControlRequest,
+        to: &mpsc::Sender<ControlResponse>,
+    ) -> Result<Option<ControlResponse>, RequestError> {
+        #[expect(clippy::wildcard_enum_match_arm, reason = "the caller passes no other request")]
+        match request {
+            ControlRequest::RunsSubmit(submission) => {
+                self.submit(|to| async move { to.submit(*submission).await }, to).await
+            }
+            ControlRequest::RunsSubmitFile { name } => {
+                self.submit(|to| async move { to.submit_file(name).await }, to).await
+            }
+            ControlRequest::RunsResume { id } => {
+                self.submit(|to| async move { to.resume(id).await }, to).await
+            }
+            _ => Err(RequestError::internal("this is no submission")),
+        }
+    }
+
     /// Passes a submission on, with heartbeats until its run is durable.
     async fn submit<F: Future<Output = Result<SubmittedRun, RequestError>>>(
         &self,
@@ -419,7 +437,7 @@ impl RequestHandler {
     }
 
     /// The runtime of this process; an error in one that only has the store open.
-    fn slot(&self) -> Result<&RuntimeSlot, RequestError> {
+    pub(super) fn slot(&self) -> Result<&RuntimeSlot, RequestError> {
         self.runtime.as_deref().ok_or_else(no_runtime)
     }
 

@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use hermod_actors::{
     CompressorStatus, ProviderStatus, RunResult, StalledHandler, SteerReceipt,
     model::{
-        AgentName, ApprovalDecision, ApprovalScope, DeliveryState, LimitIncrease, ModelRow, RecordJson,
-        RunId, Seq, StopReason, StoreLimits, Timestamp,
+        AgentName, ApprovalDecision, ApprovalScope, DeliveryState, LimitIncrease, ModelRow, QueueOverrides,
+        RecordJson, RunId, Seq, StopReason, StoreLimits, Timestamp,
     },
     port::FeedCursor,
 };
@@ -18,6 +18,7 @@ use super::{
     error::RequestError,
     followed_event::{FedRecord, FollowedEvent},
     maintenance::{Footprint, GcReport, GcRequest},
+    messages::{MessageStatus, MessageSubmission},
     run_filter::RunOutcomeFilter,
     submission::{OwnerKind, RunSubmission, SubmittedRun},
 };
@@ -95,6 +96,14 @@ pub enum ControlRequest {
         /// Limit of runs.
         #[serde(default = "rows")]
         max: usize,
+    },
+    /// Sets how the messages of a session queue, as a whole.
+    #[serde(rename = "sessions.queue")]
+    SessionsQueue {
+        /// Id or key of the session.
+        session: String,
+        /// The setting; what is absent is as configured.
+        queue: QueueOverrides,
     },
     /// Reads the records of a session: one line per record, then [`ControlResponse::End`].
     #[serde(rename = "journal")]
@@ -177,6 +186,21 @@ pub enum ControlRequest {
         run: String,
         /// The text of the message.
         text: String,
+    },
+    /// Sends a message to a session.
+    #[serde(rename = "messages.send")]
+    MessagesSend(Box<MessageSubmission>),
+    /// Sends a message that is too long for a line: the client has written it to a file.
+    #[serde(rename = "messages.send_file")]
+    MessagesSendFile {
+        /// The file's name in the folder `submissions` of the state directory.
+        name: String,
+    },
+    /// Shows what became of a message.
+    #[serde(rename = "messages.show")]
+    MessagesShow {
+        /// Id of the message.
+        message: String,
     },
     /// Shows the limits of a run and what it has used.
     #[serde(rename = "budget.show")]
@@ -359,6 +383,8 @@ pub enum ControlResponse {
     Sessions(Vec<SessionView>),
     /// Answer to `sessions.show`.
     Session(SessionDetailView),
+    /// Answer to `sessions.queue`: the setting is durable.
+    SessionQueue(QueueOverrides),
     /// Answer to `journal`: one record. More lines follow.
     Record(EventView),
     /// Answer to `runs.records`: one record as it is stored. More lines follow.
@@ -394,6 +420,8 @@ pub enum ControlResponse {
     Stopped(Vec<RunView>),
     /// Answer to `steer`: the message is durable.
     Steered(SteerReceipt),
+    /// Answer to `messages.send`, `messages.send_file` and `messages.show`: the message is durable.
+    Message(MessageStatus),
     /// Answer to `budget.show`.
     Budget(Box<BudgetView>),
     /// Answer to `budget.add`: the increase is durable.

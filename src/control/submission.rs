@@ -9,7 +9,7 @@ use hermod_actors::model::{
 };
 use serde::{Deserialize, Serialize};
 
-use super::error::RequestError;
+use super::{error::RequestError, messages::MessageSubmission};
 
 /// A task for the owner's runtime. The owner resolves its spec by its own configuration: neither a key nor a variable nor
 /// a spec is in it. Paths are absolute.
@@ -129,6 +129,12 @@ pub trait SubmissionService: Debug + Send + Sync + 'static {
     /// Submits the task in a file, which it removes. `name` is the file's name in the folder for submissions of the state
     /// directory.
     fn submit_file(&self, name: String) -> BoxFuture<'_, Result<SubmittedRun, RequestError>>;
+
+    /// Sends a message to a session; resolves with its id when it is durable.
+    fn send(&self, message: MessageSubmission) -> BoxFuture<'_, Result<RunId, RequestError>>;
+
+    /// Sends the message in a file, as [`SubmissionService::submit_file`] submits a task.
+    fn send_file(&self, name: String) -> BoxFuture<'_, Result<RunId, RequestError>>;
 
     /// Lets the unfinished run go on that `id` names, directly or by its conversation.
     fn resume(&self, id: String) -> BoxFuture<'_, Result<SubmittedRun, RequestError>>;

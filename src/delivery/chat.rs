@@ -11,7 +11,7 @@ use futures::future::BoxFuture;
 use hermod_actors::model::OutboxMessage;
 use tokio_util::sync::CancellationToken;
 
-use super::verdict::SendResult;
+use super::{attachments::AttachedFile, verdict::SendResult};
 
 /// Pause of messages for a channel that is not there.
 const ABSENT_PAUSE: Duration = Duration::from_secs(1);
@@ -20,7 +20,12 @@ const ABSENT_PAUSE: Duration = Duration::from_secs(1);
 pub trait ChatOutput: fmt::Debug + Send + Sync {
     /// Makes one attempt; `chat` is the configured one, without which it is that of the message's session. A repeat edits
     /// what an earlier attempt has sent, as far as that is known.
-    fn send<'a>(&'a self, chat: Option<&'a str>, message: &'a OutboxMessage) -> BoxFuture<'a, SendResult>;
+    fn send<'a>(
+        &'a self,
+        chat: Option<&'a str>,
+        message: &'a OutboxMessage,
+        files: &'a [AttachedFile],
+    ) -> BoxFuture<'a, SendResult>;
 }
 
 type Outputs = BTreeMap<Arc<str>, Arc<dyn ChatOutput>>;
@@ -43,7 +48,7 @@ impl ChatOutputs {
         &self,
         channel: &str,
         chat: Option<&str>,
-        message: &OutboxMessage,
+        (message, files): (&OutboxMessage, &[AttachedFile]),
     ) -> SendResult {
         self.started.cancelled().await;
         let output = self.outputs.read().unwrap_or_else(PoisonError::into_inner).get(channel).cloned();
@@ -51,6 +56,6 @@ impl ChatOutputs {
             let why = format!("the channel {channel} is not connected");
             return SendResult::Temporary { why, pause: Some(ABSENT_PAUSE) };
         };
-        output.send(chat, message).await
+        output.send(chat, message, files).await
     }
 }

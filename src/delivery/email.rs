@@ -9,7 +9,7 @@ use hermod_actors::model::{OutboxContent, OutboxMessage, Timestamp};
 use lettre::{
     Message, SmtpTransport, Transport as _,
     message::{
-        Mailbox, Mailboxes,
+        Attachment as LetterAttachment, Mailbox, Mailboxes, MultiPart, SinglePart,
         header::{ContentType, HeaderName, HeaderValue},
     },
     transport::smtp::{
@@ -20,7 +20,7 @@ use lettre::{
 };
 use minijinja::value::{Serde, Value};
 
-use super::{payload::payload, verdict::SendResult};
+use super::{attachments::AttachedFile, payload::payload, verdict::SendResult};
 use crate::{
     config::{MailTls, TargetSection},
     excerpt::first_chars,
@@ -81,8 +81,8 @@ impl Email {
     }
 
     /// Makes one attempt. Blocks for as long as the server does; each of its replies within the time limit.
-    pub(super) fn send(&self, message: &OutboxMessage) -> SendResult {
-        let letter = match self.letter(message) {
+    pub(super) fn send(&self, message: &OutboxMessage, files: &[AttachedFile]) -> SendResult {
+        let letter = match self.letter(message, files) {
             Ok(letter) => letter,
             Err(why) => return SendResult::Permanent { why },
         };
@@ -92,7 +92,7 @@ impl Email {
         }
     }
 
-    fn letter(&self, message: &OutboxMessage) -> Result<Message, String> {
+    fn letter(&self, message: &OutboxMessage, files: &[AttachedFile]) -> Result<Message, String> {
         let subject = match &self.subject {
             None => first_line(message),
             Some(template) => {
@@ -109,12 +109,23 @@ impl Email {
             .from(self.from.clone())
             .subject(first_chars(&subject, MAX_SUBJECT_CHARS))
             // So that no absence note answers it.
-            .raw_header(auto)
-            .header(ContentType::TEXT_PLAIN);
+            .raw_header(auto);
         for mailbox in self.to.iter() {
             builder = builder.to(mailbox.clone());
         }
-        builder.body(body(message)).map_err(|error| format!("it cannot be made a letter: {error}"))
+        let letter = if files.is_empty() {
+            builder.header(ContentType::TEXT_PLAIN).body(body(message))
+        } else {
+            let mut parts = MultiPart::mixed().singlepart(SinglePart::plain(body(message)));
+            for file in files {
+                let media_type = ContentType::parse(file.media_type)
+                    .map_err(|error| format!("{}: {error}", file.media_type))?;
+                let part = LetterAttachment::new(file.name.clone());
+                parts = parts.singlepart(part.body(file.bytes.to_vec(), media_type));
+            }
+            builder.multipart(parts)
+        };
+        letter.map_err(|error| format!("it cannot be made a letter: {error}"))
     }
 }
 

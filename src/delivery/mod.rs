@@ -5,6 +5,7 @@
 //! writes states through the runtime. `verdict.rs` decides what becomes of a message, and is pure.
 
 mod abandoned;
+mod attachments;
 mod blocking_slot;
 mod chat;
 mod deliverer;
@@ -18,6 +19,7 @@ mod target;
 mod verdict;
 mod webhook;
 
+pub use attachments::AttachedFile;
 pub use blocking_slot::{LineOutput, SharedOutput};
 pub use chat::{ChatOutput, ChatOutputs};
 pub use deliverer::Deliverer;

@@ -1,6 +1,6 @@
 //! What targets read of a message: one JSON object, the same at each attempt.
 
-use hermod_actors::model::{OutboxContent, OutboxMessage, rfc3339};
+use hermod_actors::model::{Attachment, OutboxContent, OutboxMessage, rfc3339};
 use serde_json::{Value, json};
 
 /// The JSON of a message, in the form that Standard Webhooks recommends.
@@ -8,7 +8,14 @@ pub(super) fn payload(message: &OutboxMessage) -> Value {
     let OutboxMessage { id, target, session, run, created_at, content } = message;
     let common = json!({ "id": id, "target": target, "session": session, "run": run });
     let (kind, own) = match content {
-        OutboxContent::Message { call, text } => ("message", json!({ "call": call, "text": text })),
+        OutboxContent::Message { call, text, attachments } => {
+            let mut own = json!({ "call": call, "text": text });
+            if !attachments.is_empty() {
+                let file = |file: &Attachment| json!({ "name": file.name, "bytes": file.artifact.bytes });
+                own["attachments"] = attachments.iter().map(file).collect();
+            }
+            ("message", own)
+        }
         OutboxContent::Result { leg, ended, text, truncated } => {
             let outcome = ended.outcome.name();
             let own = json!({
@@ -24,7 +31,17 @@ pub(super) fn payload(message: &OutboxMessage) -> Value {
     json!({ "type": kind, "timestamp": rfc3339(*created_at), "data": data })
 }
 
-/// The JSON of a message as one line, with its end.
-pub(super) fn line(message: &OutboxMessage) -> String {
-    format!("{}\n", payload(message))
+/// The JSON of a message, where each of its files has a further field.
+pub(super) fn payload_with_files<T: Into<Value>>(
+    message: &OutboxMessage,
+    field: &str,
+    values: impl IntoIterator<Item = T>,
+) -> Value {
+    let mut payload = payload(message);
+    if let Some(files) = payload["data"]["attachments"].as_array_mut() {
+        for (file, value) in files.iter_mut().zip(values) {
+            file[field] = value.into();
+        }
+    }
+    payload
 }

@@ -3,7 +3,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt,
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
 };
@@ -11,6 +11,7 @@ use std::{
 use hermod_actors::model::OutboxMessage;
 
 use super::{
+    attachments::AttachmentFiles,
     blocking_slot::{BlockingSlot, SharedOutput},
     chat::ChatOutputs,
     email::Email,
@@ -18,7 +19,7 @@ use super::{
     payload::payload,
     signature::SigningKey,
     verdict::{DeliveryLimits, SendResult},
-    webhook::Webhook,
+    webhook::{self, Webhook},
 };
 use crate::{
     config::{CHANNEL_TARGET, Config, DeliverySection, TargetKind, TargetKindName, TargetSection},
@@ -42,6 +43,7 @@ pub struct Targets {
 pub(super) struct Target {
     pub(super) limits: DeliveryLimits,
     channel: Destination,
+    files: AttachmentFiles,
 }
 
 enum Destination {
@@ -69,14 +71,20 @@ pub struct TargetOutputs {
 impl Targets {
     /// Resolves the secrets of the targets, which become known to this process's redaction. Touches no network. Each channel
     /// is a target too: its runs deliver to their chats. Without outputs, which only a service has, messages for them wait.
-    pub fn resolve(config: &Config, variables: &BTreeMap<String, String>, outputs: &TargetOutputs) -> Self {
+    pub fn resolve(
+        config: &Config,
+        variables: &BTreeMap<String, String>,
+        outputs: &TargetOutputs,
+        state: &Path,
+    ) -> Self {
+        let files = AttachmentFiles::at(state);
         let known = config.targets.keys().map(|name| name.as_str().into());
         let of_channels = config.channels.keys().map(|name| format!("{CHANNEL_TARGET}{name}").into());
         let known = known.chain(of_channels).collect::<BTreeSet<_>>();
         let abandoned_after = outputs.lines.as_ref().map(|_| config.delivery.max_age.0);
         let mut targets = Self { known: known.into(), abandoned_after, ..Self::default() };
         for (name, section) in &config.targets {
-            match target(config, section, variables, outputs) {
+            match target((config, &files), section, variables, outputs) {
                 Ok(Some(target)) => drop(targets.ready.insert(name.as_str().into(), Arc::new(target))),
                 Ok(None) => {}
                 Err(reason) => targets.unusable.push((name.clone(), reason)),
@@ -85,7 +93,7 @@ impl Targets {
         for (name, chats) in config.channels.keys().filter_map(|name| Some((name, outputs.chats.as_ref()?))) {
             let channel =
                 Destination::Chat { outputs: Arc::clone(chats), channel: name.as_str().into(), chat: None };
-            let target = Target { limits: limits(config.delivery), channel };
+            let target = Target { limits: limits(config.delivery), channel, files: files.clone() };
             targets.ready.insert(format!("{CHANNEL_TARGET}{name}").into(), Arc::new(target));
         }
         targets
@@ -101,7 +109,7 @@ pub fn described_targets(config: &Config) -> Vec<(String, String)> {
 
 /// A target that is ready; `None` if this process does not serve targets of its kind.
 fn target(
-    config: &Config,
+    (config, files): (&Config, &AttachmentFiles),
     section: &TargetSection,
     variables: &BTreeMap<String, String>,
     outputs: &TargetOutputs,
@@ -140,7 +148,7 @@ fn target(
             None => return Ok(None),
         },
     };
-    Ok(Some(Target { limits: limits(section_limits), channel }))
+    Ok(Some(Target { limits: limits(section_limits), channel, files: files.clone() }))
 }
 
 fn limits(section: DeliverySection) -> DeliveryLimits {
@@ -167,21 +175,36 @@ fn resolved(
 impl Target {
     /// Makes one attempt.
     pub(super) async fn send(&self, message: &OutboxMessage) -> SendResult {
+        let files = match &self.channel {
+            // It says the names and sizes alone.
+            Destination::Output(_) => Ok(Vec::new()),
+            Destination::Webhook(_) => match webhook::check_files(message) {
+                Ok(()) => self.files.load(message).await,
+                Err(refused) => Err(refused),
+            },
+            Destination::Folder(..) | Destination::Email(..) | Destination::Chat { .. } => {
+                self.files.load(message).await
+            }
+        };
+        let files = match files {
+            Ok(files) => files,
+            Err(result) => return result,
+        };
         match &self.channel {
-            Destination::Webhook(webhook) => webhook.send(message).await,
+            Destination::Webhook(webhook) => webhook.send(message, &files).await,
             Destination::Folder(folder, slot) => {
                 let (folder, message) = (folder.clone(), message.clone());
-                slot.run(self.limits.timeout, move || folder::write(&folder, &message)).await
+                slot.run(self.limits.timeout, move || folder::write(&folder, &message, &files)).await
             }
             Destination::Email(email, slot) => {
                 let (email, message) = (Arc::clone(email), message.clone());
-                slot.run(self.limits.timeout, move || email.send(&message)).await
+                slot.run(self.limits.timeout, move || email.send(&message, &files)).await
             }
             Destination::Output(output) => {
                 output.write(self.limits.timeout, payload(message).to_string()).await
             }
             Destination::Chat { outputs, channel, chat } => {
-                outputs.send(channel, chat.as_deref(), message).await
+                outputs.send(channel, chat.as_deref(), (message, &files)).await
             }
         }
     }

@@ -124,7 +124,11 @@ mod tests {
             session: SessionId::from_bits(1),
             run: call.run,
             created_at: Timestamp(0),
-            content: OutboxContent::Message { call, text: "hello".into() },
+            content: OutboxContent::Message {
+                call,
+                text: "hello".into(),
+                attachments: std::sync::Arc::default(),
+            },
         };
         Delivery { attempts, ..Delivery::new(message) }
     }

@@ -2,21 +2,36 @@
 
 use std::time::{Duration, UNIX_EPOCH};
 
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 use hermod_actors::model::{OutboxMessage, Timestamp};
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use super::{payload::payload, signature::SigningKey, verdict::SendResult};
+use super::{
+    attachments::AttachedFile, payload::payload_with_files, signature::SigningKey, verdict::SendResult,
+};
 use crate::{
     clock,
     provider::{UploadClient, UploadResponse},
 };
 
+/// Most bytes of the files of one message, before they are base64.
+const MAX_FILE_BYTES: u64 = 5 << 20;
 const MEDIA_TYPE: &str = "application/json";
 const ID: HeaderName = HeaderName::from_static("webhook-id");
 const TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp");
 const SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature");
 /// The statuses from 400 to 499 after which the same request may succeed.
 const TEMPORARY: [u16; 3] = [408, 425, 429];
+
+/// Refuses a message whose files are too large for a request.
+pub(super) fn check_files(message: &OutboxMessage) -> Result<(), SendResult> {
+    let bytes: u64 = message.attachments().iter().map(|file| file.artifact.bytes).sum();
+    if bytes <= MAX_FILE_BYTES {
+        return Ok(());
+    }
+    let why = format!("its files have {bytes} bytes, and a webhook takes at most {MAX_FILE_BYTES}");
+    Err(SendResult::Permanent { why })
+}
 
 /// A webhook.
 pub(super) struct Webhook {
@@ -31,8 +46,13 @@ impl Webhook {
         Ok(Self { client, key })
     }
 
-    pub(super) async fn send(&self, message: &OutboxMessage) -> SendResult {
-        let body = payload(message).to_string();
+    pub(super) async fn send(&self, message: &OutboxMessage, files: &[AttachedFile]) -> SendResult {
+        let contents = files.iter().map(|file| STANDARD.encode(&file.bytes));
+        let mut body = payload_with_files(message, "content", contents);
+        for (shown, file) in body["data"]["attachments"].as_array_mut().into_iter().flatten().zip(files) {
+            shown["media_type"] = file.media_type.into();
+        }
+        let body = body.to_string();
         let seconds = clock::now().ms_since(Timestamp::default()) / 1_000;
         let signature = self.key.sign(&message.id, seconds, body.as_bytes());
         let headers =

@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use hermod_actors::{
     Runtime,
-    model::{ApprovalDecision, ApprovalScope, LimitIncrease, PersonAnswer, RunState, StopReason},
+    model::{
+        ApprovalDecision, ApprovalScope, LimitIncrease, PersonAnswer, QueueOverrides, RunState, StopReason,
+    },
     port::Journal,
 };
 use tokio::time::sleep;
@@ -121,6 +123,26 @@ impl StoreClient {
         }
         let retry = async |runtime: &Runtime| control::retry_deliveries(runtime, &reader, dead).await;
         self.write(journal, retry).await
+    }
+
+    /// Sets how the messages of a session queue, as a whole.
+    pub async fn set_queue(&self, session: &str, queue: QueueOverrides) -> Result<QueueOverrides, HostError> {
+        control::check_queue(&queue).map_err(|(field, why)| HostError::usage(format!("{field}: {why}")))?;
+        let request = ControlRequest::SessionsQueue { session: session.to_owned(), queue };
+        loop {
+            match self.ask_owner(&request).await? {
+                OwnerReply::Response(ControlResponse::SessionQueue(queue)) => return Ok(queue),
+                OwnerReply::Response(_) => return Err(unexpected_response().into()),
+                // The setting is a whole one, so the request can be repeated.
+                OwnerReply::Disconnected => sleep(RETRY_DELAY).await,
+                OwnerReply::NoOwner(journal) => {
+                    let journal: Arc<dyn Journal> = journal;
+                    let session = StoreReader::new(Arc::clone(&journal)).session(session).await?.id;
+                    let set = async |runtime: &Runtime| runtime.set_queue(session, queue).await;
+                    return Ok(self.write(journal, set).await?.queue);
+                }
+            }
+        }
     }
 
     /// Sends a steering message. Without an owner it is refused, and the error says how to resume the run.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use hermod_actors::{
     SessionChoice,
-    model::{AgentName, RunRow, RunSpec, RunState, SessionId},
+    model::{AgentName, QueueOverrides, RunRow, RunSpec, RunState, SessionId},
 };
 
 use super::{
@@ -41,6 +41,8 @@ pub struct ConversationTarget {
     pub last_spec: Option<RunSpec>,
     /// The agent of its session; `None` if there is no session yet.
     pub agent: Option<AgentName>,
+    /// How the messages of its session queue, where that is set for it.
+    pub queue: QueueOverrides,
     /// The run that the caller names, if it names one.
     named_run: Option<RunRow>,
     /// Number of unfinished runs in other sessions.
@@ -75,16 +77,14 @@ impl ConversationTarget {
             Some(row) => SessionChoice::Id(row.id),
             None => SessionChoice::Key(session.into()),
         };
-        let (last_spec, agent) = match row {
-            Some(row) => (find_last_spec(reader, row.id).await?, Some(row.agent)),
-            None => (None, None),
-        };
-        Ok(Self { last_spec, agent, ..Self::new(choice) })
+        let Some(row) = row else { return Ok(Self::new(choice)) };
+        let last_spec = find_last_spec(reader, row.id).await?;
+        Ok(Self { last_spec, agent: Some(row.agent), queue: row.queue, ..Self::new(choice) })
     }
 
     /// A conversation without any run.
-    pub const fn new(choice: SessionChoice) -> Self {
-        Self { choice, open: Vec::new(), last_spec: None, agent: None, named_run: None, waiting_elsewhere: 0 }
+    pub fn new(choice: SessionChoice) -> Self {
+        Self { choice, ..Self::default() }
     }
 
     /// The conversation of a run.
@@ -113,7 +113,8 @@ impl ConversationTarget {
             Some(session) => find_last_spec(reader, session).await?,
             None => None,
         };
-        Ok(Self { choice, open, last_spec, agent, named_run, waiting_elsewhere: elsewhere.len() })
+        let waiting_elsewhere = elsewhere.len();
+        Ok(Self { open, last_spec, agent, named_run, waiting_elsewhere, ..Self::new(choice) })
     }
 
     /// The configuration of the conversation's agent. A caller may name the agent of a new conversation; of another one it

@@ -19,7 +19,7 @@ impl RuntimeHost {
     /// Delivers to the configured targets from now on, once. A target that cannot be used is noted; its messages wait.
     /// Messages for targets that `outputs` lacks wait.
     pub fn start_deliveries(&self, (config, variables): (&Config, &Variables), outputs: TargetOutputs) {
-        let targets = Targets::resolve(config, variables, &outputs);
+        let targets = Targets::resolve(config, variables, &outputs, &self.state);
         for (name, reason) in &targets.unusable {
             if let Some(notes) = &self.notes {
                 notes.note(&format!("target    {name} is not used, its messages wait: {reason}"));
@@ -38,7 +38,7 @@ impl RuntimeHost {
         variables: &Variables,
     ) -> Result<Targets, HostError> {
         let outputs = self.deliverer.get().map(|(_, outputs)| outputs.clone()).unwrap_or_default();
-        let targets = Targets::resolve(config, variables, &outputs);
+        let targets = Targets::resolve(config, variables, &outputs, &self.state);
         match targets.unusable.first() {
             None => Ok(targets),
             Some((name, reason)) => Err(HostError::usage(format!("targets.{name}: {reason}"))),

@@ -10,7 +10,7 @@ use std::{
 };
 
 use hermod_actors::{
-    Defaults, RunError, Runtime, RuntimeDependencies, RuntimeEnd, message_tool,
+    Defaults, RunError, Runtime, RuntimeDependencies, RuntimeEnd,
     model::{RunId, RunSpec},
     port::{CallPolicy, DecisionHooks, Journal, ModelProvider, Tool, Verifier},
 };
@@ -210,7 +210,8 @@ pub(super) async fn configured_tools(config: &Config, state: &Path, runner: &Run
     }
     let mut tools = tool::builtin(tool_settings(config, state, runner));
     if !config.targets.is_empty() {
-        tools.push(message_tool(described_targets(config)));
+        let files = config.attachments.limits();
+        tools.push(Arc::new(tool::MessageTool::new(described_targets(config), files, state)));
     }
     tools
 }

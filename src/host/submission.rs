@@ -87,7 +87,7 @@ impl Submission {
 /// How a message to a session queues.
 #[derive(Debug, Clone, Copy)]
 pub struct MessageOptions {
-    /// The mode; `None` is the configured one.
+    /// The mode; `None` is that of the session, else the configured one.
     pub mode: Option<QueueMode>,
     /// Whether it may steer and stop the run under way. If not, it becomes a run of its own instead.
     pub may_steer: bool,
@@ -298,7 +298,9 @@ impl RunSubmitter {
             spec: Some(spec.clone()),
             idempotency_key: submission.idempotency_key,
             request_hash,
-            queueing: submission.message.map(|message| message.queueing(config.queue.queueing())),
+            queueing: submission
+                .message
+                .map(|message| message.queueing(target.queue.apply(config.queue.queueing()))),
             ..RunRequest::new(text)
         };
         let accepted = self.host.runtime.submit(request).await?;

@@ -1,7 +1,7 @@
 //! Gc of files beside the store: expired and orphaned artifacts, spool folders of ended commands, and partial files.
 //! `scripts.rs` has the scripts.
 
-use std::io;
+use std::{collections::BTreeSet, io};
 
 use hermod_actors::{
     model::{RunState, SessionId},
@@ -25,6 +25,19 @@ enum ArtifactFate {
     Orphan,
 }
 
+/// What becomes of an artifact, if a message that waits or is dead may need it.
+fn unless_attached(
+    fate: ArtifactFate,
+    name: ArtifactName,
+    attachments: Option<&BTreeSet<ArtifactName>>,
+) -> ArtifactFate {
+    match attachments {
+        None => ArtifactFate::Retained(why::UNKNOWN),
+        Some(attachments) if attachments.contains(&name) => ArtifactFate::Retained(why::REFERRED),
+        Some(_) => fate,
+    }
+}
+
 impl Sweep<'_> {
     /// Removes expired artifacts, with tombstones, and orphans (artifacts of runs that the store does not have).
     pub(super) fn artifacts(&self) -> Result<Tally, MaintenanceError> {
@@ -35,8 +48,18 @@ impl Sweep<'_> {
             // Taken after the listing: the store already has the run of every artifact that was listed.
             let mut snapshot = self.pass.snapshot()?;
             let (mut expired, mut orphans) = (Vec::new(), Vec::new());
+            let mut attachments = None;
             for artifact in stored {
-                match self.artifact_fate(&artifact, &mut snapshot) {
+                let fate = match self.artifact_fate(&artifact, &mut snapshot) {
+                    ArtifactFate::Retained(reason) => ArtifactFate::Retained(reason),
+                    fate @ (ArtifactFate::Expired | ArtifactFate::Orphan) => {
+                        if attachments.is_none() {
+                            attachments = Some(snapshot.attachments()?);
+                        }
+                        unless_attached(fate, artifact.name, attachments.as_ref().and_then(Option::as_ref))
+                    }
+                };
+                match fate {
                     ArtifactFate::Retained(reason) => {
                         tally.retain(reason, 1);
                         continue;

@@ -3,6 +3,7 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use hermod_actors::{
+    MESSAGE,
     model::{AgentName, ApprovalNeed},
     port::{BadArguments, CallPolicy, CallVerdict, ProposedCall},
 };
@@ -70,6 +71,7 @@ impl Policy {
     pub fn judge_call(&self, call: &ProposedCall<'_>) -> Judgement {
         let judgement = match (call.tool, call.arguments.get("command").and_then(Value::as_str)) {
             (SHELL_TOOL, Some(script)) => self.judge_script(script),
+            (MESSAGE, _) => self.judge_message(call),
             _ => self.judge_other(call),
         };
         if judgement.action != JudgementAction::Ask || self.settings().has_approver {
@@ -134,6 +136,21 @@ impl Policy {
             }
         }
         Ok(doubts)
+    }
+
+    /// Judges a message, and each file that goes with it as `read_file` would be: the strictest judgement holds.
+    fn judge_message(&self, call: &ProposedCall<'_>) -> Judgement {
+        let mut strictest = self.judge_other(call);
+        let files = call.arguments.get("attachments").and_then(Value::as_array).into_iter().flatten();
+        for path in files.filter_map(Value::as_str) {
+            let arguments = serde_json::json!({ "path": path });
+            let judged =
+                self.judge_other(&ProposedCall { tool: "read_file", arguments: &arguments, ..*call });
+            if judged.action > strictest.action {
+                strictest = judged;
+            }
+        }
+        strictest
     }
 
     fn judge_other(&self, call: &ProposedCall<'_>) -> Judgement {

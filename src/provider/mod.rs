@@ -22,7 +22,7 @@ pub mod sse;
 mod think_tags;
 mod wire;
 
-pub use self::http::{ApiClient, ApiResponse, CallLimits, UploadClient, UploadResponse};
+pub use self::http::{ApiClient, ApiResponse, CallLimits, FormBody, UploadClient, UploadResponse};
 pub use self::http::{
     Deadlines, FormClient, FormResponse, HttpProvider, ProviderConfig, ProviderConfigError, check_base_url,
 };

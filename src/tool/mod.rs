@@ -10,6 +10,7 @@ mod expectation;
 mod intents;
 mod list_files;
 mod memory;
+mod message;
 mod page;
 mod paths;
 mod patterns;
@@ -37,6 +38,7 @@ use skills::SkillFolders;
 
 pub use arguments::ArgumentSchema;
 pub use expectation::ExpectationVerifier;
+pub use message::MessageTool;
 pub(crate) use paths::one_line;
 pub use paths::{WorkspacePath, resolve};
 pub use shell::SHELL;

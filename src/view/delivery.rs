@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use hermod_actors::model::{
-    CallId, Delivery, DeliveryState, OutboxContent, RunId, SessionId, StoredDelivery, Timestamp,
+    Attachment, CallId, Delivery, DeliveryState, OutboxContent, RunId, SessionId, StoredDelivery, Timestamp,
 };
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -39,6 +39,9 @@ pub struct DeliveryView {
     pub call: Option<CallId>,
     /// The text; in lists its beginning.
     pub text: String,
+    /// The files that go with it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub attachments: Vec<AttachmentView>,
     /// Attempts that have ended.
     pub attempts: u32,
     /// Why the last attempt has failed.
@@ -57,6 +60,21 @@ pub struct DeliveryView {
     #[serde(with = "encoding::optional_time", default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Time>)]
     pub ended_at: Option<Timestamp>,
+}
+
+/// A file of a message: `{name, bytes}`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct AttachmentView {
+    /// Its name.
+    pub name: String,
+    /// Its size.
+    pub bytes: u64,
+}
+
+impl From<&Attachment> for AttachmentView {
+    fn from(Attachment { name, artifact }: &Attachment) -> Self {
+        Self { name: name.to_string(), bytes: artifact.bytes }
+    }
 }
 
 /// Characters of a text in lists.
@@ -79,6 +97,7 @@ impl DeliveryView {
             session: message.session,
             call,
             text: message.text().to_string(),
+            attachments: message.attachments().iter().map(AttachmentView::from).collect(),
             attempts,
             error,
             created_at: message.created_at,

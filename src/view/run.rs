@@ -2,15 +2,15 @@
 //! builds the trees.
 
 use hermod_actors::model::{
-    AgentName, Amounts, BudgetAccount, ModelRef, OutcomeDetail, ParentRef, RunAccepted, RunId, RunRow,
-    RunSpec, RunState, RunWait, SessionId, SessionRow, Timestamp, Usage, WaitKind,
+    AgentName, Amounts, BudgetAccount, ModelRef, OutcomeDetail, ParentRef, QueueOverrides, RunAccepted,
+    RunId, RunRow, RunSpec, RunState, RunWait, SessionId, SessionRow, Timestamp, Usage, WaitKind,
 };
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::{
     encoding,
-    schema::{BudgetAmounts, Id, Model, Parent, RunEnd, Time, TokenUsage, Wait},
+    schema::{BudgetAmounts, Id, Model, Parent, RunEnd, SessionQueue, Time, TokenUsage, Wait},
 };
 
 /// Characters of a run's input in a summary.
@@ -296,7 +296,7 @@ impl NodeView {
     }
 }
 
-/// A session: `{id, key, agent, opened_at, title, quarantined}`.
+/// A session: `{id, key, agent, opened_at, title, queue, quarantined}`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct SessionView {
     /// The session's id.
@@ -316,17 +316,25 @@ pub struct SessionView {
     #[serde(default)]
     #[schema(required)]
     pub title: Option<String>,
+    /// How its messages queue, as far as that is set for it; absent if nothing is.
+    #[serde(default, skip_serializing_if = "is_default")]
+    #[schema(value_type = Option<SessionQueue>)]
+    pub queue: QueueOverrides,
     /// Why this version cannot read the journal; `None` if it can.
     #[schema(required)]
     pub quarantined: Option<String>,
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 impl SessionView {
     /// A session from its row.
     pub fn new(row: &SessionRow, quarantined: Option<String>) -> Self {
         let (key, agent) = (row.key.to_string(), row.agent.clone());
-        let title = row.title.as_deref().map(str::to_owned);
-        Self { id: row.id, key, agent, opened_at: row.opened_at, title, quarantined }
+        let (title, queue) = (row.title.as_deref().map(str::to_owned), row.queue);
+        Self { id: row.id, key, agent, opened_at: row.opened_at, title, queue, quarantined }
     }
 }
 

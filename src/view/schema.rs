@@ -1,7 +1,7 @@
 //! Schemas of values in views whose types belong to the core, which knows no OpenAPI. A view names one of them with
 //! `#[schema(value_type = …)]`; tests hold the answers of a service against them.
 
-use hermod_actors::model::{ApprovalScope, Outcome, QueueMode, ThinkingLevel};
+use hermod_actors::model::{ApprovalScope, DropPolicy, Outcome, QueueMode, ThinkingLevel};
 use utoipa::{
     PartialSchema, ToSchema,
     openapi::{
@@ -53,6 +53,14 @@ schemas! {
     Thinking = names(ThinkingLevel::ALL.map(ThinkingLevel::name));
     /// What happens to a message while a run of its session is under way.
     QueueModeName = names(QueueMode::ALL.map(QueueMode::name));
+    /// Which message is dropped when too many wait.
+    DropPolicyName = names(DropPolicy::ALL.map(DropPolicy::name));
+    /// How the messages of a session queue, as far as that is set for the session.
+    SessionQueue = ObjectBuilder::new()
+        .property("mode", part::<QueueModeName>())
+        .property("cap", ObjectBuilder::new().schema_type(Type::Integer).minimum(Some(1)).maximum(Some(u32::MAX)))
+        .property("drop", part::<DropPolicyName>())
+        .property("collect_ms", ObjectBuilder::new().schema_type(Type::Integer).minimum(Some(1)));
     /// What became of a message.
     MessageStateName = names(["queued", "injected", "answered", "dropped"]);
     /// How far an approval goes: this call, such calls of its run, or such calls of every run.

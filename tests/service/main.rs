@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)] // a test ends where it fails
 
 mod agents;
+mod attachments;
 mod deliveries;
 mod email;
 mod expectations;
@@ -26,7 +27,9 @@ mod rpc_socket;
 #[allow(dead_code)] // other binaries use more of it
 #[path = "../common/running.rs"]
 mod running;
+mod send;
 mod served;
+mod session_queue;
 mod sessions;
 mod shaping;
 mod shaping_rpc;

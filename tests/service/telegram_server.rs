@@ -250,6 +250,11 @@ impl TelegramServer {
                     None => failed(400, "Bad Request: message to delete not found"),
                 }
             }
+            "sendPhoto" | "sendDocument" => {
+                let mut state = self.lock();
+                state.next_message += 1;
+                done(&json!({ "message_id": state.next_message }))
+            }
             "answerCallbackQuery" | "sendChatAction" => done(&json!(true)),
             "getFile" => {
                 let file = body["file_id"].as_str().unwrap_or_default();
@@ -406,7 +411,9 @@ fn read_request(reader: &mut BufReader<&TcpStream>) -> Option<(String, Value)> {
     }
     let mut body = vec![0; length];
     reader.read_exact(&mut body).ok()?;
-    Some((path, serde_json::from_slice(&body).unwrap_or(Value::Null)))
+    // A form with a file is kept as a text.
+    let form = || Value::String(String::from_utf8_lossy(&body).into_owned());
+    Some((path, serde_json::from_slice(&body).unwrap_or_else(|_| form())))
 }
 
 fn respond_json(stream: &TcpStream, answer: &Value) {

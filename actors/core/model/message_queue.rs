@@ -29,6 +29,16 @@ pub enum QueueMode {
     Interrupt,
 }
 
+impl DropPolicy {
+    /// All policies.
+    pub const ALL: [Self; 3] = [Self::Summarize, Self::Old, Self::New];
+
+    /// The policy's name, as in records and requests.
+    pub fn name(self) -> &'static str {
+        self.into()
+    }
+}
+
 impl QueueMode {
     /// All modes.
     pub const ALL: [Self; 4] = [Self::Steer, Self::Followup, Self::Collect, Self::Interrupt];
@@ -40,8 +50,9 @@ impl QueueMode {
 }
 
 /// Which message is dropped when too many wait.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize, IntoStaticStr)]
 #[serde(rename_all = "snake_case")]
+#[strum(serialize_all = "snake_case")]
 pub enum DropPolicy {
     /// The oldest. The model gets its beginning with what it reads next.
     #[default]
@@ -68,6 +79,37 @@ pub struct Queueing {
 impl Default for Queueing {
     fn default() -> Self {
         Self { mode: QueueMode::default(), cap: 20, drop: DropPolicy::default(), collect_ms: 500 }
+    }
+}
+
+/// How the messages of one session queue, as far as that is set for the session: fields of
+/// [`Body::QueueChanged`](super::Body::QueueChanged). What is absent is as configured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
+pub struct QueueOverrides {
+    /// The mode.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mode: Option<QueueMode>,
+    /// Most messages that may wait; at least 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cap: Option<u32>,
+    /// What is dropped at the cap.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub drop: Option<DropPolicy>,
+    /// Milliseconds without another message after which collected messages become a run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub collect_ms: Option<u64>,
+}
+
+impl QueueOverrides {
+    /// How messages queue, where this is what is configured.
+    #[must_use]
+    pub fn apply(self, configured: Queueing) -> Queueing {
+        Queueing {
+            mode: self.mode.unwrap_or(configured.mode),
+            cap: self.cap.unwrap_or(configured.cap),
+            drop: self.drop.unwrap_or(configured.drop),
+            collect_ms: self.collect_ms.unwrap_or(configured.collect_ms),
+        }
     }
 }
 

@@ -82,7 +82,7 @@ pub use message::{
 };
 pub use message_queue::{
     DropPolicy, DropReason, MAX_COLLECTED_BYTES, MAX_COLLECTED_IMAGES, MessageCollected, MessageDropped,
-    MessageFate, MessagePlace, MessageRow, MessageState, QueueMode, Queueing,
+    MessageFate, MessagePlace, MessageRow, MessageState, QueueMode, QueueOverrides, Queueing,
 };
 pub use model_call::{ModelAnswered, ModelFailed, ModelLate, ModelStarted, ModelWaiting, PrefixChange};
 pub use model_profile::{
@@ -106,7 +106,8 @@ pub use time::{SessionTime, Timestamp, optional_rfc3339_time, rfc3339, rfc3339_t
 pub use todo::{TodoChanged, TodoItem, TodoList, TodoStatus};
 pub use token_density::{ListedLimits, ModelLimits, ModelRow, TokenDensity, estimate_tokens};
 pub use tool::{
-    Artifact, BadArguments, Boot, CallEnd, CallStatus, EffectClass, Intent, MAX_RESULT_BYTES, ToolSpec,
+    Artifact, Attachment, BadArguments, Boot, CallEnd, CallStatus, EffectClass, Intent, MAX_RESULT_BYTES,
+    ToolSpec,
 };
 pub use usage_anomaly::{UsageAnomaly, UsageAnomalyKind};
 pub use wait::{DiskFull, RunWait, WaitKind};

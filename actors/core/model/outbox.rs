@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 
-use super::{CallId, OutcomeDetail, RunId, SessionId, Timestamp};
+use super::{ArtifactName, Attachment, CallId, OutcomeDetail, RunId, SessionId, Timestamp};
 
 /// Most bytes of a text in the outbox. A longer answer is truncated.
 pub const MAX_OUTBOX_TEXT_BYTES: usize = 64 * 1024;
@@ -37,6 +37,9 @@ pub enum OutboxContent {
         call: CallId,
         /// The text, not empty.
         text: Arc<str>,
+        /// The files that go with it; artifacts of the session.
+        #[serde(default, skip_serializing_if = "super::is_default")]
+        attachments: Arc<[Attachment]>,
     },
     /// The end of a run.
     Result {
@@ -68,6 +71,23 @@ impl OutboxMessage {
         match &self.content {
             OutboxContent::Message { text, .. } | OutboxContent::Result { text, .. } => text,
         }
+    }
+}
+
+impl OutboxMessage {
+    /// The files that go with it.
+    pub fn attachments(&self) -> &[Attachment] {
+        match &self.content {
+            OutboxContent::Message { attachments, .. } => attachments,
+            OutboxContent::Result { .. } => &[],
+        }
+    }
+
+    /// The artifacts of its files, each with its name; `None` for one that no artifact can have.
+    pub fn artifacts(&self) -> impl Iterator<Item = (&Attachment, Option<ArtifactName>)> {
+        let name =
+            |attachment: &Attachment| ArtifactName::from_handle(self.session, &attachment.artifact.handle);
+        self.attachments().iter().map(move |attachment| (attachment, name(attachment)))
     }
 }
 

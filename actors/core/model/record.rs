@@ -6,12 +6,12 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::{
-    AgentName, ApprovalAnswered, ApprovalRequested, Artifact, AsideAnswered, BootId, BudgetRefusal,
-    CallAdmitted, CallEnded, CallLost, CallStarted, ChildEnded, ContextCompacted, Hash, Hold, Image,
-    ImportedHistory, Incarnation, LimitIncrease, MessageCollected, MessageContent, MessageDropped,
+    AgentName, ApprovalAnswered, ApprovalRequested, Artifact, AsideAnswered, Attachment, BootId,
+    BudgetRefusal, CallAdmitted, CallEnded, CallLost, CallStarted, ChildEnded, ContextCompacted, Hash, Hold,
+    Image, ImportedHistory, Incarnation, LimitIncrease, MessageCollected, MessageContent, MessageDropped,
     ModelAnswered, ModelFailed, ModelLate, ModelStarted, ModelWaiting, OutcomeDetail, ParentRef, QueueMode,
-    Queueing, RunBegun, RunId, RunSpec, RunVerified, StopReason, SummaryStarted, Timestamp, TodoChanged,
-    Usage,
+    QueueOverrides, Queueing, RunBegun, RunId, RunSpec, RunVerified, StopReason, SummaryStarted, Timestamp,
+    TodoChanged, Usage,
 };
 
 /// A journal record: append-only, versioned, numbered per session.
@@ -145,6 +145,8 @@ bodies! {
     ChildEnded(Box<ChildEnded>) = 60 "child.ended",
     /// The model's todo list changed.
     TodoChanged(TodoChanged) = 70 "todo.changed",
+    /// How the messages of the session queue was set for it.
+    QueueChanged(QueueOverrides) = 95 "queue.changed",
 }
 
 /// Fields of [`Body::SessionOpened`].
@@ -320,22 +322,24 @@ impl RunStopping {
 impl Body {
     /// The artifacts that the body references.
     pub fn artifacts(&self) -> impl Iterator<Item = &Artifact> {
-        let (kept, images) = if let Self::RunAccepted(accepted) = self {
-            (None, &accepted.images[..])
+        let (kept, images, attachments) = if let Self::RunAccepted(accepted) = self {
+            (None, &accepted.images[..], &[][..])
         } else if let Self::MessageCollected(collected) = self {
-            (None, &collected.images[..])
+            (None, &collected.images[..], &[][..])
         } else if let Self::CallEnded(ended) = self {
-            (ended.end.artifact.as_ref(), &ended.end.images[..])
+            (ended.end.artifact.as_ref(), &ended.end.images[..], &ended.end.attachments[..])
         } else {
-            (None, &[][..])
+            (None, &[][..], &[][..])
         };
-        kept.into_iter().chain(images.iter().map(|image| &image.artifact))
+        let images = images.iter().map(|image| &image.artifact);
+        let attachments = attachments.iter().map(|attachment: &Attachment| &attachment.artifact);
+        kept.into_iter().chain(images).chain(attachments)
     }
 
     /// The run of the record; `None` if it concerns the session.
     pub fn run(&self) -> Option<RunId> {
         Some(match self {
-            Self::SessionOpened(_) | Self::SessionRevived(_) => return None,
+            Self::SessionOpened(_) | Self::SessionRevived(_) | Self::QueueChanged(_) => return None,
             Self::RunAccepted(body) => body.run,
             Self::RunStopping(body) => body.run,
             Self::RunEnded(body) => body.run,

@@ -96,6 +96,7 @@ impl Body {
             | Self::BudgetRaised(_)
             | Self::ChildEnded(_)
             | Self::TodoChanged(_)
+            | Self::QueueChanged(_)
             | Self::ApprovalAnswered(_) => false,
         }
     }
@@ -149,6 +150,7 @@ impl Body {
             | Self::RunReopened(_)
             | Self::BudgetRaised(_)
             | Self::SummaryFailed(_)
+            | Self::QueueChanged(_)
             | Self::AsideStarted(_)
             | Self::AsideFailed(_)
             | Self::ApprovalAnswered(_) => 0,

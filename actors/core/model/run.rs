@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     AccountId, AgentName, Amounts, AuxiliaryChain, Body, CompactionPolicy, Delegation, Expectation, Hash,
-    InDoubtPolicy, Lane, ModelProfile, ModelRow, OutcomeDetail, ParentRef, PendingApproval, RetryPolicy,
-    RunId, Seq, SessionId, ThinkingLevel, ThinkingRequest, ThinkingStyle, Timestamp, Usage,
+    InDoubtPolicy, Lane, ModelProfile, ModelRow, OutcomeDetail, ParentRef, PendingApproval, QueueOverrides,
+    RetryPolicy, RunId, Seq, SessionId, ThinkingLevel, ThinkingRequest, ThinkingStyle, Timestamp, Usage,
 };
 
 /// A model of a chain: `provider/model`. The fields are private so that every value can be parsed from its text.
@@ -442,6 +442,17 @@ pub struct SessionRow {
     /// Its title, once a model has given it one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<Arc<str>>,
+    /// How its messages queue, where that is set for it.
+    #[serde(default, skip_serializing_if = "super::is_default")]
+    pub queue: QueueOverrides,
+}
+
+impl SessionRow {
+    /// The row of a session of the default agent.
+    pub fn new(id: SessionId, key: impl Into<Arc<str>>, opened_at: Timestamp) -> Self {
+        let (agent, queue) = (AgentName::default(), QueueOverrides::default());
+        Self { id, key: key.into(), agent, opened_at, title: None, queue }
+    }
 }
 
 #[cfg(test)]

@@ -70,6 +70,16 @@ pub struct Artifact {
     pub sha256: Option<Box<ContentHash>>,
 }
 
+/// A file that goes with a message, as it was captured.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Attachment {
+    /// Its name for the receiver.
+    pub name: Arc<str>,
+    /// Its content.
+    #[serde(flatten)]
+    pub artifact: Artifact,
+}
+
 /// The result of a tool call, as the model reads it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CallEnd {
@@ -83,6 +93,9 @@ pub struct CallEnd {
     /// Images that belong to the content.
     #[serde(default, skip_serializing_if = "super::is_default")]
     pub images: Arc<[Image]>,
+    /// The files that a call of the tool `message` has captured; with them its message is sent.
+    #[serde(default, skip_serializing_if = "super::is_default")]
+    pub attachments: Arc<Vec<Attachment>>,
     /// The decisions of the hooks that were asked about the result, or that kept the call from its start.
     #[serde(default, skip_serializing_if = "super::is_default")]
     pub hooks: Arc<[HookDecision]>,
@@ -96,6 +109,7 @@ impl CallEnd {
             content: content.into(),
             artifact: None,
             images: Arc::default(),
+            attachments: Arc::default(),
             hooks: Arc::default(),
         }
     }

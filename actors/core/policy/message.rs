@@ -12,6 +12,17 @@ pub const MESSAGE: &str = "message";
 /// Most bytes of a text.
 pub const MAX_TEXT_BYTES: usize = 32 * 1024;
 
+/// Bounds of the files that go with a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AttachmentLimits {
+    /// Most files.
+    pub count: usize,
+    /// Most bytes of one.
+    pub bytes: u64,
+    /// Most bytes of all together.
+    pub total_bytes: u64,
+}
+
 const DESCRIPTION: &str = "Sends a text to a target that the operator has set up, such as a webhook or a mailbox. It is \
                            sent at once and cannot be taken back: send what the task asks to be sent, once. Your answer \
                            needs no message. Returns {id, target, state}; the text is delivered in the background.";
@@ -24,15 +35,32 @@ pub struct MessageRequest {
     pub target: String,
     /// The text, not empty.
     pub text: String,
+    /// Paths of the files that go with it.
+    #[serde(default)]
+    pub attachments: Vec<String>,
+}
+
+/// Whether the call with these arguments takes files along. Then it is a task, which captures them before the message is
+/// written.
+pub fn takes_files(arguments: &str) -> bool {
+    let parsed = super::parse_arguments(arguments).ok();
+    parsed
+        .and_then(|arguments| parse_message(&arguments).ok())
+        .is_some_and(|call| !call.attachments.is_empty())
+}
+
+/// A text as it is compared with another one, to deliver none twice: white space does not count.
+pub fn comparable_text(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 /// The definition of the tool for the model; `targets` are names with what the operator says about them.
-pub fn tool_spec(targets: &[(String, String)]) -> ToolSpec {
+pub fn tool_spec(targets: &[(String, String)], files: Option<&AttachmentLimits>) -> ToolSpec {
     let names: Vec<&str> = targets.iter().map(|(name, _)| name.as_str()).collect();
     let described = targets.iter().filter(|(_, text)| !text.is_empty());
     let described: Vec<String> = described.map(|(name, text)| format!("`{name}`: {text}")).collect();
     let about = if described.is_empty() { String::new() } else { format!(" {}.", described.join("; ")) };
-    let parameters = json!({
+    let mut parameters = json!({
         "type": "object", "additionalProperties": false, "required": ["target", "text"],
         "properties": {
             "target": {"enum": names, "description": format!("Where it goes.{about}")},
@@ -42,6 +70,15 @@ pub fn tool_spec(targets: &[(String, String)]) -> ToolSpec {
             }
         }
     });
+    if let Some(AttachmentLimits { count, bytes, total_bytes }) = files {
+        parameters["properties"]["attachments"] = json!({
+            "type": "array", "maxItems": count, "items": {"type": "string"},
+            "description": format!(
+                "Paths of files of the workspace that go with it, as they are at this moment; at most {bytes} bytes each \
+                 and {total_bytes} together."
+            )
+        });
+    }
     ToolSpec { name: MESSAGE.into(), description: DESCRIPTION.into(), parameters }
 }
 
@@ -60,11 +97,25 @@ pub fn parse_message(arguments: &Value) -> Result<MessageRequest, BadArguments> 
     Ok(parsed)
 }
 
-/// Checks the arguments of a call, and that its target is one of these.
-pub fn check_message(arguments: &Value, targets: &[(String, String)]) -> Result<(), BadArguments> {
-    let MessageRequest { target, .. } = parse_message(arguments)?;
-    if targets.iter().any(|(name, _)| *name == target) {
-        return Ok(());
+/// Parses and checks the arguments of a call: its target must be one of these, and it may have so many files.
+pub fn check_message(
+    arguments: &Value,
+    targets: &[(String, String)],
+    files: Option<&AttachmentLimits>,
+) -> Result<MessageRequest, BadArguments> {
+    let request = parse_message(arguments)?;
+    let (target, count) = (&request.target, request.attachments.len());
+    let max = files.map_or(0, |files| files.count);
+    if count > max {
+        let error = format!("it has {count} files, over the limit of {max}");
+        return Err(BadArguments::new(
+            Some("attachments"),
+            error,
+            "send fewer, or put them into one archive",
+        ));
+    }
+    if targets.iter().any(|(name, _)| name == target) {
+        return Ok(request);
     }
     let names: Vec<&str> = targets.iter().map(|(name, _)| name.as_str()).collect();
     let error = format!("there is no target `{target}`");
@@ -78,7 +129,9 @@ mod tests {
     #[track_caller]
     fn check(arguments: Value, expected: Result<(), &str>) {
         let targets = [("ops".to_owned(), "the people on call".to_owned())];
-        let checked = check_message(&arguments, &targets).map_err(|bad| bad.field.unwrap_or_default());
+        let files = AttachmentLimits { count: 2, bytes: 10, total_bytes: 20 };
+        let checked = check_message(&arguments, &targets, Some(&files)).map(drop);
+        let checked = checked.map_err(|bad| bad.field.unwrap_or_default());
         assert_eq!(checked, expected.map_err(Into::into), "{arguments}");
     }
 
@@ -89,12 +142,19 @@ mod tests {
         check(json!({"target": "ops", "text": " "}), Err("text"));
         check(json!({"target": "dev", "text": "x"}), Err("target"));
         check(json!({"target": "ops"}), Err(""));
-        check(json!({"target": "ops", "text": "x", "attachments": []}), Err(""));
+        check(json!({"target": "ops", "text": "x", "attachments": []}), Ok(()));
+        check(json!({"target": "ops", "text": "x", "attachments": ["a", "b"]}), Ok(()));
+        check(json!({"target": "ops", "text": "x", "attachments": ["a", "b", "c"]}), Err("attachments"));
+        check(json!({"target": "ops", "text": "x", "files": []}), Err(""));
+        let one = json!({"target": "ops", "text": "x", "attachments": ["a"]});
+        let targets = [("ops".to_owned(), String::new())];
+        assert!(check_message(&one, &targets, None).is_err(), "without limits no file goes");
     }
 
     #[test]
     fn the_model_reads_what_the_targets_are() {
-        let spec = tool_spec(&[("a".into(), String::new()), ("b".into(), "the team".into())]);
+        let spec = tool_spec(&[("a".into(), String::new()), ("b".into(), "the team".into())], None);
+        assert_eq!(spec.parameters["properties"].get("attachments"), None);
         assert_eq!(spec.parameters["properties"]["target"]["enum"], json!(["a", "b"]));
         assert_eq!(spec.parameters["properties"]["target"]["description"], "Where it goes. `b`: the team.");
     }

@@ -22,6 +22,7 @@ use crate::{
         run_budget::RunBudget,
         run_clock::RunClock,
         run_queue::QueuedRun,
+        sent_messages::SentMessages,
         subagents::Subagents,
         tool_calls::{ActiveStep, ActiveToolCall, ParkedCall, ToolCallState},
         vision_state::VisionState,
@@ -60,6 +61,7 @@ pub(super) struct ActiveRun {
     pub(super) vision: VisionState,
     pub(super) decisions: PersonDecisions,
     pub(super) last_text: LastText,
+    pub(super) sent: SentMessages,
     pub(super) state: LoopState,
 }
 
@@ -98,6 +100,7 @@ impl ActiveRun {
             vision: VisionState::new(),
             decisions: PersonDecisions::default(),
             last_text: LastText::default(),
+            sent: SentMessages::default(),
             state: LoopState::CallingModel(ModelCallState::new(0)),
         };
         run.state = LoopState::CallingModel(run.next_call());
@@ -142,7 +145,10 @@ impl ActiveRun {
                 }
             }
             Body::CallStarted(started) => self.track_subagents(started, now.at),
-            Body::CallEnded(ended) => self.subagents.on_call_ended(ended.call),
+            Body::CallEnded(ended) => {
+                self.subagents.on_call_ended(ended.call);
+                self.note_sent(ended);
+            }
             Body::ChildEnded(ended) => {
                 self.subagents.on_ended(ended);
                 if self.tool_calls().iter().all(|call| call.id != ended.call) {

@@ -10,7 +10,7 @@ use crate::{
         ModelAnswer, ModelAnswered, ModelLate, ModelRef, ModelStarted, Outcome, Usage,
     },
     mutants::{Mutant, mutant_enabled},
-    policy::validate_usage,
+    policy::{message::MESSAGE, validate_usage},
     turn::{
         CallAdmission, active_run::ActiveRun, answer_recovery::AnswerVerdict, decision::DecisionBuilder,
         estimates, tool_calls::ToolCallState,
@@ -197,6 +197,8 @@ fn is_duplicate_once(one: &CallAdmission, other: &CallAdmission) -> bool {
         }
         CallAdmission::Reject { .. } => None,
     };
-    matches!(one, CallAdmission::Admit { intent, .. } if intent.effect == EffectClass::Once)
+    // The task of a message with files may be repeated, but its message is one.
+    let happens_once = |tool: &str, effect| effect == EffectClass::Once || tool == MESSAGE;
+    matches!(one, CallAdmission::Admit { tool, intent, .. } if happens_once(tool, intent.effect))
         && call(one) == call(other)
 }

@@ -69,6 +69,7 @@ impl DecisionBuilder {
             Input::ModelFailed { id, failure, failover } => self.on_model_failure(*id, failure, failover),
             Input::ToolEnded { id, end } => {
                 if self.is_started(*id) {
+                    self.send_with_files(id.call, end);
                     self.end_call(*id, end.clone());
                 }
             }
@@ -80,6 +81,7 @@ impl DecisionBuilder {
             Input::Stop { run, reason } => self.stop(*run, *reason),
             Input::Steer(message) => self.steer(message),
             Input::Raise { run, by } => self.raise(*run, by),
+            Input::SetQueue(queue) => self.set_queue(*queue),
             Input::ChildEnded(ended) => self.on_subagent_end(ended),
             Input::Verified { call, misses } => self.on_verified(*call, misses),
             Input::FromInbox { row, input } => {
@@ -117,7 +119,7 @@ impl DecisionBuilder {
     pub fn agent_conflict(&self, input: &Input) -> Option<&AgentName> {
         let Input::Submitted { accepted, .. } = input else { return None };
         let is_known = self.turn.accepted.contains(&accepted.run);
-        Some(&self.turn.agent).filter(|agent| !is_known && **agent != accepted.spec.agent)
+        Some(&self.turn.row.agent).filter(|agent| !is_known && **agent != accepted.spec.agent)
     }
 
     /// The leases and permits with which the draft could continue at once.

@@ -161,7 +161,7 @@ impl DecisionBuilder {
         let bodies = [Body::SessionOpened(opened), Body::RunAccepted(Box::new(accepted))];
         let records = bodies.into_iter().map(|body| Arc::new(Record { at, active_ms: 0, body })).collect();
         self.append.spawned.push(SpawnedSession { session, records });
-        let row = SessionRow { id: session, key, agent: agent.clone(), opened_at: at, title: None };
+        let row = SessionRow { agent: agent.clone(), ..SessionRow::new(session, key, at) };
         self.append.index.push(IndexRow::Session(row));
         self.append.index.push(IndexRow::Run(Box::new(RunRow {
             agent,

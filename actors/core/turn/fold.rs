@@ -9,7 +9,7 @@ use std::sync::Arc;
 use crate::{
     model::{
         Body, BudgetRaised, CompactionMethod, ContextCompacted, ModelStarted, Outcome, Record, Repetition,
-        RunEnded, RunId, RunReopened, RunSpec, SessionTime,
+        RunEnded, RunId, RunReopened, RunSpec, SessionRow, SessionTime,
     },
     turn::{
         Turn,
@@ -35,8 +35,8 @@ impl Turn {
         self.apply_to_run(&record.body, now);
         match &record.body {
             Body::SessionOpened(opened) => {
-                self.agent = opened.agent.clone();
-                self.opened = (Arc::clone(&opened.key), record.at);
+                let (key, agent) = (Arc::clone(&opened.key), opened.agent.clone());
+                self.row = Arc::new(SessionRow { agent, ..SessionRow::new(self.session, key, record.at) });
                 self.prompt = Arc::clone(&opened.prompt);
                 self.incarnation = opened.incarnation;
                 self.boot = opened.boot.as_str().into();
@@ -81,6 +81,7 @@ impl Turn {
             }
             Body::MessageCollected(collected) => self.fold_collected(collected),
             Body::MessageDropped(dropped) => self.fold_dropped(dropped),
+            Body::QueueChanged(queue) => Arc::make_mut(&mut self.row).queue = *queue,
             Body::TodoChanged(changed) => self.todo = Arc::clone(&changed.items),
             _ => {}
         }

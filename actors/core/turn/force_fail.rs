@@ -59,7 +59,7 @@ impl ForcedEnds {
             }
             append.deliver.extend(subagents.into_iter().map(stop_message));
             // Its texts are not read: the session may be unreadable.
-            append.index.extend(results(&row, &ended, "", self.now.at));
+            append.index.extend(results(&row, &ended, "", self.now.at, |_| false));
             let row = ended_row(row, &ended, self.now.at, seq);
             append.index.push(IndexRow::Run(Box::new(row)));
             let (at, active_ms, body) = (self.now.at, self.now.active_ms, Body::RunEnded(ended));

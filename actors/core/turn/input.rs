@@ -8,8 +8,8 @@ use crate::{
     model::{
         ApprovalNeed, AttemptId, BudgetRefusal, CallEnd, CallId, ChildEnded, ExpectationMiss, Failure, Hash,
         HookedCall, HookedRun, HookedSummary, Intent, Lane, LimitIncrease, MessageSteered, ModelAnswer,
-        ModelRef, ModelStarted, PersonAnswer, RunAccepted, RunId, SessionOpened, SessionRevived, StopReason,
-        Timestamp, ToolClass, UnansweredModel,
+        ModelRef, ModelStarted, PersonAnswer, QueueOverrides, RunAccepted, RunId, SessionOpened,
+        SessionRevived, StopReason, Timestamp, ToolClass, UnansweredModel,
     },
     policy::{CredentialRecovery, LinkAvailability},
 };
@@ -113,6 +113,8 @@ pub enum Input {
         /// The amounts that are added.
         by: LimitIncrease,
     },
+    /// A request to set how the messages of the session queue.
+    SetQueue(QueueOverrides),
     /// A subagent has ended.
     ChildEnded(Arc<ChildEnded>),
     /// The expectations of the run were checked.

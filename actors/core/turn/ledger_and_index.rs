@@ -12,7 +12,7 @@ use crate::{
     },
     mutants::{Mutant, mutant_enabled},
     policy::spent_by_failure,
-    turn::{Turn, active_run::ActiveRun, decision::DecisionBuilder, run_budget::ONE_CALL},
+    turn::{active_run::ActiveRun, decision::DecisionBuilder, run_budget::ONE_CALL},
 };
 
 impl DecisionBuilder {
@@ -32,9 +32,7 @@ impl DecisionBuilder {
                 limits: accepted.spec.limits.budget,
                 owns_iterations: false,
             }),
-            Body::ModelStarted(started) | Body::AsideStarted(started) => {
-                reserve_attempt(ledger, started, periods);
-            }
+            Body::ModelStarted(it) | Body::AsideStarted(it) => reserve_attempt(ledger, it, periods),
             Body::SummaryStarted(started) => reserve_attempt(ledger, &started.started, periods),
             Body::ModelAnswered(answered) => settle_answer(ledger, attempt.as_deref(), answered.usage),
             Body::SummaryAnswered(answered) | Body::AsideAnswered(answered) => {
@@ -75,6 +73,7 @@ impl DecisionBuilder {
             | Body::ChildEnded(_)
             | Body::ContextCompacted(_)
             | Body::TodoChanged(_)
+            | Body::QueueChanged(_)
             | Body::RunVerified(_)
             | Body::ApprovalAnswered(_) => {}
         }
@@ -98,17 +97,11 @@ impl DecisionBuilder {
     #[expect(clippy::wildcard_enum_match_arm, reason = "other kinds change no row")]
     pub(super) fn index_record(&mut self, body: &Body) {
         match body {
-            Body::SessionOpened(opened) => self.append.index.push(IndexRow::Session(SessionRow {
-                id: self.turn.session,
-                key: opened.key.clone(),
-                agent: opened.agent.clone(),
-                opened_at: self.now.at,
-                title: None,
-            })),
+            Body::SessionOpened(_) | Body::QueueChanged(_) => self.index_session(),
             Body::AsideAnswered(answered)
                 if answered.call.job() == Some(AsideJob::Title) && answered.unusable.is_none() =>
             {
-                self.index_title();
+                self.index_session();
             }
             Body::RunAccepted(accepted) => {
                 if let Some(row) = self.row_of(accepted.run) {
@@ -134,11 +127,11 @@ impl DecisionBuilder {
         Some(RunRow { asides_until: Some(self.turn.last + 1), ..row })
     }
 
-    /// Writes the session's row again, with its title.
-    fn index_title(&mut self) {
-        let Turn { session, agent, opened: (key, opened_at), title, .. } = &self.turn;
-        let (key, agent, title) = (Arc::clone(key), agent.clone(), title.title.clone());
-        let row = SessionRow { id: *session, key, agent, opened_at: *opened_at, title };
+    /// Adds the row of the session, with its title.
+    fn index_session(&mut self) {
+        let title = self.turn.title.title.clone();
+        let row = SessionRow { title, ..SessionRow::clone(&self.turn.row) };
+        self.append.index.retain(|index| !matches!(index, IndexRow::Session(_)));
         self.append.index.push(IndexRow::Session(row));
     }
 
@@ -187,7 +180,7 @@ impl DecisionBuilder {
     }
 
     fn new_row(&self, id: RunId, at: Timestamp, first: Seq) -> RunRow {
-        let agent = self.turn.agent.clone();
+        let agent = self.turn.row.agent.clone();
         RunRow { agent, last: self.turn.last, ..RunRow::new(id, self.turn.session, at, first) }
     }
 }

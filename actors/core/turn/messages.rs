@@ -8,8 +8,8 @@ use std::sync::Arc;
 
 use crate::{
     model::{
-        Body, DropPolicy, DropReason, MessageCollected, MessageDropped, MessageSteered, QueueMode, Queueing,
-        RunAccepted, RunId, Seq, StopReason, Timestamp,
+        Body, DropPolicy, DropReason, MessageCollected, MessageDropped, MessageSteered, QueueMode,
+        QueueOverrides, Queueing, RunAccepted, RunId, Seq, StopReason, Timestamp,
     },
     turn::{Turn, decision::DecisionBuilder, run_queue::QueuedRun},
 };
@@ -68,6 +68,13 @@ impl DecisionBuilder {
             QueueMode::Followup | QueueMode::Steer | QueueMode::Interrupt | QueueMode::Collect => {
                 self.accept(accepted, queueing);
             }
+        }
+    }
+
+    /// Sets how the messages of the session queue. A request that changes nothing is no record.
+    pub(super) fn set_queue(&mut self, queue: QueueOverrides) {
+        if queue != self.turn.row.queue {
+            self.record(Body::QueueChanged(queue));
         }
     }
 

@@ -43,6 +43,7 @@ mod request;
 mod run_budget;
 mod run_clock;
 mod run_queue;
+mod sent_messages;
 mod steer;
 mod store_limits;
 mod subagents;
@@ -80,8 +81,8 @@ pub use wait_report::{TaskDeadlines, WaitTracker};
 use crate::{
     journal::Append,
     model::{
-        AgentName, ArtifactHashes, BeginRules, CallId, Durable, Incarnation, Kind, Message, ModelRef,
-        ModelStarted, PendingApproval, Record, RunId, RunSpec, Seq, SessionId, SessionTime, StoreLimits,
+        ArtifactHashes, BeginRules, CallId, Durable, Incarnation, Kind, Message, ModelRef, ModelStarted,
+        PendingApproval, Record, RunId, RunSpec, Seq, SessionId, SessionRow, SessionTime, StoreLimits,
         Timestamp, TodoList,
     },
     policy::{self, Candidate},
@@ -92,8 +93,8 @@ use crate::{
 #[derive(Debug, Clone)]
 pub struct Turn {
     session: SessionId,
-    /// The agent of all its runs.
-    agent: AgentName,
+    /// Its index row.
+    row: Arc<SessionRow>,
     /// The system prompt, without the run's own system message.
     prompt: Arc<str>,
     incarnation: Incarnation,
@@ -124,8 +125,6 @@ pub struct Turn {
     reopenable: Option<Box<active_run::ActiveRun>>,
     /// The title of the session, and the call for one.
     title: title::TitleState,
-    /// The caller's session key, and when the session was first opened.
-    opened: (Arc<str>, Timestamp),
     /// Not folded: the limits of the store at present, as the shell knows them.
     store_limits: StoreLimits,
     /// Not folded: what runs wait for that are accepted at present, as the shell knows it.
@@ -143,7 +142,7 @@ impl Turn {
         let nothing: Arc<str> = "".into();
         Self {
             session,
-            agent: AgentName::default(),
+            row: Arc::new(SessionRow::new(session, "", Timestamp::default())),
             prompt: Arc::clone(&nothing),
             incarnation: Incarnation::default(),
             boot: nothing,
@@ -163,7 +162,6 @@ impl Turn {
             current: None,
             reopenable: None,
             title: title::TitleState::default(),
-            opened: ("".into(), Timestamp::default()),
             store_limits: StoreLimits::default(),
             begin_rules: BeginRules::default(),
         }

@@ -1,6 +1,6 @@
 //! Cases of the journal contract: messages of the outbox, and the states of their deliveries.
 
-use std::collections::BTreeSet;
+use std::{collections::BTreeSet, sync::Arc};
 
 use hermod_actors::{
     model::{
@@ -20,7 +20,11 @@ fn message(n: u32, target: &str) -> OutboxMessage {
         session: session(1),
         run: run(1),
         created_at: Timestamp(10),
-        content: OutboxContent::Message { call, text: format!("text {n}").into() },
+        content: OutboxContent::Message {
+            call,
+            text: format!("text {n}").into(),
+            attachments: Arc::default(),
+        },
     }
 }
 

@@ -5,8 +5,8 @@ use std::{fmt::Debug, panic::Location, sync::Arc};
 use super::StoreOpener;
 use hermod_actors::{
     model::{
-        AccountId, AgentName, Body, BudgetAccount, CallEnd, CallEnded, CallId, CallStatus, Incarnation,
-        Record, RunId, RunRow, RunState, Seq, SessionId, SessionRow, Timestamp, Usage,
+        AccountId, Body, BudgetAccount, CallEnd, CallEnded, CallId, CallStatus, Incarnation, Record, RunId,
+        RunRow, RunState, Seq, SessionId, SessionRow, Timestamp, Usage,
     },
     port::{
         Append, AppendReceipt, InboxRow, IndexRow, Journal, OpenedSession, ReadFuture, RowReader,
@@ -145,13 +145,7 @@ pub(super) fn account(n: u128) -> AccountId {
 }
 
 pub(super) fn session_row(n: u128, key: &str) -> SessionRow {
-    SessionRow {
-        id: session(n),
-        key: key.into(),
-        agent: AgentName::default(),
-        opened_at: Timestamp(17),
-        title: None,
-    }
+    SessionRow::new(session(n), key, Timestamp(17))
 }
 
 pub(super) fn run_row(n: u128, of: SessionId, state: RunState) -> RunRow {

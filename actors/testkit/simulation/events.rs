@@ -259,6 +259,16 @@ impl Clients {
                 return;
             }
         }
+        if let Some(queue) = messages::queue_to_set(self.plan.seed, n) {
+            match self.runtime.set_queue(session, queue).await {
+                Ok(_) => {
+                    let mut inner = self.outside.lock();
+                    inner.observations.fault_names.insert("queue of a session set");
+                    inner.observations.queues_set.push((session, queue));
+                }
+                Err(error) => return self.report_unless_terminated("set the queue", &error),
+            }
+        }
         self.outside.lock().observations.unconfirmed_steers.remove(&n);
     }
 

@@ -7,7 +7,7 @@ use super::{
 use crate::{ActorFault, JournalFault};
 
 /// The names of all faults that can occur in a plan.
-pub const FAULT_NAMES: [&str; 74] = [
+pub const FAULT_NAMES: [&str; 75] = [
     "crash before a commit",
     "crash after a commit",
     "slow commit",
@@ -47,6 +47,7 @@ pub const FAULT_NAMES: [&str; 74] = [
     "message that follows",
     "message that is collected",
     "message that interrupts",
+    "queue of a session set",
     "task once more",
     "decision",
     "decision at rest",

@@ -16,7 +16,8 @@ use super::{
 use crate::MemoryJournal;
 use hermod_actors::{
     model::{
-        Body, CallId, CompactionMethod, Kind, MessageFate, Outcome, Record, RunId, SessionId, Timestamp,
+        Body, CallId, CompactionMethod, Kind, MessageFate, Outcome, QueueOverrides, Record, RunId, SessionId,
+        Timestamp,
     },
     port::{InboxItem, Journal, ReadFuture, RowReader},
 };
@@ -29,6 +30,8 @@ pub(super) struct FinalState<'a> {
     pub(super) inboxes: Vec<(SessionId, InboxItem)>,
     /// What the store's rows say of the accepted messages, by their number.
     pub(super) fates: BTreeMap<usize, MessageFate>,
+    /// How the messages of each session queue, by its row.
+    pub(super) queues: Vec<(SessionId, QueueOverrides)>,
     pub(super) inner: &'a ExternalState,
     pub(super) plan: &'a SimulationPlan,
 }
@@ -53,6 +56,7 @@ const INVARIANTS: &[(&str, Invariant)] = &[
     ("what is completed has an answer", completed_has_an_answer),
     ("a message is shown once", messages_are_shown),
     ("a message has one fate", messages::one_fate),
+    ("the queue of a session stays as it was set", messages::queues_stay),
     ("no message is overtaken", nothing_overtakes_a_message),
     ("a subagent is heard once", subagents::ended_once),
     ("inboxes are empty at last", subagents::inboxes_are_empty),
@@ -70,7 +74,8 @@ pub(super) fn check_invariants(plan: &SimulationPlan, outside: &ExternalWorld, s
     };
     let mut inner = outside.lock();
     let fates = messages::fates(store, &inner.observations.messages);
-    let past = FinalState { journals, inboxes: store.inboxes(), fates, inner: &inner, plan };
+    let (inboxes, queues) = (store.inboxes(), messages::queues(store));
+    let past = FinalState { journals, inboxes, fates, queues, inner: &inner, plan };
     let found: Vec<_> = INVARIANTS
         .iter()
         .flat_map(|(name, invariant)| invariant(&past).into_iter().map(move |what| (*name, what)))

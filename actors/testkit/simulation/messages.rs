@@ -8,8 +8,8 @@ use super::invariants::{FinalState, Violations};
 use crate::MemoryJournal;
 use hermod_actors::{
     model::{
-        Body, DropPolicy, MessageDropped, MessageFate, MessageState, Outcome, QueueMode, Queueing, Record,
-        RunId,
+        Body, DropPolicy, MessageDropped, MessageFate, MessageState, Outcome, QueueMode, QueueOverrides,
+        Queueing, Record, RunId, SessionId,
     },
     port::RowReader,
 };
@@ -27,6 +27,47 @@ pub(super) fn queueing(seed: u64, n: usize) -> Option<Queueing> {
         drop: [DropPolicy::Summarize, DropPolicy::Old, DropPolicy::New][pick(3, 48)],
         collect_ms: [50, 500, 5_000][pick(3, 144)],
     })
+}
+
+/// What an event sets for its session after its messages, if it sets something. Only one of many events does.
+pub(super) fn queue_to_set(seed: u64, n: usize) -> Option<QueueOverrides> {
+    let queueing = queueing(seed, n)?;
+    (queueing.cap == 2).then(|| QueueOverrides {
+        mode: Some(queueing.mode),
+        // A setting of its own, so that its record can be found.
+        cap: Some(u32::try_from(n).unwrap_or(u32::MAX).saturating_add(1)),
+        ..QueueOverrides::default()
+    })
+}
+
+/// A setting that was acknowledged is in a record of its session, and the session's row has the last one.
+pub(super) fn queues_stay(past: &FinalState<'_>) -> Violations {
+    let mut found = Violations::new();
+    let records_of = |session: &SessionId| {
+        let records = past.journals.get(session).into_iter().flatten();
+        records.filter_map(|record| match &record.body {
+            Body::QueueChanged(queue) => Some(*queue),
+            _ => None,
+        })
+    };
+    for (session, queue) in &past.inner.observations.queues_set {
+        if !records_of(session).any(|recorded| recorded == *queue) {
+            found.push(format!("{queue:?} was acknowledged and is in no record of {session}"));
+        }
+    }
+    for (session, queue) in &past.queues {
+        let last = records_of(session).next_back().unwrap_or_default();
+        if last != *queue {
+            found.push(format!("the row of {session} has {queue:?}, and its last record {last:?}"));
+        }
+    }
+    found
+}
+
+/// How the messages of each session queue, by its row.
+pub(super) fn queues(store: &MemoryJournal) -> Vec<(SessionId, QueueOverrides)> {
+    let rows = store.sessions(usize::MAX).now_or_never().and_then(Result::ok).unwrap_or_default();
+    rows.into_iter().map(|row| (row.id, row.queue)).collect()
 }
 
 /// The numbers of the messages that an event sends.

@@ -11,7 +11,7 @@ use hermod_actors::{
     AcceptedRun, RunResult,
     model::{
         AccountId, ApprovalDecision, Attempt, AttemptId, Body, BudgetAccount, CallId, Dimension,
-        OutcomeCause, OutcomeDetail, Record, RunId, Seq, SessionId,
+        OutcomeCause, OutcomeDetail, QueueOverrides, Record, RunId, Seq, SessionId,
     },
     port::{Append, AppendReceipt, InboxItem},
 };
@@ -60,6 +60,8 @@ pub(super) struct Observations {
     pub(super) steered: Vec<(usize, RunId, RunId)>,
     /// Accepted messages to sessions, by their number.
     pub(super) messages: BTreeMap<usize, RunId>,
+    /// Acknowledged settings of the queues of sessions.
+    pub(super) queues_set: Vec<(SessionId, QueueOverrides)>,
     /// Messages whose acceptance is unknown. By number of the event: the run's number in the plan, and how
     /// often the message was sent.
     pub(super) unconfirmed_steers: BTreeMap<usize, (usize, usize)>,

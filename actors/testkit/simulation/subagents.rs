@@ -86,7 +86,8 @@ mod tests {
         let journals = BTreeMap::from([(session, vec![record; records])]);
         let plan = SimulationPlan::of(0);
         let (fates, inboxes) = (BTreeMap::new(), vec![(session, item)]);
-        let past = FinalState { journals, inboxes, fates, inner: &inner, plan: &plan };
+        let queues = Vec::new();
+        let past = FinalState { journals, inboxes, fates, queues, inner: &inner, plan: &plan };
         assert_eq!(inboxes_are_empty(&past).is_empty(), may_lie);
     }
 

@@ -11,12 +11,14 @@ use futures::future::BoxFuture;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{html, update};
+use super::{form, html, update};
 use crate::channel::{
     address::ChatAddress,
     port::{BotIdentity, Button, ChatError, ChatTransport, Update},
 };
 use crate::{
+    clock,
+    delivery::AttachedFile,
     provider::{ApiClient, ApiResponse, CallLimits},
     secret::Secret,
 };
@@ -240,6 +242,25 @@ impl ChatTransport for Telegram {
             let id = sent["message_id"].as_i64();
             id.map(|id| id.to_string())
                 .ok_or_else(|| ChatError::Unavailable("sendMessage: no message_id".to_owned()))
+        })
+    }
+
+    fn send_file<'a>(
+        &'a self,
+        to: &'a ChatAddress,
+        file: &'a AttachedFile,
+    ) -> BoxFuture<'a, Result<String, ChatError>> {
+        Box::pin(async move {
+            let (method, field) = form::method_of(file);
+            let form = form::form(&body_for(to), (field, file), &clock::random_bytes());
+            let path = format!("bot{}/{method}", self.token.reveal());
+            let limits = CallLimits { time: FILE_TIMEOUT, bytes: MAX_ANSWER_BYTES };
+            let answer = self.client().post_form(&path, form, limits).await;
+            let sent =
+                answer.map_err(ChatError::Unavailable).and_then(|answer| result_of(method, &answer))?;
+            let id = sent["message_id"].as_i64();
+            id.map(|id| id.to_string())
+                .ok_or_else(|| ChatError::Unavailable(format!("{method}: no message_id")))
         })
     }
 

@@ -171,7 +171,7 @@ async fn run(
     if text.is_none() {
         args.check_without_text()?;
     }
-    let images = read_images(&args.image)?;
+    let images = read_images(&args.image, "--image")?;
     let history = read_history(args.history.as_deref())?;
     let expects = args.expects.read()?;
     let isolation_key = args.task_id.as_deref().map(Into::into);

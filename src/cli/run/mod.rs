@@ -13,4 +13,5 @@ mod watch;
 
 pub(crate) use args::{DurabilityArg, OutputArgs, RunArgs};
 pub(crate) use execute::execute;
+pub(in crate::cli) use task_input::read_images;
 pub(crate) use watch::watch_run;

@@ -107,13 +107,13 @@ pub(super) fn read_history(path: Option<&Path>) -> Result<Vec<Message>, CliError
     message::history(&json).map_err(history_error)
 }
 
-/// Reads the files of `--image`.
-pub(super) fn read_images(files: &[PathBuf]) -> Result<Vec<Bytes>, CliError> {
+/// Reads the pictures of this option.
+pub(in crate::cli) fn read_images(files: &[PathBuf], option: &str) -> Result<Vec<Bytes>, CliError> {
     if files.len() > MAX_IMAGES {
-        let text = format!("--image: {} pictures; at most {MAX_IMAGES} can come with a task", files.len());
+        let text = format!("{option}: {} pictures; at most {MAX_IMAGES} can be sent together", files.len());
         return Err(CliError::usage(text));
     }
-    let image_error = |path: &Path, reason| CliError::usage(format!("--image {}: {reason}", path.display()));
+    let image_error = |path: &Path, reason| CliError::usage(format!("{option} {}: {reason}", path.display()));
     files.iter().map(|path| read_image(path).map_err(|reason: String| image_error(path, reason))).collect()
 }
 

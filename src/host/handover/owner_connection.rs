@@ -17,7 +17,8 @@ use super::submission_file::SubmissionFile;
 use crate::{
     control::{
         AskError, ControlClient, ControlRequest, ControlResponse, FedRecord, FollowedContent, FollowedEvent,
-        MAX_LINE_BYTES, OwnerKind, RequestError, RequestErrorKind, RunSubmission, SubmittedRun,
+        MAX_LINE_BYTES, MessageStatus, MessageSubmission, OwnerKind, RequestError, RequestErrorKind,
+        RunSubmission, SubmittedRun,
     },
     host::{
         error::HostError,
@@ -145,6 +146,24 @@ impl OwnerConnection {
             .map_err(|error| RequestError::new(RequestErrorKind::Store, error.to_string()))?;
         drop(json);
         self.ask(&ControlRequest::RunsSubmitFile { name: file.name().to_owned() }).await
+    }
+
+    /// Sends a message to a session; returns when it is durable.
+    pub async fn send(&mut self, message: &MessageSubmission) -> Result<MessageStatus, HandoverError> {
+        let json = serde_json::to_vec(message)
+            .map_err(|error| RequestError::internal(format!("the message is no JSON: {error}")))?;
+        if json.len() + REQUEST_BYTES <= MAX_LINE_BYTES {
+            return self.ask_to_send(&ControlRequest::MessagesSend(Box::new(message.clone()))).await;
+        }
+        let file = SubmissionFile::write(&self.state, &json)
+            .map_err(|error| RequestError::new(RequestErrorKind::Store, error.to_string()))?;
+        self.ask_to_send(&ControlRequest::MessagesSendFile { name: file.name().to_owned() }).await
+    }
+
+    async fn ask_to_send(&mut self, request: &ControlRequest) -> Result<MessageStatus, HandoverError> {
+        let answer = self.client.request(request, |_| Ok(())).await?;
+        let ControlResponse::Message(sent) = answer else { return Err(unexpected_response().into()) };
+        Ok(sent)
     }
 
     /// Lets the unfinished run go on that `id` names.

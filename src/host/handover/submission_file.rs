@@ -8,11 +8,12 @@ use std::{
     time::Duration,
 };
 
+use serde::de::DeserializeOwned;
 use tokio::sync::Semaphore;
 
 use crate::{
     clock,
-    control::{RequestError, RequestErrorKind, RunSubmission},
+    control::{RequestError, RequestErrorKind},
     files::{self, IoResult as _, PathError, off_thread, read_regular},
 };
 
@@ -58,7 +59,10 @@ impl Drop for SubmissionFile {
 }
 
 /// Reads a submission, and removes its file.
-pub(super) async fn take(state: &Path, name: String) -> Result<RunSubmission, RequestError> {
+pub(super) async fn take<T: DeserializeOwned + Send + 'static>(
+    state: &Path,
+    name: String,
+) -> Result<T, RequestError> {
     let is_valid = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
     if !name.strip_suffix(".json").is_some_and(|stem| !stem.is_empty() && stem.bytes().all(is_valid)) {
         return Err(RequestError::usage(format!("name: `{name}` is no name of a file with a submission")));
@@ -100,6 +104,7 @@ mod tests {
     use std::{fs::File, time::SystemTime};
 
     use super::*;
+    use crate::control::RunSubmission;
 
     #[tokio::test]
     async fn a_submission_is_read_once_and_from_its_folder_alone() {
@@ -107,13 +112,13 @@ mod tests {
         let json = br#"{"text":"hi","idempotency_key":"k"}"#;
         let file = SubmissionFile::write(state.path(), json).unwrap();
         let name = file.name().to_owned();
-        let read = take(state.path(), name.clone()).await.unwrap();
+        let read: RunSubmission = take(state.path(), name.clone()).await.unwrap();
         assert_eq!((&*read.text, &*read.idempotency_key), ("hi", "k"));
         assert!(!file.path.exists(), "the owner removes it");
-        assert!(take(state.path(), name).await.unwrap_err().text.contains("cannot be read"));
+        assert!(take::<RunSubmission>(state.path(), name).await.unwrap_err().text.contains("cannot be read"));
         fs::write(state.path().join("outside.json"), json).unwrap();
         for name in ["../outside.json", "", ".json", "/etc/passwd", "a/b.json"] {
-            let error = take(state.path(), name.into()).await.unwrap_err();
+            let error = take::<RunSubmission>(state.path(), name.into()).await.unwrap_err();
             assert!(error.text.contains("is no name"), "{error}");
         }
     }

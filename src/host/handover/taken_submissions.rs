@@ -7,14 +7,14 @@ use bytes::Bytes;
 use futures::future::BoxFuture;
 use hermod_actors::{
     RunError,
-    model::{Lane, RunRow, RunSpec, RunState, Seq, SessionId},
+    model::{Lane, RunId, RunRow, RunSpec, RunState, Seq, SessionId},
 };
 
 use super::submission_file;
 use crate::{
     control::{
-        RequestError, RequestErrorKind, RunSubmission, SubmissionConversation, SubmissionService,
-        SubmittedRun,
+        MessageSubmission, RequestError, RequestErrorKind, RunSubmission, SubmissionConversation,
+        SubmissionService, SubmittedRun,
     },
     host::{
         budget_limits::BudgetLimits,
@@ -23,9 +23,12 @@ use crate::{
         error::{HostError, StartError},
         model_choice::RehearsalScript,
         new_run::RunInput,
-        submission::{ResolvedRun, RunSubmitter, Submission, SubmissionOptions},
+        submission::{MessageOptions, ResolvedRun, RunSubmitter, Submission, SubmissionOptions},
     },
 };
+
+/// The name of the session of the newest run that is no subagent's.
+const LAST: &str = "last";
 
 impl SubmissionService for RunSubmitter {
     fn submit(&self, submission: RunSubmission) -> BoxFuture<'_, Result<SubmittedRun, RequestError>> {
@@ -38,6 +41,18 @@ impl SubmissionService for RunSubmitter {
             self.revivals.cancelled().await;
             let submission = submission_file::take(self.state(), name).await?;
             self.take(submission).await.map_err(request_error)
+        })
+    }
+
+    fn send(&self, message: MessageSubmission) -> BoxFuture<'_, Result<RunId, RequestError>> {
+        Box::pin(async move { self.take_message(message).await.map_err(request_error) })
+    }
+
+    fn send_file(&self, name: String) -> BoxFuture<'_, Result<RunId, RequestError>> {
+        Box::pin(async move {
+            self.revivals.cancelled().await;
+            let message = submission_file::take(self.state(), name).await?;
+            self.take_message(message).await.map_err(request_error)
         })
     }
 
@@ -83,6 +98,39 @@ impl RunSubmitter {
         Ok(SubmittedRun { is_new, notes, ..submitted(&row, &spec, (row.first, row.first)) })
     }
 
+    /// Sends a message to the session that it names. What names no session is the key of a new one.
+    async fn take_message(&self, message: MessageSubmission) -> Result<RunId, HostError> {
+        let MessageSubmission { session, text, mode, images, idempotency_key } = message;
+        if session.trim().is_empty() {
+            return Err(HostError::usage("session: it is empty; give its id or a key".to_owned()));
+        }
+        let known = self.reader().session_of_id_or_key(&session).await?;
+        let named = match known {
+            Some(row) => row.id.to_string(),
+            None => match self.reader().session(&session).await {
+                Ok(row) => row.id.to_string(),
+                Err(error) if error.kind == RequestErrorKind::Usage && session != LAST => session,
+                Err(error) => return Err(error.into()),
+            },
+        };
+        let images = images.into_iter().map(image).collect::<Result<_, _>>()?;
+        let input = RunInput {
+            text,
+            images,
+            history: Vec::new(),
+            isolation_key: None,
+            expects: Vec::new(),
+            request_hash: None,
+        };
+        // Who may use the socket may do everything.
+        let options = MessageOptions { mode, may_steer: true };
+        let submission = Submission {
+            idempotency_key: Some(idempotency_key),
+            ..Submission::of_message(named, input, options)
+        };
+        Ok(RunSubmitter::submit(self, submission).await?.run)
+    }
+
     /// Lets a run go on that was accepted earlier.
     async fn go_on(&self, row: RunRow, target: &ConversationTarget) -> Result<SubmittedRun, HostError> {
         let first = target.open.iter().map(|(row, _)| row.first).chain([row.first]).min();
@@ -114,10 +162,6 @@ fn submitted(row: &RunRow, spec: &RunSpec, (first, next): (Seq, Seq)) -> Submitt
 
 /// The submission for this process's submitter; the conversation is given beside it.
 fn decode(submission: RunSubmission) -> Result<Submission, HostError> {
-    let image = |text: String| {
-        let decoded = STANDARD.decode(text).map(Bytes::from);
-        decoded.map_err(|error| HostError::usage(format!("images: {error}; send each file in base64")))
-    };
     for (field, path) in [("workspace", &submission.workspace), ("folder", &submission.folder)] {
         if let Some(path) = path.as_ref().filter(|path| !path.is_absolute()) {
             let path = path.display();
@@ -150,6 +194,12 @@ fn decode(submission: RunSubmission) -> Result<Submission, HostError> {
         idempotency_key: Some(Arc::clone(&submission.idempotency_key)),
         message: None,
     })
+}
+
+/// An image that came in base64.
+fn image(text: String) -> Result<Bytes, HostError> {
+    let decoded = STANDARD.decode(text).map(Bytes::from);
+    decoded.map_err(|error| HostError::usage(format!("images: {error}; send each file in base64")))
 }
 
 /// The error for the client, of a kind that gives it the exit code of an owner.

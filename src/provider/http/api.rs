@@ -30,6 +30,15 @@ pub struct CallLimits {
     pub bytes: usize,
 }
 
+/// A body of `multipart/form-data`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FormBody {
+    /// What separates its parts.
+    pub boundary: String,
+    /// The parts.
+    pub bytes: Bytes,
+}
+
 /// A response with its whole body.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ApiResponse {
@@ -53,6 +62,19 @@ impl ApiClient {
         let request = self.client.post(self.url(path)).body(json);
         let json = HeaderValue::from_static("application/json");
         call(request.header(header::CONTENT_TYPE, json), limits).await
+    }
+
+    /// Posts a form with files to a method below the base URL. The error says why there is no answer.
+    pub async fn post_form(
+        &self,
+        path: &str,
+        form: FormBody,
+        limits: CallLimits,
+    ) -> Result<ApiResponse, String> {
+        let media_type = format!("multipart/form-data; boundary={}", form.boundary);
+        let media_type = HeaderValue::try_from(media_type).map_err(|error| error.to_string())?;
+        let request = self.client.post(self.url(path)).body(form.bytes);
+        call(request.header(header::CONTENT_TYPE, media_type), limits).await
     }
 
     /// Gets what lies below the base URL. The error says why there is no answer.

@@ -11,7 +11,7 @@ mod form;
 mod model_list;
 mod upload;
 
-pub use api::{ApiClient, ApiResponse, CallLimits};
+pub use api::{ApiClient, ApiResponse, CallLimits, FormBody};
 pub use config::{Deadlines, ProviderConfig, ProviderConfigError, check_base_url};
 pub use endpoint::HttpProvider;
 pub use form::{FormClient, FormResponse};

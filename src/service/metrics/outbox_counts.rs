@@ -169,7 +169,7 @@ mod tests {
             session: SessionId::from_bits(1),
             run: call.run,
             created_at: at(number),
-            content: OutboxContent::Message { call, text: "x".into() },
+            content: OutboxContent::Message { call, text: "x".into(), attachments: Arc::default() },
         };
         Box::new(StoredDelivery { number, delivery: Delivery { state, ..Delivery::new(message) } })
     }

@@ -11,6 +11,7 @@ mod messages;
 mod metrics;
 mod replies;
 mod runs;
+mod session_queue;
 mod sessions;
 mod state;
 mod usage;
@@ -42,6 +43,7 @@ fn operations() -> Operations {
         .merge(replies::routes())
         .merge(artifacts::routes())
         .merge(sessions::routes())
+        .merge(session_queue::routes())
         .merge(messages::routes())
         .merge(approvals::routes())
         .merge(deliveries::routes())

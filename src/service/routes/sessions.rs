@@ -42,7 +42,7 @@ pub(super) fn routes() -> Operations {
 /// The row of the session in the path, named by its id or its key. The token of the request reaches it.
 #[derive(Debug, IntoParams)]
 #[into_params(names("session"), parameter_in = Path)]
-struct PathSession(#[param(value_type = String)] SessionRow);
+pub(super) struct PathSession(#[param(value_type = String)] pub(super) SessionRow);
 
 impl FromRequestParts<Arc<Service>> for PathSession {
     type Rejection = Problem;

@@ -2,8 +2,7 @@
 //! and ended, and its session can be set aside.
 
 use hermod_actors::model::{
-    AgentName, Outcome, OutcomeCause, OutcomeDetail, RunId, RunRow, RunState, SessionId, SessionRow,
-    Timestamp,
+    Outcome, OutcomeCause, OutcomeDetail, RunId, RunRow, RunState, SessionId, SessionRow, Timestamp,
 };
 use redb::ReadableTable;
 
@@ -42,8 +41,7 @@ impl SnapshotReader {
                 known.value().clone_into(&mut key);
             }
         }
-        let (agent, opened_at) = (AgentName::default(), ulid_time(id));
-        Ok(SessionRow { id: session, key: key.into(), agent, opened_at, title: None })
+        Ok(SessionRow::new(session, key, ulid_time(id)))
     }
 
     /// The session that lists the run; the id 0 if none does.

@@ -11,7 +11,7 @@ use super::reply::{ToolSummary, Verbosity};
 use crate::{
     model::{CallAdmitted, CallEnded, CallId, CallStatus, ModelAnswered},
     policy::{
-        message::{MAX_TEXT_BYTES, MESSAGE, parse_message},
+        message::{MAX_TEXT_BYTES, MESSAGE, comparable_text, parse_message},
         parse_arguments,
     },
 };
@@ -118,7 +118,7 @@ pub(super) struct SentTexts {
 impl SentTexts {
     fn push(&mut self, text: &str) {
         self.has_spoken = true;
-        let text = words(text);
+        let text = comparable_text(text);
         if text.is_empty() || text.len() > MAX_TEXT_BYTES {
             return;
         }
@@ -130,7 +130,7 @@ impl SentTexts {
 
     /// Whether this text was sent. White space does not count.
     pub(super) fn has(&self, text: &str) -> bool {
-        !self.texts.is_empty() && self.texts.contains(&words(text))
+        !self.texts.is_empty() && self.texts.contains(&comparable_text(text))
     }
 
     /// Whether a text that begins like this may be one that was sent.
@@ -140,13 +140,9 @@ impl SentTexts {
         if longest == 0 || text.len() > 2 * longest {
             return false;
         }
-        let text = words(text);
+        let text = comparable_text(text);
         self.texts.iter().any(|sent| sent.starts_with(&text))
     }
-}
-
-fn words(text: &str) -> String {
-    text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
 fn message_text(arguments: &str) -> Option<String> {

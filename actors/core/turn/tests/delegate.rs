@@ -169,7 +169,7 @@ fn a_subagent_has_the_agent_of_its_parent() {
     let agent: AgentName = "writer".parse().unwrap();
     let mut driver = asked(DELEGATION, limits());
     // The session and the spec of the run are of an agent, as if they were recorded so.
-    driver.turn.agent = agent.clone();
+    std::sync::Arc::make_mut(&mut driver.turn.row).agent = agent.clone();
     if let Some(run) = &mut driver.turn.current {
         run.spec = Arc::new(RunSpec { agent: agent.clone(), ..RunSpec::clone(&run.spec) });
     }

@@ -10,7 +10,7 @@ use crate::{
         Limits, MAX_COLLECTED_BYTES, MAX_COLLECTED_IMAGES, MessageFate, MessageRow,
         MessageState::{self, Answered, Dropped, Injected, Queued},
         QueueMode::{self, Collect, Followup, Interrupt, Steer},
-        Queueing, RunAccepted, RunId, RunRow, RunSpec, StopReason,
+        QueueOverrides, Queueing, RunAccepted, RunId, RunRow, RunSpec, StopReason,
     },
     turn::{DueAction, Input},
 };
@@ -256,6 +256,34 @@ fn a_message_that_interrupts_is_the_next_run_and_stops_no_task_that_waits() {
             assert!(answer_of(9) < answer_of(6), "{when:?}");
         }
     }
+}
+
+#[test]
+fn the_queue_of_a_session_is_set_once_and_is_in_its_row() {
+    let mut driver = session(When::InTool);
+    let rows = |driver: &Driver| {
+        let queue = |row: &IndexRow| match row {
+            IndexRow::Session(row) => Some((row.key.to_string(), row.queue)),
+            IndexRow::Message(_) | IndexRow::Run(_) | IndexRow::Model(_) | IndexRow::Outbox(_) => None,
+        };
+        driver.index.iter().filter_map(queue).collect::<Vec<_>>()
+    };
+    let opened = rows(&driver);
+    assert_eq!(opened.len(), 1, "{opened:?}");
+    let key = opened[0].0.clone();
+    let collects = QueueOverrides { mode: Some(Collect), cap: Some(3), ..QueueOverrides::default() };
+    let check = |driver: &mut Driver, queue: QueueOverrides, expect: &[&str]| {
+        assert_eq!(driver.feed(&Input::SetQueue(queue)), expect);
+        assert_eq!(rows(driver).pop(), Some((key.clone(), queue)));
+    };
+    check(&mut driver, QueueOverrides::default(), &[]);
+    check(&mut driver, collects, &["queue.changed"]);
+    check(&mut driver, collects, &[]);
+    let configured = Queueing { drop: DropPolicy::Old, ..mode(Steer) };
+    let expect = Queueing { mode: Collect, cap: 3, ..configured };
+    assert_eq!(collects.apply(configured), expect);
+    check(&mut driver, QueueOverrides::default(), &["queue.changed"]);
+    run_to_end(&mut driver);
 }
 
 #[test]

@@ -6,14 +6,16 @@ use super::{Driver, model, run, tool};
 use crate::{
     journal::{Append, IndexRow},
     model::{
-        ApprovalNeed, ApprovalScope, AssistantMessage, EffectClass, FinishReason, Hash, Limits, ModelAnswer,
-        OutboxContent, OutboxMessage, PersonAnswer, StopReason, ToolCall,
+        ApprovalNeed, ApprovalScope, Artifact, AssistantMessage, Attachment, CallEnd, CallStatus,
+        EffectClass, FinishReason, Hash, Limits, ModelAnswer, OutboxContent, OutboxMessage, PersonAnswer,
+        StopReason, ToolCall,
     },
     policy::message::MESSAGE,
     turn::{CallAdmission, Input},
 };
 
 const HELLO: &str = r#"{"target":"ops","text":"hello"}"#;
+const FILES: &str = r#"{"target":"ops","text":"hello","attachments":["a"]}"#;
 const BYE: &str = r#"{"target":"dev","text":"bye"}"#;
 
 /// A run with these targets whose first model call is under way.
@@ -36,7 +38,7 @@ fn answered(driver: &Driver, text: &str, arguments: &[&str], approval: Option<Ar
     });
     let admissions = arguments.iter().map(|arguments| CallAdmission::Admit {
         tool: MESSAGE.into(),
-        intent: EffectClass::Once.into(),
+        intent: if *arguments == FILES { EffectClass::Idempotent } else { EffectClass::Once }.into(),
         arguments: Hash::of(arguments.as_bytes()),
         approval: approval.clone(),
         hooks: None,
@@ -96,6 +98,38 @@ fn the_model_reads_the_id() {
 }
 
 #[test]
+fn a_message_with_files_is_in_the_append_that_ends_their_capture() {
+    let mut driver = begun(&[]);
+    let input = answered(&driver, "", &[FILES, FILES], None);
+    let append = decide(&driver, &input);
+    assert_eq!(outbox(&append), []);
+    assert_eq!(kinds(&append), ["model.answered", "call.admitted", "call.admitted"], "it is a task");
+    driver.feed(&input);
+    let attempt = |n| tool(1, 1, 1).attempt(n);
+    assert_eq!(driver.feed(&Input::Permitted(attempt(1))), ["call.started"]);
+    // A kill before the end of the call: nothing was sent, and the files are captured again.
+    driver.crash();
+    driver.feed(&Input::Lost(attempt(1)));
+    assert_eq!(driver.feed(&Input::Permitted(attempt(2))), ["call.started"]);
+    let failed = CallEnd::error(CallStatus::Error, "too large", None, "send less");
+    let append = decide(&driver, &Input::ToolEnded { id: attempt(2), end: failed });
+    assert_eq!((outbox(&append), kinds(&append)), (Vec::new(), vec!["call.ended", "call.ended"]));
+    let artifact = Artifact { handle: "h".into(), bytes: 3, sha256: None };
+    let attachments = Arc::new(vec![Attachment { name: "a".into(), artifact }]);
+    // What a hook makes of the result does not take the message back.
+    for end in [CallEnd::ok("sent"), CallEnd::error(CallStatus::Error, "withheld", None, "")] {
+        let end = CallEnd { attachments: Arc::clone(&attachments), ..end };
+        let append = decide(&driver, &Input::ToolEnded { id: attempt(2), end });
+        assert_eq!(outbox(&append), [message("ops", 1, "hello")]);
+        let files = append.index.iter().find_map(|row| match row {
+            IndexRow::Outbox(message) => Some(message.attachments().to_vec()),
+            IndexRow::Session(_) | IndexRow::Run(_) | IndexRow::Model(_) | IndexRow::Message(_) => None,
+        });
+        assert_eq!(files.as_ref(), Some(&*attachments));
+    }
+}
+
+#[test]
 fn an_equal_call_of_the_same_answer_sends_nothing_more() {
     let driver = begun(&[]);
     let append = decide(&driver, &answered(&driver, "", &[HELLO, HELLO], None));
@@ -138,6 +172,27 @@ fn results_are_in_the_append_that_ends_the_run() {
         IndexRow::Session(_) | IndexRow::Run(_) | IndexRow::Model(_) | IndexRow::Message(_) => None,
     });
     assert_eq!(outcome, Some(("stopped", String::new())));
+}
+
+#[test]
+fn a_target_does_not_get_a_text_again_that_the_tool_has_sent_to_it() {
+    let check = |text: &str, expect: &[&str]| {
+        let mut driver = begun(&["ops", "dev"]);
+        driver.feed(&answered(&driver, "", &[HELLO], None));
+        driver.crash();
+        driver.lease(model(1, 2), 1);
+        let targets =
+            |append: &Append| outbox(append).into_iter().map(|(target, ..)| target).collect::<Vec<_>>();
+        let append = decide(&driver, &answered(&driver, text, &[], None));
+        assert_eq!(kinds(&append).last(), Some(&"run.ended"));
+        assert_eq!(targets(&append), expect, "{text}");
+        // Only an answer may be known already: how the run has ended is not.
+        let stopped = decide(&driver, &Input::Stop { run: None, reason: StopReason::Command });
+        assert_eq!(targets(&stopped), ["ops", "dev"], "{text}");
+    };
+    check(" hello\n", &["dev"]);
+    check("hello you", &["ops", "dev"]);
+    check("bye", &["ops", "dev"]);
 }
 
 #[test]

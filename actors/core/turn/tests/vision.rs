@@ -176,11 +176,11 @@ fn a_stop_cancels_a_description_under_way() {
     let records = driver.feed(&Input::Stop { run: None, reason: crate::model::StopReason::Command });
     assert_eq!(records, ["aside.failed", "run.ended"]);
     assert_eq!(acquired(&driver), []);
-    let rows = driver.index.iter().filter_map(|row| match row {
-        IndexRow::Run(row) => Some(row.state),
-        _ => None,
+    let row = driver.index.iter().rev().find_map(|row| {
+        let IndexRow::Run(row) = row else { return None };
+        Some(row.state)
     });
-    assert_eq!(rows.last(), Some(RunState::Ended));
+    assert_eq!(row, Some(RunState::Ended));
 }
 
 #[test]

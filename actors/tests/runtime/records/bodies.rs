@@ -12,7 +12,7 @@ use super::{
     hooks::{hooked_run, hooked_summary},
     parts::{
         accepted, admitted, allowance, answered, aside_answered, call_end, child, compacted, ended, failed,
-        miss, not_answered, place, raised, repetition, started, todo,
+        miss, not_answered, place, queue_overrides, raised, repetition, started, todo,
     },
     values::{
         Made, account, agent, amounts, anomaly, call, hash, images, incarnation, list, maybe, number, run,
@@ -78,6 +78,7 @@ pub(crate) fn body(kind: Kind) -> Made<Body> {
         Kind::ApprovalAnswered => approval_answered(),
         Kind::ChildEnded => child_ended(),
         Kind::TodoChanged => todo().prop_map(Body::TodoChanged).boxed(),
+        Kind::QueueChanged => queue_overrides().prop_map(Body::QueueChanged).boxed(),
     }
 }
 

@@ -23,7 +23,7 @@ use serde_json::json;
 
 use self::{
     bodies::{approval_requested, body},
-    parts::{child, ended, parent, stop_reason},
+    parts::{child, ended, parent, queue_overrides, stop_reason},
     values::{
         Made, account, agent, call, density, listed, maybe, model, number, run, session, shared, small, time,
         usage,
@@ -71,8 +71,9 @@ where
 
 #[test]
 fn every_row_beside_the_records_can_be_read_back() {
-    let session_row = (session(), shared(), agent(), time(), maybe(shared()))
-        .prop_map(|(id, key, agent, opened_at, title)| SessionRow { id, key, agent, opened_at, title });
+    let session_row = (session(), shared(), agent(), time(), maybe(shared()), queue_overrides()).prop_map(
+        |(id, key, agent, opened_at, title, queue)| SessionRow { id, key, agent, opened_at, title, queue },
+    );
     each(&session_row.boxed(), |row| json_comes_back(&row));
     let model_row = (model(), maybe(density()), maybe(number()), listed())
         .prop_map(|(model, density, window, listed)| ModelRow { model, density, window, listed });

@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use hermod_actors::model::{
-    Access, AsideAnswered, AsideDefect, AuxiliaryChain, BudgetRefusal, CallAdmitted, CallEnd, CallStatus,
-    CompactionMethod, CompactionPolicy, ContextBreakdown, ContextCompacted, Deadline, Delegation, Dimension,
-    DropPolicy, EffectClass, Expectation, ExpectationMiss, Failure, FailureClass, FinishReason, Flaw,
-    HistoryPosition, Hold, InDoubtAction, InDoubtPolicy, Lane, LimitIncrease, Limits, ModelAnswered,
+    Access, AsideAnswered, AsideDefect, Attachment, AuxiliaryChain, BudgetRefusal, CallAdmitted, CallEnd,
+    CallStatus, CompactionMethod, CompactionPolicy, ContextBreakdown, ContextCompacted, Deadline, Delegation,
+    Dimension, DropPolicy, EffectClass, Expectation, ExpectationMiss, Failure, FailureClass, FinishReason,
+    Flaw, HistoryPosition, Hold, InDoubtAction, InDoubtPolicy, Lane, LimitIncrease, Limits, ModelAnswered,
     ModelFailed, ModelStarted, Outcome, OutcomeCause, OutcomeDetail, ParentRef, PrefixChange, QueueMode,
-    Queueing, Repetition, RepetitionPattern, RequestFate, RetryAttempts, RetryPolicy, RunAccepted, RunSpec,
-    StopReason, SubagentRef, TodoChanged, TodoItem, TodoList, TodoStatus, UnansweredModel, UnansweredReason,
+    QueueOverrides, Queueing, Repetition, RepetitionPattern, RequestFate, RetryAttempts, RetryPolicy,
+    RunAccepted, RunSpec, StopReason, SubagentRef, TodoChanged, TodoItem, TodoList, TodoStatus,
+    UnansweredModel, UnansweredReason,
 };
 use proptest::{prelude::*, sample::select};
 use serde_json::json;
@@ -371,12 +372,15 @@ pub(crate) fn call_end() -> Made<CallEnd> {
         CallStatus::NotStarted,
         CallStatus::InDoubt,
     ]);
-    (status, shared(), maybe(artifact()), images(), hook_decisions())
-        .prop_map(|(status, content, artifact, images, hooks)| CallEnd {
+    let attachment = (shared(), artifact()).prop_map(|(name, artifact)| Attachment { name, artifact });
+    let attachments = list(attachment.boxed()).prop_map(Arc::new);
+    (status, shared(), maybe(artifact()), images(), attachments, hook_decisions())
+        .prop_map(|(status, content, artifact, images, attachments, hooks)| CallEnd {
             status,
             content,
             artifact,
             images,
+            attachments,
             hooks,
         })
         .boxed()
@@ -404,8 +408,20 @@ pub(crate) fn accepted() -> Made<RunAccepted> {
         .boxed()
 }
 
+pub(crate) fn queue_overrides() -> Made<QueueOverrides> {
+    let drop = maybe(select(DropPolicy::ALL.to_vec()).boxed());
+    (
+        maybe(select(QueueMode::ALL.to_vec()).boxed()),
+        maybe(any::<u32>().boxed()),
+        drop,
+        maybe(any::<u64>().boxed()),
+    )
+        .prop_map(|(mode, cap, drop, collect_ms)| QueueOverrides { mode, cap, drop, collect_ms })
+        .boxed()
+}
+
 pub(crate) fn queueing() -> Made<Queueing> {
-    let drop = select(vec![DropPolicy::Summarize, DropPolicy::Old, DropPolicy::New]);
+    let drop = select(DropPolicy::ALL.to_vec());
     (select(QueueMode::ALL.to_vec()), any::<u32>(), drop, any::<u64>())
         .prop_map(|(mode, cap, drop, collect_ms)| Queueing { mode, cap, drop, collect_ms })
         .boxed()

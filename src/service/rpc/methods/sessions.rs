@@ -157,13 +157,7 @@ mod tests {
 
     #[test]
     fn a_session_shows_what_its_newest_run_does() {
-        let session = SessionRow {
-            id: SessionId::from_bits(2),
-            key: "s".into(),
-            agent: AgentName::default(),
-            opened_at: Timestamp(1),
-            title: None,
-        };
+        let session = SessionRow::new(SessionId::from_bits(2), "s", Timestamp(1));
         let check = |newest: Option<&RunRow>, open: &[RunRow], expect: Value| {
             let mut shown = json!(SessionEntry::new(&session, newest, open));
             for field in ["key", "kind", "sessionId", "agentId", "createdAt"] {

@@ -1,7 +1,9 @@
 //! Checks the rows beside the log, such as those of sessions, runs and accounts: whether each can be read, and agrees
 //! with the records.
 
-use hermod_actors::model::{Delivery, MessageRow, ModelRow, RunId, RunRow, RunState, SessionId, SessionRow};
+use hermod_actors::model::{
+    Delivery, DeliveryState, MessageRow, ModelRow, RunId, RunRow, RunState, SessionId, SessionRow,
+};
 use redb::ReadableTable;
 use serde::de::IgnoredAny;
 
@@ -110,12 +112,27 @@ impl CheckPass<'_> {
         self.count_bytes(row.len())?;
         let (target, number) = key;
         let what = match serde_json::from_slice::<Delivery>(row) {
-            Ok(delivery) if target.is_none_or(|target| *target == *delivery.message.target) => return Ok(()),
+            Ok(delivery) if target.is_none_or(|target| *target == *delivery.message.target) => {
+                self.attachments(table, number, &delivery);
+                return Ok(());
+            }
             Ok(delivery) => format!("message {number} is for target {}", delivery.message.target),
             Err(why) => format!("message {number}: {why}"),
         };
         self.checked.add_damage(Damage::store(table, what));
         Ok(())
+    }
+
+    /// Checks the files of a message. Once it is delivered they may go.
+    fn attachments(&mut self, table: &'static str, number: u64, delivery: &Delivery) {
+        if delivery.state == DeliveryState::Delivered {
+            return;
+        }
+        for attachment in delivery.message.attachments() {
+            if let Err(why) = self.check_artifact(delivery.message.session, &attachment.artifact) {
+                self.checked.add_damage(Damage::store(table, format!("message {number}: {why}")));
+            }
+        }
     }
 
     /// Messages that did not become runs of their own; a store of an earlier version has no such table.

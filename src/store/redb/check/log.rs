@@ -146,6 +146,7 @@ impl CheckPass<'_> {
                     .artifact
                     .iter()
                     .chain(images)
+                    .chain(ended.end.attachments.iter().map(|attachment| &attachment.artifact))
                     .try_for_each(|artifact| self.check_artifact(session, artifact))?;
             }
             _ => {}

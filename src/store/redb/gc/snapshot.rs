@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use hermod_actors::model::{Body, RunId, RunRow, SessionId, SessionRow, Timestamp};
+use hermod_actors::model::{ArtifactName, Body, Delivery, RunId, RunRow, SessionId, SessionRow, Timestamp};
 use redb::{ReadTransaction, ReadableTable, ReadableTableMetadata};
 
 use super::{
@@ -16,8 +16,8 @@ use super::{
         log::{LogRow, SessionTail},
         read::SnapshotReader,
         tables::{
-            INBOX, KEYS, LOG, MESSAGES_BY_SESSION, OPEN_RUNS, RUNS, RUNS_BY_SESSION, SESSIONS, TAILS,
-            TOMBSTONES, for_each_row, rows_of, runs_of,
+            DEAD_LETTERS, INBOX, KEYS, LOG, MESSAGES_BY_SESSION, OPEN_RUNS, OUTBOX, RUNS, RUNS_BY_SESSION,
+            SESSIONS, TAILS, TOMBSTONES, for_each_row, open_existing, rows_of, runs_of,
         },
     },
     collector::{GcError, RemovedSet},
@@ -75,6 +75,25 @@ impl GcSnapshot {
     /// The row of a run; `None` if the run does not exist.
     pub fn run(&mut self, run: RunId) -> Result<Option<RunRow>, GcError> {
         self.reader.read(|rows| rows.run(run)).map_err(|error| GcError::Failed(error.to_string()))
+    }
+
+    /// The artifacts that go with messages which are pending or dead; `None` if one of those cannot be read.
+    pub fn attachments(&self) -> Result<Option<BTreeSet<ArtifactName>>, GcError> {
+        let read = || {
+            let (mut found, mut is_whole) = (BTreeSet::new(), true);
+            let mut add = |stored: &[u8]| match serde_json::from_slice::<Delivery>(stored) {
+                Ok(delivery) => found.extend(delivery.message.artifacts().filter_map(|(_, name)| name)),
+                Err(_) => is_whole = false,
+            };
+            if let Some(table) = open_existing(self.txn(), OUTBOX)? {
+                table.range::<(&str, u64)>(..)?.try_for_each(|row| row.map(|(_, row)| add(row.value())))?;
+            }
+            if let Some(table) = open_existing(self.txn(), DEAD_LETTERS)? {
+                table.range::<u64>(..)?.try_for_each(|row| row.map(|(_, row)| add(row.value())))?;
+            }
+            Ok(is_whole.then_some(found))
+        };
+        Ok(self.reader.file.run(read)?)
     }
 
     fn runs(&self) -> Result<Vec<RunId>> {

@@ -9,8 +9,8 @@ use std::{
 use futures::executor::block_on;
 use hermod_actors::{
     model::{
-        AccountId, AgentName, Amounts, Body, CallEnd, CallEnded, CallId, CallStatus, Incarnation, NewAccount,
-        Outcome, OutcomeDetail, Record, RunId, RunRow, RunState, SessionId, SessionRow, Timestamp,
+        AccountId, Amounts, Body, CallEnd, CallEnded, CallId, CallStatus, Incarnation, NewAccount, Outcome,
+        OutcomeDetail, Record, RunId, RunRow, RunState, SessionId, SessionRow, Timestamp,
     },
     port::{Append, IndexRow, Journal, StoredRecord, WriteOp, WriteOutcome},
 };
@@ -103,13 +103,7 @@ impl Bench {
     fn ended_under(&mut self, parent: Option<u128>, n: u128, at: i64, contents: &[u8]) {
         self.appended(n, |append| {
             append.records = vec![record(at, "first".into())];
-            let row = SessionRow {
-                id: session(n),
-                key: format!("key {n}").into(),
-                agent: AgentName::default(),
-                opened_at: Timestamp(at),
-                title: None,
-            };
+            let row = SessionRow::new(session(n), format!("key {n}"), Timestamp(at));
             append.index = vec![IndexRow::Session(row)];
             append.index.push(self::row(n, RunState::Running));
             append.key = Some((format!("once {n}").into(), run(n)));
@@ -312,13 +306,7 @@ fn a_parent_of_what_stays_stays() {
     (1..=2).for_each(|n| bench.ended(n, 100, &[]));
     bench.appended(3, |append| {
         append.records = vec![record(200, "young".into())];
-        let row = SessionRow {
-            id: session(3),
-            key: "key 3".into(),
-            agent: AgentName::default(),
-            opened_at: Timestamp(200),
-            title: None,
-        };
+        let row = SessionRow::new(session(3), "key 3", Timestamp(200));
         append.index = vec![IndexRow::Session(row)];
         let parent = Some(run(1).into());
         append.ledger.new_accounts = vec![NewAccount {

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use hermod_actors::{
     model::{
-        AccountId, AgentName, Amounts, Body, CallEnd, CallEnded, CallId, Incarnation, LimitRaise,
-        ListedLimits, ModelLimits, ModelRef, ModelRow, NewAccount, Outcome, OutcomeDetail, Record,
-        Reservation, RunId, RunRow, RunState, SessionId, SessionRow, Settlement, Timestamp,
+        AccountId, Amounts, Body, CallEnd, CallEnded, CallId, Incarnation, LimitRaise, ListedLimits,
+        ModelLimits, ModelRef, ModelRow, NewAccount, Outcome, OutcomeDetail, Record, Reservation, RunId,
+        RunRow, RunState, SessionId, SessionRow, Settlement, Timestamp,
     },
     port::{Append, IndexRow, SpawnedSession, WriteOp},
 };
@@ -73,14 +73,8 @@ fn write(model: &Model, chance: &mut Chance) -> WriteOp {
 
 fn row(session: SessionId, append: &mut Append, model: &Model) {
     if !model.has_row(session) {
-        let key = format!("key of {session}").into();
-        append.index.push(IndexRow::Session(SessionRow {
-            id: session,
-            key,
-            agent: AgentName::default(),
-            opened_at: Timestamp(1),
-            title: None,
-        }));
+        let key = format!("key of {session}");
+        append.index.push(IndexRow::Session(SessionRow::new(session, key, Timestamp(1))));
     }
 }
 

@@ -11,8 +11,8 @@ use super::{
 };
 use crate::{
     model::{
-        Amounts, ApprovalScope, DropPolicy, LimitIncrease, PersonAnswer, QueueMode, Queueing, RunId,
-        StopReason,
+        Amounts, ApprovalScope, DropPolicy, LimitIncrease, PersonAnswer, QueueMode, QueueOverrides, Queueing,
+        RunId, StopReason,
     },
     turn::{DueAction, Input},
 };
@@ -145,6 +145,7 @@ impl World {
             },
             20 | 21 if is_on => self.hear_again(chance),
             22 | 23 if is_on => self.raise(chance),
+            27 if is_on => self.set_queue(chance),
             24 => self.others_go_on(chance),
             25 | 26 => self.hand_in(chance),
             _ => self.goes_on(chance),
@@ -191,6 +192,11 @@ impl World {
         let sent = Input::Submitted { accepted, key: None };
         self.hear(sent.clone(), chance)?;
         if chance.one_in(4) { self.hear(sent, chance) } else { Ok(()) }
+    }
+
+    fn set_queue(&mut self, chance: &mut Chance) -> Result<(), String> {
+        let cap = chance.pick(&[None, Some(1), Some(2)]);
+        self.hear(Input::SetQueue(QueueOverrides { cap, ..QueueOverrides::default() }), chance)
     }
 
     fn submit(&mut self, chance: &mut Chance) -> Result<(), String> {

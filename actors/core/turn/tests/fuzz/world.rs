@@ -166,6 +166,7 @@ impl World {
             | Input::Stop { .. }
             | Input::Steer { .. }
             | Input::Raise { .. }
+            | Input::SetQueue(_)
             | Input::ChildEnded(_)
             | Input::EmptyInboxRow
             | Input::TimerFired

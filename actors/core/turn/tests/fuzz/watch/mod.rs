@@ -27,8 +27,8 @@ use super::{
 use crate::{
     model::{
         Amounts, ApprovalAnswered, AsideJob, Attempt, AttemptId, Body, BudgetRefusal, CallId, FinishReason,
-        Incarnation, LedgerChange, ModelStarted, Record, RunId, RunSpec, RunState, Seq, Timestamp,
-        TodoChanged, TodoList, Usage,
+        Incarnation, LedgerChange, ModelStarted, QueueOverrides, Record, RunId, RunSpec, RunState, Seq,
+        Timestamp, TodoChanged, TodoList, Usage,
     },
     turn::{DueAction, Turn},
 };
@@ -60,6 +60,8 @@ pub(super) struct Watch {
     money: Money,
     /// The to-do list that was recorded last.
     todo: Arc<TodoList>,
+    /// How messages queue, as it was recorded last.
+    queue: QueueOverrides,
     rows: Vec<(RunId, RunState)>,
     /// The runs that got permission to begin.
     permitted: BTreeSet<RunId>,
@@ -160,10 +162,7 @@ impl Watch {
             | Body::SummaryAnswered(_)
             | Body::SummaryFailed(_) => self.summary(&record.body, turn)?,
             Body::AsideStarted(_) | Body::AsideAnswered(_) | Body::AsideFailed(_) => {
-                match job_of(&record.body) {
-                    Some(AsideJob::Vision) => self.description(&record.body)?,
-                    Some(AsideJob::Title | AsideJob::Summary) | None => self.title(&record.body, turn)?,
-                }
+                self.aside(&record.body, turn)?;
             }
             Body::ChildEnded(ended) => {
                 self.running(ended.call.run)?;
@@ -171,10 +170,24 @@ impl Watch {
                 self.family.ended(ended)?;
                 self.shown.told(ended.call.run, &ended.result);
             }
+            Body::QueueChanged(queue) => self.queue_changed(*queue)?,
             Body::TodoChanged(changed) => self.todo_changed(changed)?,
         }
         self.agrees(turn)?;
         self.shown.check_tail(turn).map(drop)
+    }
+
+    fn queue_changed(&mut self, queue: QueueOverrides) -> Result<(), String> {
+        hold!(queue != self.queue, "{queue:?} was set before");
+        self.queue = queue;
+        Ok(())
+    }
+
+    fn aside(&mut self, body: &Body, turn: &Turn) -> Result<(), String> {
+        match job_of(body) {
+            Some(AsideJob::Vision) => self.description(body),
+            Some(AsideJob::Title | AsideJob::Summary) | None => self.title(body, turn),
+        }
     }
 
     fn todo_changed(&mut self, changed: &TodoChanged) -> Result<(), String> {
