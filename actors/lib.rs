@@ -38,7 +38,9 @@ pub use builtin_tools::message_tool;
 pub use compressor::CompressorStatus;
 pub use handlers::StalledHandler;
 pub use policy::delegation::DELEGATE_TASK;
-pub use policy::{AnswerSource, Bill, FinalText, HookTally, SanitizedText, SummarizerStatus, usage_anomaly};
+pub use policy::{
+    AnswerSource, Bill, FinalText, HookTally, MEMORY_TOOL, SanitizedText, SummarizerStatus, usage_anomaly,
+};
 pub use policy::{clarify::CLARIFY, message::MESSAGE, shaping, todo::TODO};
 pub use provider::{ModelStatus, ProviderStatus};
 pub use runtime::{

@@ -15,6 +15,9 @@ pub const COMPRESSION: &str = "compression";
 /// The job that names a conversation.
 pub const TITLE: &str = "title";
 
+/// The job that looks for facts to remember before a summary is made.
+pub const MEMORY_FLUSH: &str = "memory";
+
 /// The section `auxiliary.JOB`. The embedded defaults have the section of every job.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -59,7 +59,8 @@ pub fn spec(config: &Config, chain: Vec<ModelRef>, script: Option<Hash>, workspa
             approval_timeout_ms: millis(config.approvals.expiry.0),
         },
         compaction: config.compression.enabled.0.then(|| compaction_policy(config, &main).into()),
-        title: title_chain(config, &main, script),
+        title: named_chain(config, config::TITLE, &main, script),
+        memory: named_chain(config, config::MEMORY_FLUSH, &main, script).filter(|_| config.memory.enabled.0),
         delegation,
         loop_guard: config.agent.loop_guard.0,
         lane: Lane::Main,
@@ -100,14 +101,19 @@ fn compaction_policy(config: &Config, main: &[ModelRef]) -> CompactionPolicy {
     CompactionPolicy { chain, profiles, trigger: trigger.0, protect_last: protect_last_n.0, ahead: ahead.0 }
 }
 
-/// The models for a title; none unless one is named for it. A rehearsal calls only its script.
-fn title_chain(config: &Config, main: &[ModelRef], script: Option<Hash>) -> Option<Arc<AuxiliaryChain>> {
-    if !config::is_named(config, config::TITLE) {
+/// The models for a job that costs beyond its run; none unless one is named for it. A rehearsal calls only its script.
+fn named_chain(
+    config: &Config,
+    job: &str,
+    main: &[ModelRef],
+    script: Option<Hash>,
+) -> Option<Arc<AuxiliaryChain>> {
+    if !config::is_named(config, job) {
         return None;
     }
     let chain = match script {
         Some(_) => main.to_vec(),
-        None => config::auxiliary_chain(config, config::TITLE, main),
+        None => config::auxiliary_chain(config, job, main),
     };
     if chain.is_empty() {
         return None;

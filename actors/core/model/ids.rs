@@ -103,18 +103,26 @@ pub enum AsideJob {
     Summary,
     /// The title of the session.
     Title,
+    /// Facts to keep beyond the conversation, before a summary replaces a part of it.
+    Memory,
 }
 
 impl AsideJob {
     /// All jobs, by their codes from 0.
-    pub const ALL: [Self; 2] = [Self::Summary, Self::Title];
+    pub const ALL: [Self; 3] = [Self::Summary, Self::Title, Self::Memory];
 
     /// Last part of the text of the call's id.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Summary => "summary",
             Self::Title => "title",
+            Self::Memory => "memory",
         }
+    }
+
+    /// Whether a run may wait for a call of this job.
+    pub const fn may_hold_run(self) -> bool {
+        matches!(self, Self::Summary | Self::Memory)
     }
 
     /// The `n` of the ids of its calls: no tool call has so large a number.

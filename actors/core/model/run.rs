@@ -138,6 +138,9 @@ pub struct RunSpec {
     /// The models that give its session a title once it has completed; absent for none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<Arc<AuxiliaryChain>>,
+    /// The models that look for facts to remember before a summary is made; absent for none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory: Option<Arc<AuxiliaryChain>>,
     /// Its rights to delegate; absent for none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delegation: Option<Delegation>,
@@ -178,6 +181,7 @@ impl RunSpec {
             in_doubt: InDoubtPolicy::default(),
             compaction: None,
             title: None,
+            memory: None,
             delegation: None,
             loop_guard: true,
             expects: Vec::new(),
@@ -190,7 +194,8 @@ impl RunSpec {
     /// The chains of its asides, with the profiles of their models.
     fn auxiliary_chains(&self) -> impl Iterator<Item = (&[ModelRef], &[ModelProfile])> {
         let summaries = self.compaction.iter().map(|policy| (&*policy.chain, &*policy.profiles));
-        summaries.chain(self.title.iter().map(|title| (&*title.chain, &*title.profiles)))
+        let others = self.title.iter().chain(&self.memory);
+        summaries.chain(others.map(|job| (&*job.chain, &*job.profiles)))
     }
 
     /// The models that are called only for asides. May name one twice.
@@ -246,11 +251,11 @@ impl RunSpec {
             let CompactionPolicy { chain, profiles, .. } = Arc::make_mut(policy);
             update_profiles(chain, profiles, rows, &change);
         }
-        if let Some(title) = &mut self.title
-            && rows.iter().any(|row| title.chain.contains(&row.model))
-        {
-            let AuxiliaryChain { chain, profiles } = Arc::make_mut(title);
-            update_profiles(chain, profiles, rows, &change);
+        for job in [&mut self.title, &mut self.memory].into_iter().flatten() {
+            if rows.iter().any(|row| job.chain.contains(&row.model)) {
+                let AuxiliaryChain { chain, profiles } = Arc::make_mut(job);
+                update_profiles(chain, profiles, rows, &change);
+            }
         }
     }
 

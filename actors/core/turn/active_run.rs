@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use crate::{
     model::{
-        AssistantMessage, AttemptId, Body, CallEnded, CallId, Dimension, FailureClass, HistoryPosition,
-        ModelAnswered, ModelFailed, ModelStarted, Outcome, OutcomeCause, OutcomeDetail, ParentRef,
-        Repetition, RunId, RunSpec, Seq, SessionTime, Timestamp,
+        AsideJob, AssistantMessage, AttemptId, Body, CallEnded, CallId, Dimension, FailureClass,
+        HistoryPosition, ModelAnswered, ModelFailed, ModelStarted, Outcome, OutcomeCause, OutcomeDetail,
+        ParentRef, Repetition, RunId, RunSpec, Seq, SessionTime, Timestamp,
     },
     mutants::{Mutant, mutant_enabled},
     turn::{
@@ -267,15 +267,19 @@ impl ActiveRun {
         }
     }
 
-    /// The attempt of a model call or summary call that a record ends.
+    /// The attempt of a model call or aside of the run that a record ends.
     pub(super) fn ended_attempt(&self, body: &Body) -> Option<&Arc<ModelStarted>> {
         let (id, _) = body.settled_usage()?;
         self.started_of(id.call).filter(|started| started.attempt == id.attempt)
     }
 
-    /// The started attempt of this model call or summary call.
+    /// The started attempt of this model call or aside of the run.
     pub(super) fn started_of(&self, call: CallId) -> Option<&Arc<ModelStarted>> {
-        let started = if call.is_summary() { self.compaction.call.started() } else { self.model_started() };
+        let started = match call.job() {
+            Some(AsideJob::Summary) => self.compaction.call.started(),
+            Some(AsideJob::Memory) => self.compaction.flush.call().started(),
+            Some(AsideJob::Title) | None => self.model_started(),
+        };
         started.filter(|started| started.call == call)
     }
 

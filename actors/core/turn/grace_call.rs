@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use crate::{
     model::{
-        AssistantMessage, AttemptId, Body, BudgetRefusal, CallEnd, CallId, Dimension, Failure, FailureClass,
-        ModelAnswer, ModelAnswered, ModelFailed, ModelStarted, Outcome, OutcomeCause, OutcomeDetail,
-        RUNTIME_TEXT_PREFIX, RunExhausted, RunId, SessionTime,
+        AsideJob, AssistantMessage, AttemptId, Body, BudgetRefusal, CallEnd, CallId, Dimension, Failure,
+        FailureClass, ModelAnswer, ModelAnswered, ModelFailed, ModelStarted, Outcome, OutcomeCause,
+        OutcomeDetail, RUNTIME_TEXT_PREFIX, RunExhausted, RunId, SessionTime,
     },
     turn::{
         DueAction,
@@ -28,7 +28,7 @@ const OWN_DIMENSIONS: [Dimension; 4] =
     [Dimension::Iterations, Dimension::Tokens, Dimension::Usd, Dimension::ToolCalls];
 
 impl DecisionBuilder {
-    /// Reacts to a reservation that does not fit. A summary or a title is given up. Another call waits if the limit is of a period
+    /// Reacts to a reservation that does not fit. An aside is given up. Another call waits if the limit is of a period
     /// that ends soon enough; else it exhausts the run, so that the grace call follows. A run without an answer, or in its grace call, ends; started calls keep their results.
     pub(super) fn on_refused_reservation(&mut self, refused: &RefusedReservation) {
         let acquired: Vec<_> =
@@ -40,9 +40,12 @@ impl DecisionBuilder {
         let is_meant = |run: &&ActiveRun| !another && !acquired.is_empty() && refused.concerns(run.id);
         let Some(run) = self.run().filter(is_meant) else { return };
         let refusal = refused.refusal.clone();
-        if let Some(id) = acquired.iter().find(|id| id.call.is_summary()) {
+        if let Some(id) = acquired.iter().find(|id| id.call.job().is_some_and(AsideJob::may_hold_run)) {
             let failure = Failure::new(FailureClass::NotSent, refusal.to_string());
-            self.give_up_summary(*id, failure);
+            match id.call.is_summary() {
+                true => self.give_up_summary(*id, failure),
+                false => self.give_up_flush(*id, failure),
+            }
             return self.compact_if_needed();
         }
         if run.budget.exhausted.is_some() {

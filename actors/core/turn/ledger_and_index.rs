@@ -6,9 +6,9 @@ use std::sync::Arc;
 use crate::{
     journal::IndexRow,
     model::{
-        AccountId, Amounts, Body, LedgerChange, LimitRaise, ModelFailed, ModelLate, ModelStarted, NewAccount,
-        Reservation, RetryReason, RunCounts, RunEnded, RunId, RunRow, RunState, Seq, SessionRow, Settlement,
-        Timestamp, Usage,
+        AccountId, Amounts, AsideJob, Body, LedgerChange, LimitRaise, ModelFailed, ModelLate, ModelStarted,
+        NewAccount, Reservation, RetryReason, RunCounts, RunEnded, RunId, RunRow, RunState, Seq, SessionRow,
+        Settlement, Timestamp, Usage,
     },
     mutants::{Mutant, mutant_enabled},
     policy::spent_by_failure,
@@ -76,6 +76,7 @@ impl DecisionBuilder {
             | Body::ContextCompacted(_)
             | Body::TodoChanged(_)
             | Body::RunVerified(_)
+            | Body::MemorySaved(_)
             | Body::ApprovalAnswered(_) => {}
         }
     }
@@ -105,7 +106,11 @@ impl DecisionBuilder {
                 opened_at: self.now.at,
                 title: None,
             })),
-            Body::AsideAnswered(answered) if answered.unusable.is_none() => self.index_title(),
+            Body::AsideAnswered(answered)
+                if answered.unusable.is_none() && answered.call.job() == Some(AsideJob::Title) =>
+            {
+                self.index_title();
+            }
             Body::RunAccepted(accepted) => {
                 if let Some(row) = self.row_of(accepted.run) {
                     self.put_run_row(row);

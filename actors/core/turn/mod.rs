@@ -19,6 +19,7 @@ mod decision;
 mod delegate;
 mod ending;
 mod estimates;
+mod flush;
 mod fold;
 mod force_fail;
 mod grace_call;
@@ -63,6 +64,7 @@ pub use answer_recovery::TransientPrompt;
 pub use aside::AsideRequest;
 pub use conversation::{ConversationMark, ConversationReader};
 pub use decision::DecisionBuilder;
+pub use flush::PendingMemory;
 pub use force_fail::{ForcedEnds, OpenRun, own_reservation};
 pub use history::RenderCursor;
 pub use history_repair::repair;
@@ -122,6 +124,8 @@ pub struct Turn {
     reopenable: Option<Box<active_run::ActiveRun>>,
     /// The title of the session, and the call for one.
     title: title::TitleState,
+    /// What memory flushes have found.
+    memory: flush::FlushedMemory,
     /// The caller's session key, and when the session was first opened.
     opened: (Arc<str>, Timestamp),
     /// Not folded: the limits of the store at present, as the shell knows them.
@@ -161,6 +165,7 @@ impl Turn {
             current: None,
             reopenable: None,
             title: title::TitleState::default(),
+            memory: flush::FlushedMemory::default(),
             opened: ("".into(), Timestamp::default()),
             store_limits: StoreLimits::default(),
             begin_rules: BeginRules::default(),
@@ -192,6 +197,7 @@ impl Turn {
         let mut due =
             self.run().map_or_else(|| self.due_for_held(now.at), |run| self.due_with_summary(run, now));
         due.extend(self.due_for_title(now));
+        due.extend(self.due_for_memory());
         due
     }
 

@@ -34,7 +34,7 @@ pub(super) struct RefusedReservation {
 }
 
 impl RunBudget {
-    /// Adds what a record spends. `started` is the attempt of a model call or summary call that the record ends. It is
+    /// Adds what a record spends. `started` is the attempt of a model call or aside that the record ends. It is
     /// absent for other kinds only: `decide` writes no end of an attempt that is not started, and a late end has its
     /// own kind.
     #[expect(clippy::wildcard_enum_match_arm, reason = "other kinds spend nothing")]
@@ -42,10 +42,10 @@ impl RunBudget {
         let usage = body.settled_usage().and_then(|(_, usage)| usage);
         self.usage.add(&usage.copied().unwrap_or_default());
         match body {
-            Body::ModelAnswered(_) | Body::SummaryAnswered(_) => {
+            Body::ModelAnswered(_) | Body::SummaryAnswered(_) | Body::AsideAnswered(_) => {
                 self.spent.add(&started.map(|started| started.spent(usage)).unwrap_or_default());
             }
-            Body::ModelFailed(failed) | Body::SummaryFailed(failed) => {
+            Body::ModelFailed(failed) | Body::SummaryFailed(failed) | Body::AsideFailed(failed) => {
                 let spent = started.map(|started| spent_by_failure(started, &failed.failure));
                 self.spent.add(&spent.unwrap_or_default());
             }

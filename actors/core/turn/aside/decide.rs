@@ -34,7 +34,7 @@ fn aside_input(input: &Input) -> Option<AsideJob> {
 }
 
 impl DecisionBuilder {
-    /// Handles an input about a summary or a title; false for any other input.
+    /// Handles an input about an aside; false for any other input.
     pub(in crate::turn) fn on_aside_input(&mut self, input: &Input) -> bool {
         let Some(job) = aside_input(input) else { return false };
         match job {
@@ -43,6 +43,10 @@ impl DecisionBuilder {
                 self.compact_if_needed();
             }
             AsideJob::Title => self.on_title_input(input),
+            AsideJob::Memory => {
+                self.on_flush_input(input);
+                self.compact_if_needed();
+            }
         }
         true
     }
@@ -52,6 +56,7 @@ impl DecisionBuilder {
         match id.call.job() {
             Some(AsideJob::Summary) => self.on_summary_failure(id, failure),
             Some(AsideJob::Title) => self.on_title_failure(id, failure),
+            Some(AsideJob::Memory) => self.on_flush_failure(id, failure),
             None => {}
         }
     }

@@ -219,7 +219,7 @@ impl Turn {
         matches!(self.need(run), CompactionNeed::Now(_)) && run.is_at_boundary()
     }
 
-    /// The actions due for the run and its summary. While the view must be compacted, no lease for the next model call
+    /// The actions due for the run, its summary and the flush before that. While the view must be compacted, no lease for the next model call
     /// is due.
     pub(in crate::turn) fn due_with_summary(&self, run: &ActiveRun, now: SessionTime) -> Vec<DueAction> {
         let mut due = run.due(now);
@@ -227,7 +227,8 @@ impl Turn {
             let main = run.model_call();
             due.retain(|action| action.acquired_attempt().is_none_or(|id| id.call != main));
         }
-        let summary = run.compaction.due(run.id, self.need(run), now);
+        due.extend(self.due_for_flush(run, now));
+        let summary = run.compaction.due(run.id, self.need(run), now).filter(|_| !self.waits_for_flush(run));
         due.extend(summary.filter(|action| !due.contains(action)));
         due
     }

@@ -33,6 +33,9 @@ impl DecisionBuilder {
         let Some(run) = self.run().filter(|run| run.is_summary_wanted(id) && self.may_start()) else {
             return;
         };
+        if self.turn.waits_for_flush(run) {
+            return;
+        }
         let compacting = &run.compaction;
         let (CompactionNeed::Now(to) | CompactionNeed::Soon(to)) = self.turn.need(run) else { return };
         let Some(limits) = self.turn.context_budget(run) else { return };
@@ -45,7 +48,7 @@ impl DecisionBuilder {
         let prompt = prompt(hooks.or(compacting.hooks.as_ref()));
         let started = self.aside_start(id, (&run.spec, model), (&prompt, &text), limits.summary_tokens);
         let started = ModelStarted { request_hash: request_hash(&prompt, &text), ..started };
-        if let Some(why) = summary_refusal(run, &started.reserved) {
+        if let Some(why) = aside_refusal(run, &started.reserved, "a summary") {
             let failure = Failure::new(FailureClass::NotSent, why);
             return self.give_up_summary(id, failure);
         }
@@ -98,8 +101,9 @@ impl DecisionBuilder {
         }
     }
 
-    /// Cancels the started summary attempt, because its run needs no summary any more.
+    /// Cancels the started attempt of a summary, or of the flush before it, because its run needs no summary any more.
     pub(in crate::turn) fn cancel_summary(&mut self) {
+        self.cancel_flush();
         let Some(started) = self.run().and_then(|run| run.compaction.call.started()) else { return };
         let id = started.id();
         let failure = self.cancelled_failure(id, "its run needs no summary any more");
@@ -123,13 +127,13 @@ pub fn summary_defect(text: &str, started: &ModelStarted) -> Option<AsideDefect>
     }
 }
 
-/// Why the budget does not suffice for a summary. One may reserve at most a third of the remaining budget, so that the
-/// call that needs it and the grace call still fit.
-fn summary_refusal(run: &ActiveRun, reserved: &Amounts) -> Option<String> {
+/// Why the budget does not suffice for an aside that is part of a run. One may reserve at most a third of the remaining
+/// budget, so that the call that needs it and the grace call still fit.
+pub(in crate::turn) fn aside_refusal(run: &ActiveRun, reserved: &Amounts, what: &str) -> Option<String> {
     let [tokens, usd] = [Dimension::Tokens, Dimension::Usd].map(|dimension| {
         let left = run.budget_left(dimension)?;
         let needs = reserved.get(dimension).unwrap_or(0);
-        (needs > left / 3).then(|| format!("the run's {} do not suffice for a summary", dimension.name()))
+        (needs > left / 3).then(|| format!("the run's {} do not suffice for {what}", dimension.name()))
     });
     tokens.or(usd)
 }
