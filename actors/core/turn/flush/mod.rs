@@ -142,7 +142,10 @@ impl Turn {
         let bytes = density.bytes(self.chunk_tokens(run, model, self.flush_tokens(run)));
         let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
         let (transcript, end) = self.history.transcript(self.flush_start(run), to, bytes);
-        Some(FlushedPart { text: format!("# The conversation\n{transcript}").into(), end })
+        Some(FlushedPart {
+            text: format!("# The part of the conversation that goes\n{transcript}").into(),
+            end,
+        })
     }
 
     /// Most output tokens of an answer; a small window has less.

@@ -129,6 +129,10 @@ pub(crate) fn spec() -> Made<Arc<RunSpec>> {
                         let (chain, profiles) = (policy.chain.clone(), policy.profiles.clone());
                         Arc::new(AuxiliaryChain { chain, profiles })
                     }),
+                    memory: compression.as_ref().map(|policy: &Arc<CompactionPolicy>| {
+                        let (chain, profiles) = (policy.chain.clone(), policy.profiles.clone());
+                        Arc::new(AuxiliaryChain { chain, profiles })
+                    }),
                     compaction: compression,
                     delegation,
                     loop_guard,
@@ -448,7 +452,7 @@ pub(crate) fn answered() -> Made<ModelAnswered> {
 }
 
 pub(crate) fn aside_answered() -> Made<AsideAnswered> {
-    let unusable = select(vec![AsideDefect::Empty, AsideDefect::TooLong]);
+    let unusable = select(vec![AsideDefect::Empty, AsideDefect::TooLong, AsideDefect::Malformed]);
     (
         call(),
         small(),

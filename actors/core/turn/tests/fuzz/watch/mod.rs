@@ -3,6 +3,7 @@
 
 mod attempts;
 mod books;
+mod flushes;
 mod loops;
 mod runs;
 mod summaries;
@@ -11,6 +12,7 @@ mod titles;
 use std::{collections::BTreeSet, sync::Arc};
 
 use self::{
+    flushes::{Flushes, is_of_flush},
     loops::Loops,
     summaries::Summaries,
     titles::{Titles, is_for_title},
@@ -24,7 +26,7 @@ use super::{
 };
 use crate::{
     model::{
-        Amounts, ApprovalAnswered, Attempt, AttemptId, Body, BudgetRefusal, CallId, FinishReason,
+        Amounts, ApprovalAnswered, AsideJob, Attempt, AttemptId, Body, BudgetRefusal, CallId, FinishReason,
         Incarnation, LedgerChange, ModelStarted, Record, RunId, RunSpec, RunState, Seq, Timestamp,
         TodoChanged, TodoList, Usage,
     },
@@ -51,6 +53,7 @@ pub(super) struct Watch {
     calls: Calls,
     summaries: Summaries,
     titles: Titles,
+    flushes: Flushes,
     loops: Loops,
     pub(super) family: Family,
     pub(super) shown: Shown,
@@ -156,6 +159,12 @@ impl Watch {
             | Body::SummaryStarted(_)
             | Body::SummaryAnswered(_)
             | Body::SummaryFailed(_) => self.summary(&record.body, turn)?,
+            Body::MemorySaved(_) => self.flush(&record.body)?,
+            Body::AsideStarted(_) | Body::AsideAnswered(_) | Body::AsideFailed(_)
+                if is_of_flush(&record.body) =>
+            {
+                self.flush(&record.body)?;
+            }
             Body::AsideStarted(_) | Body::AsideAnswered(_) | Body::AsideFailed(_) => {
                 self.title(&record.body, turn)?;
             }
@@ -215,6 +224,12 @@ impl Watch {
                 {
                     self.summaries.fits(effect)
                 }
+                DueAction::CallModel(AttemptId { call, .. }) | DueAction::Acquire(AttemptId { call, .. })
+                    if call.job() == Some(AsideJob::Memory) =>
+                {
+                    self.flushes.fits(effect)
+                }
+                DueAction::SaveMemory(_) => self.flushes.fits(effect),
                 DueAction::CallModel(AttemptId { call, attempt }) if call.is_aside() => {
                     self.titles.fits(call, attempt, true)
                 }
@@ -237,7 +252,8 @@ impl Watch {
         let current = self.runs.iter().find(|run| matches!(run.state, State::Running | State::Stopping));
         self.family.due(due, current.map(|run| run.id))?;
         let is_fitting =
-            if is_idle { due.iter().all(is_for_title) && due.len() <= 1 } else { !due.is_empty() };
+            if is_idle { due.iter().filter(|due| !is_save(due)).all(is_for_title) } else { !due.is_empty() };
+        let is_fitting = is_fitting && (!is_idle || due.iter().filter(|due| !is_save(due)).count() <= 1);
         hold!(is_fitting, "a run is under way and nothing is due, or {due:?} without one");
         Ok(())
     }
@@ -261,4 +277,8 @@ impl Watch {
     pub(super) fn ids(&self) -> Vec<RunId> {
         self.runs.iter().map(|run| run.id).collect()
     }
+}
+
+const fn is_save(effect: &DueAction) -> bool {
+    matches!(effect, DueAction::SaveMemory(_))
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::{State, Watch};
 use crate::{
-    model::{AsideAnswered, Attempt, AttemptId, Body, CallId, ModelFailed, ModelStarted},
+    model::{AsideAnswered, AsideJob, Attempt, AttemptId, Body, CallId, ModelFailed, ModelStarted},
     policy::{Billing, billing},
     turn::{DueAction, Turn, tests::fuzz::hold},
 };
@@ -30,13 +30,14 @@ impl Titles {
 pub(super) fn is_for_title(effect: &DueAction) -> bool {
     match effect {
         DueAction::CallModel(AttemptId { call, .. }) | DueAction::Acquire(AttemptId { call, .. }) => {
-            call.is_aside() && !call.is_summary()
+            call.job() == Some(AsideJob::Title)
         }
         DueAction::WakeAt(_) => true,
         DueAction::RunTool { .. }
         | DueAction::EndTool { .. }
         | DueAction::AwaitSubagent { .. }
         | DueAction::Verify(_)
+        | DueAction::SaveMemory(_)
         | DueAction::Begin(_)
         | DueAction::WakeAtActive(_) => false,
     }
