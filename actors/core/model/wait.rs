@@ -124,7 +124,7 @@ pub enum WaitKind {
     },
     /// The check of the run's expectations, after its answer.
     Verify,
-    /// The write of entries to the memory files, before the summary that they are saved from.
+    /// The write of what a memory flush has found, before the summary.
     Memory,
     /// The end of the calls of a run that is being stopped.
     Stop,
@@ -165,7 +165,7 @@ impl WaitKind {
             Self::Tool { .. } => "the call is dropped, and the model reads that it timed out",
             Self::Children { .. } => "they have limits of their own",
             Self::Person { .. } => "it is taken for a no",
-            Self::Memory => "they are not remembered, and the summary is made",
+            Self::Memory => "what was found is not remembered, and the summary is made",
             Self::Verify => "what was not checked counts as missing",
             Self::Stop => "what has not ended by itself is dropped, and the run ends",
             Self::Disk { full: None } => "a write is answered, or the process ends",
