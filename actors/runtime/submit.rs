@@ -326,6 +326,7 @@ mod tests {
             in_doubt: InDoubtPolicy::default(),
             compaction: None,
             title: None,
+            vision: None,
             memory: None,
             delegation: None,
             loop_guard: true,

@@ -26,7 +26,7 @@ use crate::{
 /// Most milliseconds that an admitted summary or memory flush waits for a model that is not available at present. After that,
 /// compaction continues without it.
 const MAX_SUMMARY_WAIT_MS: u64 = 1_000;
-/// The same for an aside that no run waits for.
+/// The same for other asides: no run waits for a title, and without a description a model is blind.
 const MAX_OTHER_WAIT_MS: u64 = 30_000;
 
 /// What an aside needs to start.
@@ -53,7 +53,7 @@ impl TaskSpawner {
         let unhooked = (turn.unhooked_summary_bytes().filter(|_| id.call.is_summary()))
             .zip(turn.current().map(|(_, spec)| Arc::clone(spec)));
         let job = id.call.job();
-        let may_hold_run = job.is_some_and(AsideJob::may_hold_run);
+        let is_of_compaction = job.is_some_and(AsideJob::is_of_compaction);
         let flushed =
             turn.current().filter(|_| job == Some(AsideJob::Memory)).map(|(_, spec)| Arc::clone(spec));
         let wait = self.tasks.spawn(async move {
@@ -64,7 +64,7 @@ impl TaskSpawner {
             }
             let admission = parts.compressor.admit(session_id, id.call, &candidates, &mut updates).await;
             let Some(SummaryAdmission { candidates, permit }) = admission else { return };
-            let max_ms = if may_hold_run { MAX_SUMMARY_WAIT_MS } else { MAX_OTHER_WAIT_MS };
+            let max_ms = if is_of_compaction { MAX_SUMMARY_WAIT_MS } else { MAX_OTHER_WAIT_MS };
             let lease = lease_wait::wait_for_lease(&parts, &candidates, &publisher, Some(max_ms)).await;
             let message = match lease {
                 Ok(lease) => {

@@ -91,12 +91,12 @@ impl TaskSpawner {
         call: CallId,
         AsideLease { lease, permit }: AsideLease,
     ) -> InFlightTask {
-        let Some(AsideRequest { started, prompt, text, spec }) = turn.aside_request(call) else {
+        let Some(AsideRequest { started, prompt, content, spec }) = turn.aside_request(call) else {
             return InFlightTask::Call(CancellationToken::new());
         };
         let rendered = render_request(&spec, &lease, |encoder| {
             let mut messages = MessageBuffer::default();
-            encoder.messages(&[Message::User(text.into())], &mut messages);
+            encoder.messages(&[Message::User(content)], &mut messages);
             (encoder.head(&prompt, &[]), messages)
         });
         let request = (rendered, None, ToolChoice::Auto);

@@ -14,6 +14,8 @@ use super::{
 pub const COMPRESSION: &str = "compression";
 /// The job that names a conversation.
 pub const TITLE: &str = "title";
+/// The job that describes pictures for models that see none.
+pub const VISION: &str = "vision";
 
 /// The job that looks for facts to remember before a summary is made.
 pub const MEMORY_FLUSH: &str = "memory";

@@ -60,6 +60,7 @@ pub fn spec(config: &Config, chain: Vec<ModelRef>, script: Option<Hash>, workspa
         },
         compaction: config.compression.enabled.0.then(|| compaction_policy(config, &main).into()),
         title: named_chain(config, config::TITLE, &main, script),
+        vision: named_chain(config, config::VISION, &main, script),
         memory: named_chain(config, config::MEMORY_FLUSH, &main, script).filter(|_| config.memory.enabled.0),
         delegation,
         loop_guard: config.agent.loop_guard.0,
@@ -101,7 +102,7 @@ fn compaction_policy(config: &Config, main: &[ModelRef]) -> CompactionPolicy {
     CompactionPolicy { chain, profiles, trigger: trigger.0, protect_last: protect_last_n.0, ahead: ahead.0 }
 }
 
-/// The models for a job that costs beyond its run; none unless one is named for it. A rehearsal calls only its script.
+/// The models for this job; none unless one is named for it. A rehearsal calls only its script.
 fn named_chain(
     config: &Config,
     job: &str,

@@ -12,7 +12,8 @@ use crate::{
     world::{World, object, stderr},
 };
 
-const CONFIG: &str = "[models.t]\nwindow = 32000\n[compression]\nahead = false\n[auxiliary.memory]\nchain = [\"x/y\"]\n";
+const CONFIG: &str =
+    "[models.t]\nwindow = 32000\n[compression]\nahead = false\n[auxiliary.memory]\nchain = [\"x/y\"]\n";
 const FOUND: &str = "- memory: The harbour is Ostend\n- user: Sails alone\nmemory: The harbour is Ostend";
 
 /// A run whose view is compacted once and whose flush answers this, with this configuration; the option that plays it.
@@ -81,7 +82,9 @@ fn a_policy_that_denies_the_tool_turns_the_flush_off() {
     let records = records(&world, &world.run(&["run", "--json", &script, "go"]));
     let failed = &records[first(&records, "aside.failed")];
     assert!(failed.to_string().contains("memory"), "{failed}");
-    assert!(!kinds(&records).contains(&"aside.started") && !world.state().join("memories/MEMORY.md").exists());
+    assert!(
+        !kinds(&records).contains(&"aside.started") && !world.state().join("memories/MEMORY.md").exists()
+    );
     first(&records, "context.compacted");
 }
 

@@ -47,7 +47,7 @@ fn a_session_gets_a_title_after_its_first_run() {
     // Its cost is on the account of the run.
     let spent = |run: &str| served.get(&format!("/v1/runs/{run}")).json()["spent"]["tokens"].as_u64();
     let further = served.complete("s");
-    let journal = served.world.ok(&["journal", shown["id"].as_str().unwrap(), "--json"]);
+    let journal = served.world.ok(&["journal", shown["id"].as_str().unwrap()]);
     let count = |kind: &str| journal.matches(&format!("\"{kind}\"")).count();
     assert_eq!((count("aside.started"), count("aside.answered")), (1, 1), "{journal}");
     assert!(spent(&run).is_some() && spent(&further).is_some());
@@ -59,7 +59,7 @@ fn no_title_is_made_unless_a_model_is_named_for_it() {
     served.complete("s");
     served.complete("s");
     let id = served.get("/v1/sessions/s").json()["id"].as_str().unwrap().to_owned();
-    let journal = served.world.ok(&["journal", &id, "--json"]);
+    let journal = served.world.ok(&["journal", &id]);
     assert!(!journal.contains("aside."), "{journal}");
     assert_eq!(served.title(), Value::Null);
 }

@@ -24,6 +24,7 @@ use crate::{
         run_queue::QueuedRun,
         subagents::Subagents,
         tool_calls::{ActiveStep, ActiveToolCall, ParkedCall, ToolCallState},
+        vision_state::VisionState,
     },
 };
 
@@ -56,6 +57,7 @@ pub(super) struct ActiveRun {
     /// The start of the part that no request has shown yet, after a run was reopened. Compaction keeps that part.
     pub(super) unseen_from: Option<HistoryPosition>,
     pub(super) compaction: CompactionState,
+    pub(super) vision: VisionState,
     pub(super) decisions: PersonDecisions,
     pub(super) last_text: LastText,
     pub(super) state: LoopState,
@@ -93,6 +95,7 @@ impl ActiveRun {
             planned_end: None,
             unseen_from: None,
             compaction: CompactionState::of_new_run(unused_summary),
+            vision: VisionState::new(),
             decisions: PersonDecisions::default(),
             last_text: LastText::default(),
             state: LoopState::CallingModel(ModelCallState::new(0)),
@@ -267,18 +270,20 @@ impl ActiveRun {
         }
     }
 
-    /// The attempt of a model call or aside of the run that a record ends.
+    /// The attempt of a model call or aside that a record ends.
     pub(super) fn ended_attempt(&self, body: &Body) -> Option<&Arc<ModelStarted>> {
         let (id, _) = body.settled_usage()?;
         self.started_of(id.call).filter(|started| started.attempt == id.attempt)
     }
 
-    /// The started attempt of this model call or aside of the run.
+    /// The started attempt of this model call or aside.
     pub(super) fn started_of(&self, call: CallId) -> Option<&Arc<ModelStarted>> {
         let started = match call.job() {
             Some(AsideJob::Summary) => self.compaction.call.started(),
+            Some(AsideJob::Vision) => self.vision.started(),
             Some(AsideJob::Memory) => self.compaction.flush.call().started(),
-            Some(AsideJob::Title) | None => self.model_started(),
+            Some(AsideJob::Title) => None,
+            None => self.model_started(),
         };
         started.filter(|started| started.call == call)
     }

@@ -22,6 +22,9 @@ impl DecisionBuilder {
     pub(super) fn start_model_call(&mut self, id: AttemptId, model: &ModelRef) {
         let AttemptId { call, attempt } = id;
         let Some(run) = self.run().filter(|run| run.is_wanted(id) && self.may_start()) else { return };
+        if self.turn.waits_for_description(run) {
+            return;
+        }
         if let Some(refusal) = estimates::grace_refusal(run, &self.turn, model) {
             self.exhaust(refusal);
             // The lease may serve the grace call instead.

@@ -81,7 +81,7 @@ impl DecisionBuilder {
         if run.planned_end.is_some() {
             return;
         }
-        self.cancel_summary();
+        self.cancel_asides();
         let Some(run) = self.run() else { return };
         let id = run.id;
         let unstarted: Vec<_> = run.unstarted_calls().collect();
@@ -134,7 +134,7 @@ impl DecisionBuilder {
         if self.run().is_some_and(|run| run.subagents.has_live()) {
             return self.wind_down(ended);
         }
-        self.cancel_summary();
+        self.cancel_asides();
         if let Some(run) = self.run() {
             let (id, spec) = (run.id, Arc::clone(&run.spec));
             let (iterations, usage) = (run.iterations(), run.budget.usage);

@@ -61,6 +61,9 @@ impl Turn {
             }
             Body::ModelAnswered(_) => self.resume_with_results(),
             Body::SummaryAnswered(_) | Body::SummaryFailed(_) => self.allow_summary_retry(),
+            Body::AsideStarted(_) | Body::AsideAnswered(_) | Body::AsideFailed(_) => {
+                self.fold_vision(&record.body, now);
+            }
             Body::ContextCompacted(compacted) => self.fold_compacted(compacted),
             Body::CallEnded(ended) => self.close_step(ended.repetition.as_ref()),
             Body::ChildEnded(_) => {

@@ -40,13 +40,8 @@ impl DecisionBuilder {
         let is_meant = |run: &&ActiveRun| !another && !acquired.is_empty() && refused.concerns(run.id);
         let Some(run) = self.run().filter(is_meant) else { return };
         let refusal = refused.refusal.clone();
-        if let Some(id) = acquired.iter().find(|id| id.call.job().is_some_and(AsideJob::may_hold_run)) {
-            let failure = Failure::new(FailureClass::NotSent, refusal.to_string());
-            match id.call.is_summary() {
-                true => self.give_up_summary(*id, failure),
-                false => self.give_up_flush(*id, failure),
-            }
-            return self.compact_if_needed();
+        if let Some(id) = acquired.iter().find(|id| id.call.is_aside()) {
+            return self.give_up_aside(*id, Failure::new(FailureClass::NotSent, refusal.to_string()));
         }
         if run.budget.exhausted.is_some() {
             self.end_exhausted();
@@ -73,7 +68,7 @@ impl DecisionBuilder {
         let (id, parked) = (run.id, run.parked_tool_calls());
         let unstarted: Vec<CallId> = run.unstarted_calls().collect();
         let hint = format!("the run's budget is used up: {refusal}");
-        self.cancel_summary();
+        self.cancel_asides();
         self.record(Body::RunExhausted(RunExhausted { run: id, refusal }));
         for call in unstarted {
             self.end_call(call.attempt(0), CallEnd::not_started(&hint));

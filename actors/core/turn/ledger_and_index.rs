@@ -107,7 +107,7 @@ impl DecisionBuilder {
                 title: None,
             })),
             Body::AsideAnswered(answered)
-                if answered.unusable.is_none() && answered.call.job() == Some(AsideJob::Title) =>
+                if answered.call.job() == Some(AsideJob::Title) && answered.unusable.is_none() =>
             {
                 self.index_title();
             }

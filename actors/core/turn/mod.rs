@@ -53,6 +53,8 @@ mod todo;
 mod tool_calls;
 mod unsynced_writes;
 mod verification;
+mod vision;
+mod vision_state;
 mod wait_report;
 
 #[cfg(test)]
@@ -195,7 +197,7 @@ impl Turn {
     /// shell cancels an action that is no longer due.
     pub fn due(&self, now: SessionTime) -> Vec<DueAction> {
         let mut due =
-            self.run().map_or_else(|| self.due_for_held(now.at), |run| self.due_with_summary(run, now));
+            self.run().map_or_else(|| self.due_for_held(now.at), |run| self.due_with_asides(run, now));
         due.extend(self.due_for_title(now));
         due.extend(self.due_for_memory());
         due

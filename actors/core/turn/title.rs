@@ -14,7 +14,7 @@ use crate::{
     turn::{
         DueAction, Input, Turn,
         active_run::ActiveRun,
-        aside::{AsideRequest, aside_answered},
+        aside::{AsideContent, AsideRequest, aside_answered},
         aside_call::AsideCall,
         decision::DecisionBuilder,
         estimates,
@@ -132,7 +132,8 @@ impl Turn {
     pub(super) fn title_request(&self) -> Option<AsideRequest> {
         let TitleCall { text, call, run, .. } = self.title.call.as_deref()?;
         let (started, spec) = (Arc::clone(call.started()?), Arc::clone(&run.spec));
-        Some(AsideRequest { started, prompt: PROMPT.into(), text: text.to_string(), spec })
+        let content = Arc::clone(text).into();
+        Some(AsideRequest { started, prompt: PROMPT.into(), content, spec })
     }
 
     /// The models that may still be called for a title. With a limit on money, models without a known price are left
@@ -179,7 +180,8 @@ impl DecisionBuilder {
             let refusal = refused.refusal.clone();
             return self.refuse_title(&refusal);
         }
-        let started = self.aside_start(id, (&run.spec, model), (PROMPT, text), MAX_TOKENS);
+        let content = AsideContent { prompt: PROMPT, text, images: 0 };
+        let started = self.aside_start(id, (&run.spec, model), content, MAX_TOKENS);
         self.record(Body::AsideStarted(Arc::new(started)));
     }
 

@@ -150,7 +150,7 @@ impl WaitTracker {
     fn waits_of(&self, run: &ActiveRun, now: SessionTime, deadlines: &dyn TaskDeadlines) -> Vec<RunWait> {
         let due = match self.turn.waits_for_compaction(run) {
             true => {
-                self.turn.due_with_summary(run, now).into_iter().chain(self.turn.due_for_memory()).collect()
+                self.turn.due_with_asides(run, now).into_iter().chain(self.turn.due_for_memory()).collect()
             }
             false => run.due(now),
         };

@@ -5,11 +5,14 @@ use std::sync::Arc;
 
 use crate::{
     model::{
-        Amounts, AsideAnswered, AsideDefect, AsideJob, AttemptId, Failure, FailureClass, Hash, ModelAnswer,
-        ModelFailed, ModelProfile, ModelRef, ModelStarted, RunSpec,
+        Amounts, AsideAnswered, AsideDefect, AsideJob, AttemptId, Dimension, Failure, FailureClass, Hash,
+        ModelAnswer, ModelFailed, ModelProfile, ModelRef, ModelStarted, RunSpec,
     },
     policy::{FailureScope, failure_scope, validate_usage, with_validated_usage},
-    turn::{Input, aside_call::AsideCall, decision::DecisionBuilder, estimates},
+    turn::{
+        Input, active_run::ActiveRun, aside_call::AsideCall, decision::DecisionBuilder, estimates,
+        history::IMAGE_BYTES,
+    },
 };
 
 /// Attempts at a model that fails, or whose answers are unusable, before the next model is called.
@@ -18,6 +21,17 @@ const MAX_MODEL_TRIES: u32 = 2;
 const MAX_LOCAL_TRIES: u32 = 3;
 /// Pause before another attempt, in milliseconds.
 const RETRY_DELAY_MS: u64 = 1_000;
+
+/// What the request of an aside contains.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::turn) struct AsideContent<'a> {
+    /// The system prompt.
+    pub(in crate::turn) prompt: &'a str,
+    /// The text of the user message.
+    pub(in crate::turn) text: &'a str,
+    /// Number of images in the user message.
+    pub(in crate::turn) images: usize,
+}
 
 /// The job of the aside that an input is about.
 #[expect(clippy::wildcard_enum_match_arm, reason = "other inputs are about no call to a model")]
@@ -43,6 +57,7 @@ impl DecisionBuilder {
                 self.compact_if_needed();
             }
             AsideJob::Title => self.on_title_input(input),
+            AsideJob::Vision => self.on_vision_input(input),
             AsideJob::Memory => {
                 self.on_flush_input(input);
                 self.compact_if_needed();
@@ -56,21 +71,46 @@ impl DecisionBuilder {
         match id.call.job() {
             Some(AsideJob::Summary) => self.on_summary_failure(id, failure),
             Some(AsideJob::Title) => self.on_title_failure(id, failure),
+            Some(AsideJob::Vision) => self.on_vision_failure(id, failure),
             Some(AsideJob::Memory) => self.on_flush_failure(id, failure),
             None => {}
         }
     }
 
-    /// The start of an attempt with this request: its system prompt and its user message. `max_tokens` bounds the
-    /// answer.
+    /// Gives up the wanted attempt of an aside, and with it the aside.
+    pub(in crate::turn) fn give_up_aside(&mut self, id: AttemptId, failure: Failure) {
+        match id.call.job() {
+            Some(AsideJob::Summary) => {
+                self.give_up_summary(id, failure);
+                self.compact_if_needed();
+            }
+            Some(AsideJob::Vision) => self.give_up_vision(id, failure),
+            Some(AsideJob::Memory) => {
+                self.give_up_flush(id, failure);
+                self.compact_if_needed();
+            }
+            // No title starts beside a run.
+            Some(AsideJob::Title) | None => {}
+        }
+    }
+
+    /// Cancels the started asides of the run, because it needs them no more.
+    pub(in crate::turn) fn cancel_asides(&mut self) {
+        self.cancel_flush();
+        self.cancel_summary();
+        self.cancel_vision();
+    }
+
+    /// The start of an attempt with this request. `max_tokens` bounds the answer.
     pub(in crate::turn) fn aside_start(
         &self,
         AttemptId { call, attempt }: AttemptId,
         (spec, model): (&RunSpec, &ModelRef),
-        (prompt, text): (&str, &str),
+        content: AsideContent<'_>,
         max_tokens: u64,
     ) -> ModelStarted {
-        let bytes = (prompt.len() + text.len()) as u64;
+        let AsideContent { prompt, text, images } = content;
+        let bytes = (prompt.len() + text.len() + images * IMAGE_BYTES) as u64;
         let likely = self.turn.observations.density(spec, model).tokens(bytes);
         let input = likely.saturating_add(likely / 4);
         let ModelProfile { max_output, price, .. } = spec.profile_of(model);
@@ -88,7 +128,7 @@ impl DecisionBuilder {
             view_seq: self.turn.last,
             request_hash: Hash::of(text.as_bytes()),
             bytes,
-            images: 0,
+            images: images as u64,
             max_tokens: output,
             prefix: None,
             reserved,
@@ -147,4 +187,15 @@ pub(in crate::turn) fn aside_answered(
     let (usage, anomaly) = validate_usage(started, &answer.message, answer.usage);
     let (call, attempt) = (started.call, started.attempt);
     AsideAnswered { call, attempt, text, unusable, fallback, usage, anomaly }
+}
+
+/// Why the budget does not suffice for an aside of a run, called `what`. One may reserve at most a third of the
+/// remaining budget, so that the call that needs it and the grace call still fit.
+pub(in crate::turn) fn aside_refusal(run: &ActiveRun, reserved: &Amounts, what: &str) -> Option<String> {
+    let [tokens, usd] = [Dimension::Tokens, Dimension::Usd].map(|dimension| {
+        let left = run.budget_left(dimension)?;
+        let needs = reserved.get(dimension).unwrap_or(0);
+        (needs > left / 3).then(|| format!("the run's {} do not suffice for {what}", dimension.name()))
+    });
+    tokens.or(usd)
 }

@@ -219,17 +219,21 @@ impl Turn {
         matches!(self.need(run), CompactionNeed::Now(_)) && run.is_at_boundary()
     }
 
-    /// The actions due for the run, its summary and the flush before that. While the view must be compacted, no lease for the next model call
-    /// is due.
-    pub(in crate::turn) fn due_with_summary(&self, run: &ActiveRun, now: SessionTime) -> Vec<DueAction> {
+    /// The actions due for the run with its asides. While the view must be compacted, or its pictures described, no lease
+    /// for the next model call is due.
+    pub(in crate::turn) fn due_with_asides(&self, run: &ActiveRun, now: SessionTime) -> Vec<DueAction> {
         let mut due = run.due(now);
-        if self.waits_for_compaction(run) {
+        if self.waits_for_compaction(run) || self.waits_for_description(run) {
             let main = run.model_call();
             due.retain(|action| action.acquired_attempt().is_none_or(|id| id.call != main));
         }
-        due.extend(self.due_for_flush(run, now));
         let summary = run.compaction.due(run.id, self.need(run), now).filter(|_| !self.waits_for_flush(run));
-        due.extend(summary.filter(|action| !due.contains(action)));
+        let asides = self.due_for_flush(run, now).into_iter().chain(summary);
+        for action in asides.chain(self.due_for_vision(run, now)) {
+            if !due.contains(&action) {
+                due.push(action);
+            }
+        }
         due
     }
 

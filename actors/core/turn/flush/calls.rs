@@ -9,8 +9,11 @@ use crate::{
     },
     policy::{format_flush, parse_flush},
     turn::{
-        Input, active_run::ActiveRun, aside::aside_answered, decision::DecisionBuilder,
-        model_failure::link_failure, summary::aside_refusal,
+        Input,
+        active_run::ActiveRun,
+        aside::{AsideContent, aside_answered, aside_refusal},
+        decision::DecisionBuilder,
+        model_failure::link_failure,
     },
 };
 
@@ -41,7 +44,8 @@ impl DecisionBuilder {
         let Some(run) = self.run().filter(|_| self.is_flush_wanted(id)) else { return };
         let Some(part) = self.turn.flushed_part(run, model) else { return };
         let max_tokens = self.turn.flush_tokens(run);
-        let started = self.aside_start(id, (&run.spec, model), (PROMPT, &part.text), max_tokens);
+        let content = AsideContent { prompt: PROMPT, text: &part.text, images: 0 };
+        let started = self.aside_start(id, (&run.spec, model), content, max_tokens);
         match aside_refusal(run, &started.reserved, "a memory flush") {
             Some(why) => self.give_up_flush(id, Failure::new(FailureClass::NotSent, why)),
             None => self.record(Body::AsideStarted(started.into())),

@@ -170,8 +170,8 @@ impl Turn {
     pub(super) fn flush_request(&self) -> Option<AsideRequest> {
         let run = self.run()?;
         let MemoryFlush { call, part, .. } = &run.compaction.flush;
-        let (started, text) = (Arc::clone(call.started()?), part.text.to_string());
-        Some(AsideRequest { started, prompt: PROMPT.into(), text, spec: Arc::clone(&run.spec) })
+        let (started, content) = (Arc::clone(call.started()?), Arc::clone(&part.text).into());
+        Some(AsideRequest { started, prompt: PROMPT.into(), content, spec: Arc::clone(&run.spec) })
     }
 
     /// Folds a record about a flush; others change nothing.

@@ -9,6 +9,6 @@ mod transcript;
 mod trim;
 
 pub(crate) use rounds::CallResult;
-pub(super) use rounds::History;
 pub use rounds::RenderCursor;
+pub(super) use rounds::{History, IMAGE_BYTES};
 pub(super) use trim::KeepTail;

@@ -11,7 +11,7 @@ use crate::model::{
 };
 
 /// Bytes that an image counts for: vendors count 1,000 to 2,000 tokens.
-pub(super) const IMAGE_BYTES: usize = 6_000;
+pub(in crate::turn) const IMAGE_BYTES: usize = 6_000;
 
 /// A conversation; cheap to clone.
 #[derive(Debug, Clone)]
@@ -143,6 +143,21 @@ impl History {
         match round.steps.back_mut() {
             Some(step) => Arc::make_mut(step).note.add(text),
             None => round.note.add(text),
+        }
+    }
+
+    /// Adds a description of the last images inside the last message, which a failed request may have covered.
+    pub(crate) fn describe_last(&mut self, note: &str) {
+        self.add_note(note);
+        self.generation += 1;
+    }
+
+    /// The images of the last message: of the last results, or of the user's message.
+    pub(crate) fn last_images(&self) -> Vec<Image> {
+        let Some(round) = self.rounds.last() else { return Vec::new() };
+        match round.steps.last() {
+            Some(step) => step.results.iter().flat_map(|result| result.end.images.iter().cloned()).collect(),
+            None => round.user.images.to_vec(),
         }
     }
 

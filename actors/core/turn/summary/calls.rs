@@ -6,12 +6,16 @@ use std::sync::Arc;
 use super::{prompt, request_hash};
 use crate::{
     model::{
-        Amounts, AsideDefect, AttemptId, Body, Dimension, Failure, FailureClass, HookedSummary, ModelAnswer,
-        ModelFailed, ModelRef, ModelStarted, SummaryStarted, TokenDensity, UnansweredModel,
+        AsideDefect, AttemptId, Body, Failure, FailureClass, HookedSummary, ModelAnswer, ModelFailed,
+        ModelRef, ModelStarted, SummaryStarted, TokenDensity, UnansweredModel,
     },
     turn::{
-        Input, active_run::ActiveRun, aside::aside_answered, compaction_state::CompactionNeed,
-        decision::DecisionBuilder, model_failure::link_failure,
+        Input,
+        active_run::ActiveRun,
+        aside::{AsideContent, aside_answered, aside_refusal},
+        compaction_state::CompactionNeed,
+        decision::DecisionBuilder,
+        model_failure::link_failure,
     },
 };
 
@@ -46,7 +50,8 @@ impl DecisionBuilder {
         let (transcript, call_end) = self.turn.history.transcript(from, to, bytes);
         let text = self.turn.summary_input(compacting, &transcript);
         let prompt = prompt(hooks.or(compacting.hooks.as_ref()));
-        let started = self.aside_start(id, (&run.spec, model), (&prompt, &text), limits.summary_tokens);
+        let content = AsideContent { prompt: &prompt, text: &text, images: 0 };
+        let started = self.aside_start(id, (&run.spec, model), content, limits.summary_tokens);
         let started = ModelStarted { request_hash: request_hash(&prompt, &text), ..started };
         if let Some(why) = aside_refusal(run, &started.reserved, "a summary") {
             let failure = Failure::new(FailureClass::NotSent, why);
@@ -101,9 +106,8 @@ impl DecisionBuilder {
         }
     }
 
-    /// Cancels the started attempt of a summary, or of the flush before it, because its run needs no summary any more.
+    /// Cancels the started summary attempt, because its run needs no summary any more.
     pub(in crate::turn) fn cancel_summary(&mut self) {
-        self.cancel_flush();
         let Some(started) = self.run().and_then(|run| run.compaction.call.started()) else { return };
         let id = started.id();
         let failure = self.cancelled_failure(id, "its run needs no summary any more");
@@ -125,15 +129,4 @@ pub fn summary_defect(text: &str, started: &ModelStarted) -> Option<AsideDefect>
         length if length > max_bytes.saturating_mul(2) => Some(AsideDefect::TooLong),
         _ => None,
     }
-}
-
-/// Why the budget does not suffice for an aside that is part of a run. One may reserve at most a third of the remaining
-/// budget, so that the call that needs it and the grace call still fit.
-pub(in crate::turn) fn aside_refusal(run: &ActiveRun, reserved: &Amounts, what: &str) -> Option<String> {
-    let [tokens, usd] = [Dimension::Tokens, Dimension::Usd].map(|dimension| {
-        let left = run.budget_left(dimension)?;
-        let needs = reserved.get(dimension).unwrap_or(0);
-        (needs > left / 3).then(|| format!("the run's {} do not suffice for {what}", dimension.name()))
-    });
-    tokens.or(usd)
 }

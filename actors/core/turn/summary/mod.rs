@@ -2,7 +2,6 @@
 
 mod calls;
 
-pub(super) use calls::aside_refusal;
 pub use calls::summary_defect;
 
 use std::{borrow::Cow, sync::Arc};
@@ -53,9 +52,9 @@ impl Turn {
         let started = Arc::clone(run.compaction.call.started()?);
         let from = self.summary_end(&run.compaction);
         let (transcript, _) = self.history.transcript(from, run.compaction.call_end, usize::MAX);
-        let text = self.summary_input(&run.compaction, &transcript);
+        let content = self.summary_input(&run.compaction, &transcript).into();
         let prompt = prompt(run.compaction.hooks.as_ref());
-        Some(AsideRequest { started, prompt, text, spec: Arc::clone(&run.spec) })
+        Some(AsideRequest { started, prompt, content, spec: Arc::clone(&run.spec) })
     }
 
     /// Bytes of the conversation that the next summary replaces, if hooks have not been asked about it.

@@ -134,7 +134,7 @@ fn a_summary_waits_until_what_is_worth_it_is_in_the_memory_files() {
         assert_eq!(lease(driver, call, 1), ["aside.started"]);
         assert_eq!(due(driver), Some(DueAction::CallModel(call.attempt(1))));
         let request = driver.turn.aside_request(call).unwrap();
-        assert!(request.text.contains("Ostend"), "it reads the part that goes");
+        assert!(request.content.text.contains("Ostend"), "it reads the part that goes");
         assert!(request.prompt.contains("follow no instruction"), "{}", request.prompt);
         assert_eq!(request.started.model.to_string(), "s/small");
         assert_eq!(is_model_due(driver), ahead, "a run goes on beside a flush that is made ahead");

@@ -27,6 +27,7 @@ mod title;
 mod todo;
 mod too_long;
 mod verification;
+mod vision;
 mod waits;
 
 use std::sync::Arc;

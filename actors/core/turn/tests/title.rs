@@ -74,7 +74,11 @@ fn the_first_completed_run_gives_its_session_a_title() {
     assert_eq!(driver.turn.due(driver.now), [DueAction::Acquire(title(1, 1))]);
     assert_eq!(lease(&mut driver, title(1, 1)), ["aside.started"]);
     let request = driver.turn.aside_request(CallId::aside(run(1), 1, AsideJob::Title)).unwrap();
-    assert!(request.text.contains(WANTED) && request.text.contains("done"), "{}", request.text);
+    assert!(
+        request.content.text.contains(WANTED) && request.content.text.contains("done"),
+        "{}",
+        request.content.text
+    );
     assert_eq!(request.started.model.to_string(), "s/small");
     assert_eq!(answer(&mut driver, "\"The keel.\"\n"), ["aside.answered"]);
     assert_eq!(titles(&driver), [None, Some("The keel".into())]);

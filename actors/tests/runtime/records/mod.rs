@@ -165,6 +165,7 @@ fn carriers(opaque: OpaqueState) -> [Body; 2] {
             in_doubt: InDoubtPolicy::default(),
             compaction: None,
             title: None,
+            vision: None,
             memory: None,
             delegation: None,
             must_answer: false,

@@ -129,6 +129,7 @@ pub(crate) fn spec() -> Made<Arc<RunSpec>> {
                         let (chain, profiles) = (policy.chain.clone(), policy.profiles.clone());
                         Arc::new(AuxiliaryChain { chain, profiles })
                     }),
+                    vision: None,
                     memory: compression.as_ref().map(|policy: &Arc<CompactionPolicy>| {
                         let (chain, profiles) = (policy.chain.clone(), policy.profiles.clone());
                         Arc::new(AuxiliaryChain { chain, profiles })

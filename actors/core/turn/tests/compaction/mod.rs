@@ -182,7 +182,7 @@ impl Task {
         let DueAction::CallModel(AttemptId { call, attempt }) = effect else { unreachable!() };
         (self.waiting, self.asked) = (0, self.asked + 1);
         let request = self.driver.turn.summary_request().unwrap();
-        let size = estimate_tokens(request.text.len() as u64) + request.started.max_tokens;
+        let size = estimate_tokens(request.content.text.len() as u64) + request.started.max_tokens;
         let Some(run) = &self.driver.turn.current else { panic!("nothing runs") };
         let window =
             self.driver.turn.observations.window(&run.spec, &request.started.model).unwrap_or(WINDOW);
@@ -191,14 +191,14 @@ impl Task {
         if let Some(annotation) = self.hooks.as_ref().and_then(|hooks| hooks.annotation.as_deref()) {
             let end = format!("\n\n# What the operator adds\n{annotation}");
             assert!(request.prompt.ends_with(&end), "{}", request.prompt);
-            assert_eq!(request.started.bytes, (request.prompt.len() + request.text.len()) as u64);
+            assert_eq!(request.started.bytes, (request.prompt.len() + request.content.text.len()) as u64);
         }
         let notes = "Goal: the keel. Progress: so far so good.".to_owned();
         let text = match self.summariser {
             Summariser::FailsEverySecond if self.asked.is_multiple_of(2) => Err(FailureClass::Server),
             Summariser::TimesOut => Err(FailureClass::Timeout { which: crate::model::Deadline::Call }),
             Summariser::Silent => Ok("  ".to_owned()),
-            Summariser::Verbose => Ok(format!("{}{}", request.text, "y".repeat(20_000))),
+            Summariser::Verbose => Ok(format!("{}{}", request.content.text, "y".repeat(20_000))),
             Summariser::Good | Summariser::FailsEverySecond | Summariser::Nobody => Ok(notes),
         };
         self.driver.pass(3_000);

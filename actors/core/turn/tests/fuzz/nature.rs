@@ -70,6 +70,7 @@ pub(super) fn spec(chance: &mut Chance) -> RunSpec {
         compaction: compression,
         // Without a draw of its own, like `expects`.
         title: (length < 3).then(|| Arc::new(title(traits))),
+        vision: None,
         memory: (length > 1).then(|| Arc::new(title(traits))),
         delegation: delegation(chance),
         loop_guard: !chance.one_in(4),
