@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use crate::{
     model::{
-        AsideJob, AssistantMessage, AttemptId, Body, BudgetRefusal, CallEnd, CallId, Dimension, Failure,
-        FailureClass, ModelAnswer, ModelAnswered, ModelFailed, ModelStarted, Outcome, OutcomeCause,
-        OutcomeDetail, RUNTIME_TEXT_PREFIX, RunExhausted, RunId, SessionTime,
+        AssistantMessage, AttemptId, Body, BudgetRefusal, CallEnd, CallId, Dimension, Failure, FailureClass,
+        ModelAnswer, ModelAnswered, ModelFailed, ModelStarted, Outcome, OutcomeCause, OutcomeDetail,
+        RUNTIME_TEXT_PREFIX, RunExhausted, RunId, SessionTime,
     },
     turn::{
         DueAction,
