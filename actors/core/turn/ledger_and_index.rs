@@ -6,9 +6,9 @@ use std::sync::Arc;
 use crate::{
     journal::IndexRow,
     model::{
-        AccountId, Amounts, AsideJob, Body, LedgerChange, LimitRaise, ModelFailed, ModelLate, ModelStarted,
-        NewAccount, Reservation, RetryReason, RunCounts, RunEnded, RunId, RunRow, RunState, Seq, SessionRow,
-        Settlement, Timestamp, Usage,
+        AccountId, Amounts, AsideJob, Body, Dimension, LedgerChange, LimitRaise, ModelFailed, ModelLate,
+        ModelStarted, NewAccount, Reservation, RetryReason, RunCounts, RunEnded, RunId, RunRow, RunState,
+        Seq, SessionRow, Settlement, Timestamp, Usage,
     },
     mutants::{Mutant, mutant_enabled},
     policy::spent_by_failure,
@@ -242,6 +242,8 @@ fn unreserve(ledger: &mut LedgerChange, account: AccountId, amounts: &Amounts) {
     if let Some(reserve) = ledger.reservations.iter_mut().find(|reserve| reserve.account == account) {
         reserve.amounts.reduce(amounts);
     }
+    let is_left = |amounts: &Amounts| Dimension::ALL.iter().any(|of| amounts.get(*of).is_some_and(|n| n > 0));
+    ledger.reservations.retain(|reserve| is_left(&reserve.amounts));
 }
 
 fn unreserve_attempt(ledger: &mut LedgerChange, attempt: Option<&ModelStarted>) {

@@ -129,8 +129,11 @@ pub(crate) fn spec() -> Made<Arc<RunSpec>> {
                         let (chain, profiles) = (policy.chain.clone(), policy.profiles.clone());
                         Arc::new(AuxiliaryChain { chain, profiles })
                     }),
-                    vision: None,
                     memory: compression.as_ref().map(|policy: &Arc<CompactionPolicy>| {
+                        let (chain, profiles) = (policy.chain.clone(), policy.profiles.clone());
+                        Arc::new(AuxiliaryChain { chain, profiles })
+                    }),
+                    vision: compression.as_ref().filter(|_| schema_bytes % 2 == 0).map(|policy| {
                         let (chain, profiles) = (policy.chain.clone(), policy.profiles.clone());
                         Arc::new(AuxiliaryChain { chain, profiles })
                     }),

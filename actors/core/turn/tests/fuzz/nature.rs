@@ -8,12 +8,12 @@ use super::chance::Chance;
 use crate::{
     model::Intent,
     model::{
-        Access, AgentName, Amounts, ApprovalNeed, AsideJob, AssistantMessage, AttemptId, AuxiliaryChain,
+        Access, AgentName, Amounts, ApprovalNeed, Artifact, AsideJob, AssistantMessage, AttemptId, AuxiliaryChain,
         BeginRules, CallEnd, CallStatus, CompactionPolicy, Deadline, Delegation, EffectClass, Expectation,
         ExpectationMiss, Failure, FailureClass, FinishReason, Hash, HookDecision, HookPoint, HookRuling,
-        HookedRun, ImportedHistory, InDoubtAction, InDoubtPolicy, Lane, LaneLimits, Limits, Message,
-        ModelAnswer, ModelProfile, ModelRef, ModelStarted, RequestFate, RetryPolicy, RunSpec, Timestamp,
-        ToolCall, UnansweredModel, UnansweredReason, Usage,
+        HookedRun, Image, ImageFormat, ImportedHistory, InDoubtAction, InDoubtPolicy, Lane, LaneLimits,
+        Limits, Message, ModelAnswer, ModelProfile, ModelRef, ModelStarted, RequestFate, RetryPolicy, RunId,
+        RunSpec, Timestamp, ToolCall, UnansweredModel, UnansweredReason, Usage,
     },
     policy::{
         Candidate, CredentialRecovery, LinkAvailability, MEMORY_TOOL, clarify::CLARIFY,
@@ -44,7 +44,7 @@ pub(super) fn spec(chance: &mut Chance) -> RunSpec {
     let traits = ModelProfile { window, max_output, ..ModelProfile::default() };
     let compression = chance.one_in(2).then(|| Arc::new(compression(chance, traits)));
     let then = chance.pick(&[InDoubtAction::Tell, InDoubtAction::Ask, InDoubtAction::Retry]);
-    RunSpec {
+    let mut spec = RunSpec {
         agent: AgentName::default(),
         chain: MODELS[..length].iter().map(link).collect(),
         profiles: if chance.one_in(3) { vec![traits; length] } else { Vec::new() },
@@ -70,7 +70,8 @@ pub(super) fn spec(chance: &mut Chance) -> RunSpec {
         compaction: compression,
         // Without a draw of its own, like `expects`.
         title: (length < 3).then(|| Arc::new(title(traits))),
-        vision: None,
+        // Without a draw of its own, like `expects`.
+        vision: (length != 2).then(|| Arc::new(vision(traits))),
         memory: (length > 1).then(|| Arc::new(title(traits))),
         delegation: delegation(chance),
         loop_guard: !chance.one_in(4),
@@ -79,7 +80,13 @@ pub(super) fn spec(chance: &mut Chance) -> RunSpec {
         must_answer: chance.one_in(2),
         script: None,
         deliver_to: if chance.one_in(4) { vec!["ops".into()] } else { Vec::new() },
+    };
+    if spec.vision.is_some() {
+        // The first model sees no pictures.
+        spec.profiles.resize(length, ModelProfile::default());
+        spec.profiles[0].images = Some(false);
     }
+    spec
 }
 
 fn expectation() -> Expectation {
@@ -94,6 +101,27 @@ pub(super) fn miss() -> ExpectationMiss {
 fn title(traits: ModelProfile) -> AuxiliaryChain {
     let chain = ["s/t".parse(), "p/m".parse()].map(Result::unwrap).to_vec();
     AuxiliaryChain { profiles: vec![traits; chain.len()], chain }
+}
+
+fn vision(traits: ModelProfile) -> AuxiliaryChain {
+    let chain = ["s/v".parse(), "p/m".parse()].map(Result::unwrap).to_vec();
+    AuxiliaryChain { profiles: vec![traits; chain.len()], chain }
+}
+
+/// The end of a call of a tool, for some calls with a picture.
+pub(super) fn shown(id: AttemptId) -> CallEnd {
+    let artifact = Artifact { handle: format!("{}.{}", id.call, id.attempt), bytes: 10, sha256: None };
+    let images = (id.call.iteration % 3 == 0).then_some(Image { format: ImageFormat::Png, artifact });
+    CallEnd { images: images.into_iter().collect(), ..CallEnd::ok("yes") }
+}
+
+/// Pictures without a draw of their own: two for some runs, one for others.
+pub(super) fn images(run: RunId) -> Arc<[Image]> {
+    let of = |n: u32| {
+        let artifact = Artifact { handle: format!("{run}.0.{n}"), bytes: 10, sha256: None };
+        Image { format: ImageFormat::Png, artifact }
+    };
+    (0..u32::try_from(run.bits() % 3).unwrap_or(0)).map(of).collect()
 }
 
 fn compression(chance: &mut Chance, traits: ModelProfile) -> CompactionPolicy {

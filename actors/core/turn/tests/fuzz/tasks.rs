@@ -140,7 +140,10 @@ impl World {
                 Doing::Run,
             ) => {
                 self.outside.end(call, attempt, true);
-                Input::ToolEnded { id: AttemptId { call, attempt }, end: CallEnd::ok("yes") }
+                Input::ToolEnded {
+                    id: AttemptId { call, attempt },
+                    end: nature::shown(AttemptId { call, attempt }),
+                }
             }
             (
                 DueAction::RunTool(AttemptId { call, attempt })

@@ -183,7 +183,11 @@ impl World {
         };
         let spec = Arc::new(nature::spec(chance));
         let accepted = crate::model::RunAccepted::new(view::next(n), view::text(n), spec);
-        let accepted = Box::new(crate::model::RunAccepted { queueing: Some(queueing), ..accepted });
+        let accepted = Box::new(crate::model::RunAccepted {
+            queueing: Some(queueing),
+            images: nature::images(accepted.run),
+            ..accepted
+        });
         let sent = Input::Submitted { accepted, key: None };
         self.hear(sent.clone(), chance)?;
         if chance.one_in(4) { self.hear(sent, chance) } else { Ok(()) }
@@ -202,7 +206,8 @@ impl World {
             crate::model::ImportedHistory::default()
         });
         let accepted = crate::model::RunAccepted::new(run, input, Arc::new(nature::spec(chance)));
-        let accepted = Box::new(crate::model::RunAccepted { history, ..accepted });
+        let accepted =
+            Box::new(crate::model::RunAccepted { history, images: nature::images(run), ..accepted });
         let submitted = Input::Submitted { accepted, key: None };
         self.hear(submitted, chance)
     }

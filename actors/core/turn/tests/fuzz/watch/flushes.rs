@@ -6,7 +6,7 @@ use std::{collections::BTreeSet, sync::Arc};
 use super::{State, Watch};
 use crate::{
     model::{
-        AsideAnswered, AsideJob, Attempt, AttemptId, Body, CallId, MemorySaved, ModelFailed, ModelStarted,
+        AsideAnswered, Attempt, AttemptId, Body, CallId, MemorySaved, ModelFailed, ModelStarted,
     },
     policy::{Billing, billing, parse_flush},
     turn::{DueAction, tests::fuzz::hold},
@@ -49,11 +49,6 @@ impl Flushes {
             | DueAction::WakeAtActive(_) => false,
         }
     }
-}
-
-/// Whether the record is about the call of a flush.
-pub(super) fn is_of_flush(body: &Body) -> bool {
-    body.step().is_some_and(|id| id.call.job() == Some(AsideJob::Memory))
 }
 
 impl Watch {

@@ -103,7 +103,9 @@ impl Loops {
     fn ended(&mut self, ended: &CallEnded, is_guarded: bool) -> Option<Repetition> {
         let at = self.open.iter().position(|call| call.id == ended.call)?;
         let status = self.counted_status(&self.open[at], ended.end.status);
-        self.open[at].result = Some((status, ended.end.content.to_string()));
+        let pictures = ended.end.images.iter().map(|image| &*image.artifact.handle);
+        let result = pictures.fold(ended.end.content.to_string(), |all, picture| all + picture);
+        self.open[at].result = Some((status, result));
         if self.open.iter().any(|call| call.result.is_none()) {
             return None;
         }

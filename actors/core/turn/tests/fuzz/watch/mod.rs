@@ -3,6 +3,7 @@
 
 mod attempts;
 mod books;
+mod descriptions;
 mod flushes;
 mod loops;
 mod runs;
@@ -12,7 +13,8 @@ mod titles;
 use std::{collections::BTreeSet, sync::Arc};
 
 use self::{
-    flushes::{Flushes, is_of_flush},
+    descriptions::Descriptions,
+    flushes::Flushes,
     loops::Loops,
     summaries::Summaries,
     titles::{Titles, is_for_title},
@@ -53,6 +55,7 @@ pub(super) struct Watch {
     calls: Calls,
     summaries: Summaries,
     titles: Titles,
+    descriptions: Descriptions,
     flushes: Flushes,
     loops: Loops,
     pub(super) family: Family,
@@ -160,13 +163,12 @@ impl Watch {
             | Body::SummaryAnswered(_)
             | Body::SummaryFailed(_) => self.summary(&record.body, turn)?,
             Body::MemorySaved(_) => self.flush(&record.body)?,
-            Body::AsideStarted(_) | Body::AsideAnswered(_) | Body::AsideFailed(_)
-                if is_of_flush(&record.body) =>
-            {
-                self.flush(&record.body)?;
-            }
             Body::AsideStarted(_) | Body::AsideAnswered(_) | Body::AsideFailed(_) => {
-                self.title(&record.body, turn)?;
+                match job_of(&record.body) {
+                    Some(AsideJob::Vision) => self.description(&record.body)?,
+                    Some(AsideJob::Memory) => self.flush(&record.body)?,
+                    Some(AsideJob::Title | AsideJob::Summary) | None => self.title(&record.body, turn)?,
+                }
             }
             Body::ChildEnded(ended) => {
                 self.running(ended.call.run)?;
@@ -225,6 +227,10 @@ impl Watch {
                     self.summaries.fits(effect)
                 }
                 DueAction::CallModel(AttemptId { call, .. }) | DueAction::Acquire(AttemptId { call, .. })
+                    if call.job() == Some(AsideJob::Vision) =>
+                {
+                    self.descriptions.fits(effect)
+                }
                     if call.job() == Some(AsideJob::Memory) =>
                 {
                     self.flushes.fits(effect)
@@ -277,6 +283,18 @@ impl Watch {
     pub(super) fn ids(&self) -> Vec<RunId> {
         self.runs.iter().map(|run| run.id).collect()
     }
+}
+
+/// The job of the aside that the record is about.
+#[expect(clippy::wildcard_enum_match_arm, reason = "other kinds are about no aside")]
+fn job_of(body: &Body) -> Option<AsideJob> {
+    let call = match body {
+        Body::AsideStarted(started) => started.call,
+        Body::AsideAnswered(answered) => answered.call,
+        Body::AsideFailed(failed) => failed.call,
+        _ => return None,
+    };
+    call.job()
 }
 
 const fn is_save(effect: &DueAction) -> bool {
