@@ -8,12 +8,12 @@ use super::chance::Chance;
 use crate::{
     model::Intent,
     model::{
-        Access, AgentName, Amounts, ApprovalNeed, Artifact, AsideJob, AssistantMessage, AttemptId, AuxiliaryChain,
-        BeginRules, CallEnd, CallStatus, CompactionPolicy, Deadline, Delegation, EffectClass, Expectation,
-        ExpectationMiss, Failure, FailureClass, FinishReason, Hash, HookDecision, HookPoint, HookRuling,
-        HookedRun, Image, ImageFormat, ImportedHistory, InDoubtAction, InDoubtPolicy, Lane, LaneLimits,
-        Limits, Message, ModelAnswer, ModelProfile, ModelRef, ModelStarted, RequestFate, RetryPolicy, RunId,
-        RunSpec, Timestamp, ToolCall, UnansweredModel, UnansweredReason, Usage,
+        Access, AgentName, Amounts, ApprovalNeed, Artifact, AsideJob, AssistantMessage, AttemptId,
+        AuxiliaryChain, BeginRules, CallEnd, CallStatus, CompactionPolicy, Deadline, Delegation, EffectClass,
+        Expectation, ExpectationMiss, Failure, FailureClass, FinishReason, Hash, HookDecision, HookPoint,
+        HookRuling, HookedRun, Image, ImageFormat, ImportedHistory, InDoubtAction, InDoubtPolicy, Lane,
+        LaneLimits, Limits, Message, ModelAnswer, ModelProfile, ModelRef, ModelStarted, RequestFate,
+        RetryPolicy, RunId, RunSpec, Timestamp, ToolCall, UnansweredModel, UnansweredReason, Usage,
     },
     policy::{
         Candidate, CredentialRecovery, LinkAvailability, MEMORY_TOOL, clarify::CLARIFY,

@@ -5,9 +5,7 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use super::{State, Watch};
 use crate::{
-    model::{
-        AsideAnswered, Attempt, AttemptId, Body, CallId, MemorySaved, ModelFailed, ModelStarted,
-    },
+    model::{AsideAnswered, Attempt, AttemptId, Body, CallId, MemorySaved, ModelFailed, ModelStarted},
     policy::{Billing, billing, parse_flush},
     turn::{DueAction, tests::fuzz::hold},
 };

@@ -231,6 +231,7 @@ impl Watch {
                 {
                     self.descriptions.fits(effect)
                 }
+                DueAction::CallModel(AttemptId { call, .. }) | DueAction::Acquire(AttemptId { call, .. })
                     if call.job() == Some(AsideJob::Memory) =>
                 {
                     self.flushes.fits(effect)
