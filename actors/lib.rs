@@ -41,7 +41,7 @@ pub use policy::delegation::DELEGATE_TASK;
 #[doc(hidden)]
 pub use policy::message;
 pub use policy::{
-    AnswerSource, Bill, FinalText, HookTally, SanitizedText, SummarizerStatus, spent_by_failure,
+    AnswerSource, Bill, FinalText, HookTally, MEMORY_TOOL, SanitizedText, SummarizerStatus, spent_by_failure,
     usage_anomaly,
 };
 pub use policy::{clarify::CLARIFY, message::MESSAGE, shaping, todo::TODO};

@@ -7,6 +7,7 @@ mod disk_space;
 mod feed;
 mod hooks;
 mod journal;
+mod memory;
 mod message_buffer;
 mod policy;
 mod provider;
@@ -29,6 +30,7 @@ pub use hermod_core::journal::{
 pub use hermod_core::model::{ArtifactHashes, ArtifactName, BadArguments, Boot, Intent, estimate_tokens};
 pub use hooks::{DecisionHooks, HookQuestion, HookSubject, NoHooks};
 pub use journal::{Journal, JournalError, ReadError, ReadFuture, RowReader};
+pub use memory::{MemoryWriter, NoMemory};
 pub use message_buffer::MessageBuffer;
 pub use policy::{AllowAllCalls, CallPolicy, CallVerdict, ProposedCall};
 pub use provider::{DeltaSink, EncodedHead, Encoder, ModelProvider, ModelRequest, ToolChoice};

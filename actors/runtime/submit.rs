@@ -327,6 +327,7 @@ mod tests {
             compaction: None,
             title: None,
             vision: None,
+            memory: None,
             delegation: None,
             loop_guard: true,
             expects: Vec::new(),

@@ -7,13 +7,14 @@ use tokio::sync::watch;
 
 use crate::{
     compressor::{SummaryAdmission, SummaryPermit},
-    model::{AttemptId, HookAnswer, HookPoint, HookedSummary, ModelRef, RunSpec, SessionId},
+    model::{AsideJob, AttemptId, HookAnswer, HookPoint, HookedSummary, ModelRef, RunSpec, SessionId},
     policy::{Candidate, SummaryUrgency},
     port::{HookQuestion, HookSubject},
     provider::Lease,
     redaction::redact_hook_answer,
     session::{
         SessionInternalMsg, lease_wait,
+        memory_task::flush_objection,
         shell::Grant,
         stream_publisher::StreamPublisher,
         tasks::{InFlightTask, TaskSpawner, send},
@@ -22,8 +23,8 @@ use crate::{
     turn::{Input, Turn},
 };
 
-/// Most milliseconds that an admitted summary waits for a model that is not available at present. After that,
-/// compaction continues without a summary.
+/// Most milliseconds that an admitted summary or memory flush waits for a model that is not available at present. After that,
+/// compaction continues without it.
 const MAX_SUMMARY_WAIT_MS: u64 = 1_000;
 /// The same for other asides: no run waits for a title, and without a description a model is blind.
 const MAX_OTHER_WAIT_MS: u64 = 30_000;
@@ -51,11 +52,19 @@ impl TaskSpawner {
         let on_panic = self.report_panic();
         let unhooked = (turn.unhooked_summary_bytes().filter(|_| id.call.is_summary()))
             .zip(turn.current().map(|(_, spec)| Arc::clone(spec)));
+        let job = id.call.job();
+        let is_of_compaction = job.is_some_and(AsideJob::is_of_compaction);
+        let flushed =
+            turn.current().filter(|_| job == Some(AsideJob::Memory)).map(|(_, spec)| Arc::clone(spec));
         let wait = self.tasks.spawn(async move {
             let _on_panic = on_panic;
+            if let Some(objection) = flushed.and_then(|spec| flush_objection(&parts, &spec)) {
+                let skipped = Arc::new([objection]);
+                return send(&session, SessionInternalMsg::Input(Input::NoLease { id, skipped }));
+            }
             let admission = parts.compressor.admit(session_id, id.call, &candidates, &mut updates).await;
             let Some(SummaryAdmission { candidates, permit }) = admission else { return };
-            let max_ms = if id.call.is_summary() { MAX_SUMMARY_WAIT_MS } else { MAX_OTHER_WAIT_MS };
+            let max_ms = if is_of_compaction { MAX_SUMMARY_WAIT_MS } else { MAX_OTHER_WAIT_MS };
             let lease = lease_wait::wait_for_lease(&parts, &candidates, &publisher, Some(max_ms)).await;
             let message = match lease {
                 Ok(lease) => {

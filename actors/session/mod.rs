@@ -11,6 +11,7 @@ mod aside_admission;
 mod begin;
 mod inbox;
 mod lease_wait;
+mod memory_task;
 mod model_attempt;
 mod model_task;
 mod output;

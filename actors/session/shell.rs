@@ -376,6 +376,7 @@ impl SessionActorState {
                 DueAction::EndTool(id) => self.tasks.end_tool(turn, &mut self.tools, id),
                 DueAction::Begin(run) => self.tasks.begin(turn, run),
                 DueAction::Verify(call) => self.tasks.verify(turn, call),
+                DueAction::SaveMemory(call) => self.tasks.save_memory(turn, call),
                 DueAction::Acquire(id) => self.tasks.acquire(turn, id, now),
                 DueAction::WakeAt(time) => self.tasks.wake_in(lease_wait::next_poll_ms(time, now.at)),
                 DueAction::WakeAtActive(ms) => self.tasks.wake_in(ms.saturating_sub(now.active_ms)),

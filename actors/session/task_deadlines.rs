@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::{
     model::{AttemptId, ModelRef, RunSpec},
     session::{
+        memory_task::SAVE_LIMIT,
         model_attempt::RENEW_TIMEOUT,
         verification::verification_limit,
         watchdog::{ARTIFACT_LIMIT, STOP_LIMIT, TOOL_LIMIT, call_limit},
@@ -30,6 +31,10 @@ impl TaskDeadlines for RuntimeParts {
 
     fn verify(&self, spec: &RunSpec) -> u64 {
         ms(verification_limit(spec))
+    }
+
+    fn memory(&self) -> u64 {
+        ms(SAVE_LIMIT)
     }
 
     /// The stop limit of a tool, and the same time for writing its output.

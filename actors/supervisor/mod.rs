@@ -38,7 +38,9 @@ use crate::{
     persistence::{CommitMonitor, PersistenceMsg},
     port::{Clock, DecisionHooks, Journal, TextRedactor},
     provider::Leases,
-    runtime::{ConversationMarks, FeedTail, PresentStoreLimits, PresentVerifier, RuntimeDependencies},
+    runtime::{
+        ConversationMarks, FeedTail, PresentMemory, PresentStoreLimits, PresentVerifier, RuntimeDependencies,
+    },
     tool_executor::ToolExecutorHandle,
 };
 pub(crate) use directory::Directory;
@@ -109,6 +111,7 @@ pub(crate) struct RuntimeParts {
     pub(crate) store_limits: PresentStoreLimits,
     pub(crate) lanes: Arc<Lanes>,
     pub(crate) verifier: PresentVerifier,
+    pub(crate) memory: PresentMemory,
     /// How long an idle session keeps its actor.
     pub(crate) idle: Duration,
 }

@@ -14,7 +14,9 @@ use crate::{
     policy::{RestartHistory, RestartIntensity},
     port::{JournalError, ReadError},
     provider::Leases,
-    runtime::{ConversationMarks, FeedTail, PresentStoreLimits, PresentVerifier, RuntimeDependencies},
+    runtime::{
+        ConversationMarks, FeedTail, PresentMemory, PresentStoreLimits, PresentVerifier, RuntimeDependencies,
+    },
     supervisor::{
         ChildStatus, DirectoryCheckpoint, ProviderSupervisor, RootArguments, RuntimeEnd, RuntimeParts,
         SessionSupervisor, StableActorRef, actor_end,
@@ -146,6 +148,7 @@ impl Actor for Root {
             store_limits: PresentStoreLimits::default(),
             lanes: Arc::default(),
             verifier: PresentVerifier::default(),
+            memory: PresentMemory::default(),
             idle,
         });
         let mut children = Vec::new();

@@ -182,7 +182,7 @@ impl RegisteredTool {
 }
 
 /// The policy's verdict on a call. A panic of the policy denies the call.
-fn judge(policy: &dyn CallPolicy, call: &ProposedCall<'_>) -> CallVerdict {
+pub(crate) fn judge(policy: &dyn CallPolicy, call: &ProposedCall<'_>) -> CallVerdict {
     catch_unwind(AssertUnwindSafe(|| policy.judge(call))).unwrap_or_else(|_| {
         let error = format!("the policy panicked when it judged a call of `{}`, so it is denied", call.tool);
         CallVerdict::Deny(BadArguments::new(None, error, "try another way"))

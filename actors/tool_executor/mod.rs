@@ -20,7 +20,7 @@ use crate::{
     model::{RunId, ToolClass},
     policy::PermitQueue,
 };
-pub(crate) use admission::{Admission, AdmittedCall};
+pub(crate) use admission::{Admission, AdmittedCall, judge};
 pub(crate) use generation::{RegisteredTool, ToolGeneration};
 use handle::CallCounts;
 pub(crate) use handle::{ToolExecutorHandle, ToolPermit};

@@ -4,9 +4,9 @@
 use std::collections::{BTreeSet, HashMap};
 
 use hermod_actors::model::{
-    ApprovalAnswered, Body, CallEnded, CallId, CallStarted, CallStatus, ChildEnded, ContextCompacted,
-    DecisionSource, Flaw, ModelAnswered, ModelFailed, ModelWaiting, Outcome, Record, RetryReason, RunId,
-    RunVerified, TodoItem, TodoList, TodoStatus,
+    ApprovalAnswered, AsideJob, Body, CallEnded, CallId, CallStarted, CallStatus, ChildEnded,
+    ContextCompacted, DecisionSource, Flaw, MemorySave, MemorySaved, ModelAnswered, ModelFailed,
+    ModelWaiting, Outcome, Record, RetryReason, RunId, RunVerified, TodoItem, TodoList, TodoStatus,
 };
 
 use super::{
@@ -129,6 +129,9 @@ impl ProgressLines {
             | Body::SummaryStarted(_)
             | Body::SummaryAnswered(_)
             | Body::SummaryFailed(_) => compaction_line(&record.body),
+            Body::AsideStarted(_) | Body::AsideAnswered(_) | Body::AsideFailed(_) | Body::MemorySaved(_) => {
+                flush_line(&record.body)
+            }
             Body::ModelWaiting(waiting) => Some(format_wait(waiting, record)),
             Body::CallStarted(started) => Some(self.started(started, now)),
             Body::CallEnded(ended) => Some(self.ended(ended, now)),
@@ -399,6 +402,34 @@ fn compaction_line(body: &Body) -> Option<String> {
     }
     let Body::SummaryAnswered(answered) = body else { return None };
     answered.unusable.map(|reason| format!("summary   of no use: {}", reason.name()))
+}
+
+/// The line about a memory flush; calls for other jobs are quiet.
+fn flush_line(body: &Body) -> Option<String> {
+    let is_flush = |call: CallId| call.job() == Some(AsideJob::Memory);
+    if let Body::AsideStarted(started) = body {
+        let suffix = attempt_suffix(started.attempt);
+        return is_flush(started.call).then(|| format!("memory    asks {}{suffix}", started.model));
+    }
+    if let Body::AsideFailed(failed) = body {
+        return is_flush(failed.call).then(|| format!("memory    failed: {}", failed.failure));
+    }
+    if let Body::AsideAnswered(answered) = body {
+        let unusable = answered.unusable.filter(|_| is_flush(answered.call));
+        return unusable.map(|reason| format!("memory    of no use: {}", reason.name()));
+    }
+    let Body::MemorySaved(MemorySaved { save: MemorySave { added, present, refused }, .. }) = body else {
+        return None;
+    };
+    let mut line = format!("memory    {added} added");
+    if *present > 0 {
+        line.push_str(&format!(", {present} known already"));
+    }
+    if let Some(first) = refused.first() {
+        let reason = truncated_line(&first.reason, MAX_ERROR_CHARS);
+        line.push_str(&format!(", {} refused: {reason}", refused.len()));
+    }
+    Some(line)
 }
 
 #[cfg(test)]

@@ -17,6 +17,9 @@ pub const TITLE: &str = "title";
 /// The job that describes pictures for models that see none.
 pub const VISION: &str = "vision";
 
+/// The job that looks for facts to remember before a summary is made.
+pub const MEMORY_FLUSH: &str = "memory";
+
 /// The section `auxiliary.JOB`. The embedded defaults have the section of every job.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]

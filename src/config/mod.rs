@@ -30,7 +30,7 @@ mod vendors;
 mod wires;
 
 pub use agent_sections::{AgentDefaultsSection, AgentSection, AgentsSection, BudgetSection};
-pub use auxiliary::{AuxiliarySection, COMPRESSION, TITLE, VISION, auxiliary_chain, is_named};
+pub use auxiliary::{AuxiliarySection, COMPRESSION, MEMORY_FLUSH, TITLE, VISION, auxiliary_chain, is_named};
 pub use channels_section::{CHANNEL_TARGET, ChannelKind, ChannelSection, StreamMode};
 pub use error::{ConfigErrors, SettingError, redacted, redacted_toml};
 pub use file::UserFile;

@@ -8,7 +8,7 @@ use super::{
     inbound::checked_inbound,
     model_choice::{OllamaProbe, discover},
     sandbox_rules::note_missing_protections,
-    start::{RuntimeHost, checked_policy, configured_tools, verifier},
+    start::{RuntimeHost, checked_policy, configured_tools, memory_writer, verifier},
     submission::{RunSettings, RunSubmitter},
 };
 use crate::{
@@ -65,6 +65,7 @@ impl RuntimeHost {
         self.runtime.exchange_tools(tools)?;
         self.policy.exchange(policy);
         self.runtime.set_verifier(verifier(config, &self.state, &self.runner, &self.policy));
+        self.runtime.set_memory(memory_writer(config, &self.state, &self.runner));
         self.exchange_targets(&targets);
         self.inbound.exchange(inbound);
         self.exchange_hooks(hooks).await?;

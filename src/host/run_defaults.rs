@@ -61,6 +61,7 @@ pub fn spec(config: &Config, chain: Vec<ModelRef>, script: Option<Hash>, workspa
         compaction: config.compression.enabled.0.then(|| compaction_policy(config, &main).into()),
         title: named_chain(config, config::TITLE, &main, script),
         vision: named_chain(config, config::VISION, &main, script),
+        memory: named_chain(config, config::MEMORY_FLUSH, &main, script).filter(|_| config.memory.enabled.0),
         delegation,
         loop_guard: config.agent.loop_guard.0,
         lane: Lane::Main,

@@ -12,7 +12,7 @@ use std::{
 use hermod_actors::{
     Defaults, RunError, Runtime, RuntimeDependencies, RuntimeEnd,
     model::{RunId, RunSpec},
-    port::{CallPolicy, DecisionHooks, Journal, ModelProvider, Tool, Verifier},
+    port::{CallPolicy, DecisionHooks, Journal, MemoryWriter, ModelProvider, Tool, Verifier},
 };
 use tokio::{sync::Mutex, time::timeout};
 
@@ -43,7 +43,7 @@ use crate::{
     prompt::skill_folders,
     redaction,
     tool::{
-        self, ExpectationVerifier,
+        self, ExpectationVerifier, MemoryFilesWriter,
         skills::{SkillFolders, own_variable},
     },
 };
@@ -183,6 +183,7 @@ pub async fn start(
     };
     let runtime = Arc::new(runtime(config, dependencies).await?);
     runtime.set_verifier(verifier(config, &state, &runner, &policy));
+    runtime.set_memory(memory_writer(config, &state, &runner));
     // Before runs go on, so that none ends unseen.
     let observers = HookObservers::start(&hooks.get(), &runtime, &journal, &state).await;
     let observers =
@@ -225,6 +226,11 @@ pub(super) fn verifier(
 ) -> Arc<dyn Verifier> {
     let policy = Arc::<Exchangeable<AgentPolicies>>::clone(policy);
     Arc::new(ExpectationVerifier::new(tool_settings(config, state, runner), policy))
+}
+
+/// Writes what memory flushes find to the files of this configuration.
+pub(super) fn memory_writer(config: &Config, state: &Path, runner: &Runner) -> Arc<dyn MemoryWriter> {
+    Arc::new(MemoryFilesWriter::new(tool_settings(config, state, runner)))
 }
 
 /// The policies of this configuration. The list of approved rules is read at each call; a damage is reported before the first

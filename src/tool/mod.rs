@@ -10,6 +10,7 @@ mod expectation;
 mod intents;
 mod list_files;
 mod memory;
+mod memory_writer;
 mod message;
 mod page;
 mod paths;
@@ -38,6 +39,7 @@ use skills::SkillFolders;
 
 pub use arguments::ArgumentSchema;
 pub use expectation::ExpectationVerifier;
+pub use memory_writer::MemoryFilesWriter;
 pub use message::MessageTool;
 pub(crate) use paths::one_line;
 pub use paths::{WorkspacePath, resolve};
@@ -115,7 +117,7 @@ pub type ToolFactory = fn(Settings) -> Arc<dyn Tool>;
 /// Name of the tool that reads skills. A run has it only if there are skills.
 pub const SKILL_VIEW: &str = "skill_view";
 /// Name of the tool that changes the memory files.
-pub const MEMORY: &str = "memory";
+pub const MEMORY: &str = hermod_actors::MEMORY_TOOL;
 
 /// All built-in tools, sorted by name.
 pub const TOOLS: &[(&str, ToolFactory)] = &[

@@ -6,8 +6,8 @@ use std::{collections::BTreeMap, sync::Arc};
 use hermod_actors::{
     Bill,
     model::{
-        AssistantMessage, Attempt, Body, CallEnded, CallId, ModelRef, ModelStarted, Outcome, Price, Record,
-        RunAccepted, RunCounts, RunEnded, RunId, RunSpec, SessionId, Timestamp, Usage,
+        AsideJob, AssistantMessage, Attempt, Body, CallEnded, CallId, ModelRef, ModelStarted, Outcome, Price,
+        Record, RunAccepted, RunCounts, RunEnded, RunId, RunSpec, SessionId, Timestamp, Usage,
     },
 };
 
@@ -103,8 +103,11 @@ impl LegSpans {
         }
         match &record.body {
             Body::ModelStarted(started) => self.on_model_started(started, at),
-            // A call for a title is made when the run's trace has ended.
             Body::SummaryStarted(started) => self.on_model_started(&started.started, at),
+            // A call for a title is made when the run's trace has ended.
+            Body::AsideStarted(started) if started.call.job() == Some(AsideJob::Memory) => {
+                self.on_model_started(started, at);
+            }
             Body::ModelAnswered(answered) => {
                 self.answer = Some((answered.call.iteration, at, Arc::clone(&answered.message)));
                 if let Some(mut call) = self.open.remove(&answered.call) {
@@ -113,12 +116,12 @@ impl LegSpans {
                     self.end_model_call(call, at, answered.usage.as_ref(), answered.is_discarded());
                 }
             }
-            Body::SummaryAnswered(answered) => {
+            Body::SummaryAnswered(answered) | Body::AsideAnswered(answered) => {
                 if let Some(call) = self.open.remove(&answered.call) {
                     self.end_model_call(call, at, answered.usage.as_ref(), answered.unusable.is_some());
                 }
             }
-            Body::ModelFailed(failed) | Body::SummaryFailed(failed) => {
+            Body::ModelFailed(failed) | Body::SummaryFailed(failed) | Body::AsideFailed(failed) => {
                 let class = failed.failure.class.name();
                 let mut attributes =
                     vec![number("hermod.attempt", failed.attempt), text("error.type", class)];
@@ -232,8 +235,8 @@ impl LegSpans {
         if !self.open.contains_key(&started.call) {
             let mut span = self.call_span(started.call, SpanKind::Client, at);
             span.set("gen_ai.operation.name", "chat");
-            if started.call.is_summary() {
-                span.set("hermod.model.purpose", "summary");
+            if let Some(job) = started.call.job() {
+                span.set("hermod.model.purpose", job.name());
             }
             self.open.insert(started.call, OpenCall { span, attempts: 0, price: None, failed: None });
         }

@@ -11,6 +11,7 @@ mod hooks_everywhere;
 mod killed_command;
 mod last;
 mod loops;
+mod memory_flush;
 #[path = "../common/own_process.rs"]
 mod own_process;
 mod policy;

@@ -123,7 +123,7 @@ pub struct AsideAnswered {
     pub call: CallId,
     /// The attempt that answered.
     pub attempt: Attempt,
-    /// The summary or the title; empty if the answer is unusable.
+    /// The summary, the title, or the entries of a memory flush; empty if the answer is unusable.
     pub text: Arc<str>,
     /// Why the answer is unusable; absent if it is usable.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -139,7 +139,7 @@ pub struct AsideAnswered {
     pub anomaly: Option<Box<UsageAnomaly>>,
 }
 
-/// Why an answer is unusable as a summary or a title.
+/// Why an answer of an aside is unusable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum AsideDefect {
@@ -147,6 +147,8 @@ pub enum AsideDefect {
     Empty,
     /// The answer exceeds the maximum length.
     TooLong,
+    /// The answer is not in the form that was asked for.
+    Malformed,
 }
 
 impl AsideDefect {
@@ -155,6 +157,7 @@ impl AsideDefect {
         match self {
             Self::Empty => "it says nothing",
             Self::TooLong => "it is too long",
+            Self::Malformed => "it is not in the form that was asked for",
         }
     }
 }

@@ -105,11 +105,13 @@ pub enum AsideJob {
     Title,
     /// Descriptions of pictures for a model that sees none.
     Vision,
+    /// Facts to keep beyond the conversation, before a summary replaces a part of it.
+    Memory,
 }
 
 impl AsideJob {
     /// All jobs, by their codes from 0.
-    pub const ALL: [Self; 3] = [Self::Summary, Self::Title, Self::Vision];
+    pub const ALL: [Self; 4] = [Self::Summary, Self::Title, Self::Vision, Self::Memory];
 
     /// Last part of the text of the call's id.
     pub const fn name(self) -> &'static str {
@@ -117,7 +119,13 @@ impl AsideJob {
             Self::Summary => "summary",
             Self::Title => "title",
             Self::Vision => "vision",
+            Self::Memory => "memory",
         }
+    }
+
+    /// Whether a call of this job is part of a compaction.
+    pub const fn is_of_compaction(self) -> bool {
+        matches!(self, Self::Summary | Self::Memory)
     }
 
     /// The `n` of the ids of its calls: no tool call has so large a number.

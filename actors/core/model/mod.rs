@@ -23,6 +23,7 @@ mod hook;
 mod ids;
 mod imported_history;
 mod inbox;
+mod memory;
 mod message;
 mod message_queue;
 mod model_call;
@@ -76,6 +77,7 @@ pub use ids::{
 };
 pub use imported_history::{ImportedCall, ImportedHistory, ImportedRound, ImportedStep};
 pub use inbox::InboxMessage;
+pub use memory::{MemoryEntry, MemoryRefusal, MemorySave, MemorySaved, MemoryTarget};
 pub use message::{
     AnswerOrigin, AssistantMessage, FinishReason, Flaw, Image, ImageFormat, MAX_OPAQUE_DEPTH, Message,
     MessageContent, ModelAnswer, OpaqueDepthError, OpaqueState, RUNTIME_TEXT_PREFIX, ToolCall, Usage,

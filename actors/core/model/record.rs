@@ -8,10 +8,10 @@ use serde::{Deserialize, Serialize};
 use super::{
     AgentName, ApprovalAnswered, ApprovalRequested, Artifact, AsideAnswered, Attachment, BootId,
     BudgetRefusal, CallAdmitted, CallEnded, CallLost, CallStarted, ChildEnded, ContextCompacted, Hash, Hold,
-    Image, ImportedHistory, Incarnation, LimitIncrease, MessageCollected, MessageContent, MessageDropped,
-    ModelAnswered, ModelFailed, ModelLate, ModelStarted, ModelWaiting, OutcomeDetail, ParentRef, QueueMode,
-    QueueOverrides, Queueing, RunBegun, RunId, RunSpec, RunVerified, StopReason, SummaryStarted, Timestamp,
-    TodoChanged, Usage,
+    Image, ImportedHistory, Incarnation, LimitIncrease, MemorySaved, MessageCollected, MessageContent,
+    MessageDropped, ModelAnswered, ModelFailed, ModelLate, ModelStarted, ModelWaiting, OutcomeDetail,
+    ParentRef, QueueMode, QueueOverrides, Queueing, RunBegun, RunId, RunSpec, RunVerified, StopReason,
+    SummaryStarted, Timestamp, TodoChanged, Usage,
 };
 
 /// A journal record: append-only, versioned, numbered per session.
@@ -123,6 +123,8 @@ bodies! {
     AsideAnswered(AsideAnswered) = 86 "aside.answered",
     /// An attempt of a call beside the runs failed.
     AsideFailed(ModelFailed) = 87 "aside.failed",
+    /// The entries that a memory flush has found were written to the memory files, or refused.
+    MemorySaved(MemorySaved) = 88 "memory.saved",
     /// A tool call of the answer was validated and accepted.
     CallAdmitted(CallAdmitted) = 30 "call.admitted",
     /// An attempt of a tool call may start.
@@ -352,6 +354,7 @@ impl Body {
             Self::SummaryStarted(body) => body.started.call.run,
             Self::SummaryAnswered(body) | Self::AsideAnswered(body) => body.call.run,
             Self::TodoChanged(body) => body.call.run,
+            Self::MemorySaved(body) => body.call.run,
             Self::ModelStarted(body) | Self::AsideStarted(body) => body.call.run,
             Self::ModelAnswered(body) => body.call.run,
             Self::ModelFailed(body) | Self::SummaryFailed(body) | Self::AsideFailed(body) => body.call.run,

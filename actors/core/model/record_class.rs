@@ -83,6 +83,7 @@ impl Body {
             | Self::AsideStarted(_)
             | Self::AsideAnswered(_)
             | Self::AsideFailed(_)
+            | Self::MemorySaved(_)
             | Self::ModelLate(_)
             | Self::CallAdmitted(_)
             | Self::CallStarted(_)
@@ -130,6 +131,7 @@ impl Body {
             Self::RunVerified(verified) => {
                 verified.misses.iter().map(|miss| miss.expected.len() + miss.reason.len()).sum()
             }
+            Self::MemorySaved(saved) => saved.save.refused.iter().map(|refusal| refusal.reason.len()).sum(),
             Self::MessageCollected(collected) => collected.text.len(),
             Self::MessageDropped(dropped) => dropped.excerpt.as_deref().map_or(0, str::len),
             Self::ApprovalRequested(request) => request.question.len(),

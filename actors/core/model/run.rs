@@ -141,6 +141,9 @@ pub struct RunSpec {
     /// The models that describe pictures for those of the chain that see none; absent for none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vision: Option<Arc<AuxiliaryChain>>,
+    /// The models that look for facts to remember before a summary is made; absent for none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory: Option<Arc<AuxiliaryChain>>,
     /// Its rights to delegate; absent for none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub delegation: Option<Delegation>,
@@ -182,6 +185,7 @@ impl RunSpec {
             compaction: None,
             title: None,
             vision: None,
+            memory: None,
             delegation: None,
             loop_guard: true,
             expects: Vec::new(),
@@ -194,7 +198,7 @@ impl RunSpec {
     /// The chains of its asides, with the profiles of their models.
     fn auxiliary_chains(&self) -> impl Iterator<Item = (&[ModelRef], &[ModelProfile])> {
         let summaries = self.compaction.iter().map(|policy| (&*policy.chain, &*policy.profiles));
-        let others = self.title.iter().chain(&self.vision);
+        let others = self.title.iter().chain(&self.vision).chain(&self.memory);
         summaries.chain(others.map(|job| (&*job.chain, &*job.profiles)))
     }
 
@@ -251,7 +255,7 @@ impl RunSpec {
             let CompactionPolicy { chain, profiles, .. } = Arc::make_mut(policy);
             update_profiles(chain, profiles, rows, &change);
         }
-        for job in self.title.iter_mut().chain(&mut self.vision) {
+        for job in self.title.iter_mut().chain(&mut self.vision).chain(&mut self.memory) {
             if rows.iter().any(|row| job.chain.contains(&row.model)) {
                 let AuxiliaryChain { chain, profiles } = Arc::make_mut(job);
                 update_profiles(chain, profiles, rows, &change);

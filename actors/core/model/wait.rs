@@ -124,6 +124,8 @@ pub enum WaitKind {
     },
     /// The check of the run's expectations, after its answer.
     Verify,
+    /// The write of what a memory flush has found, before the summary.
+    Memory,
     /// The end of the calls of a run that is being stopped.
     Stop,
     /// A write to the disk. Reported if it is slow, or if the disk is full.
@@ -163,6 +165,7 @@ impl WaitKind {
             Self::Tool { .. } => "the call is dropped, and the model reads that it timed out",
             Self::Children { .. } => "they have limits of their own",
             Self::Person { .. } => "it is taken for a no",
+            Self::Memory => "what was found is not remembered, and the summary is made",
             Self::Verify => "what was not checked counts as missing",
             Self::Stop => "what has not ended by itself is dropped, and the run ends",
             Self::Disk { full: None } => "a write is answered, or the process ends",

@@ -8,7 +8,7 @@ use crate::{
         AsideAnswered, AsideJob, Body, CallId, HistoryPosition, HookedSummary, RunId, SessionTime,
         SummaryStarted, TokenDensity,
     },
-    turn::{aside_call::AsideCall, input::DueAction},
+    turn::{aside_call::AsideCall, flush::MemoryFlush, input::DueAction},
 };
 
 /// State of compaction of a run's view.
@@ -26,6 +26,8 @@ pub(super) struct CompactionState {
     pub(super) summary: Option<PrefixSummary>,
     /// What hooks have decided about the summary, if they were asked.
     pub(super) hooks: Option<Arc<HookedSummary>>,
+    /// What is kept beyond the conversation before the summary is made.
+    pub(super) flush: MemoryFlush,
     /// Whether a summary is requested only once the run has to wait for it, because one made ahead has failed.
     only_when_needed: bool,
     /// Size of the request that the last compaction left.
@@ -75,7 +77,7 @@ pub(super) enum CompactionNeed {
 }
 
 impl CompactionState {
-    const fn new(nth: u32, last_size: ViewSize) -> Self {
+    fn new(nth: u32, last_size: ViewSize) -> Self {
         Self {
             nth,
             call: AsideCall::new(1),
@@ -83,6 +85,7 @@ impl CompactionState {
             target: None,
             summary: None,
             hooks: None,
+            flush: MemoryFlush::new(),
             only_when_needed: false,
             last_size,
             first_request: None,
@@ -146,9 +149,14 @@ impl CompactionState {
         *self = Self { summary, ..Self::new(self.nth + 1, size) };
     }
 
-    /// Whether long results may still be left out: no summary call of this compaction has started.
+    /// Whether long results may still be left out: neither a summary call nor a flush of this compaction has started.
     pub(super) const fn may_elide(&self) -> bool {
-        self.call.attempts.since.is_none()
+        !self.is_summarising() && self.flush.call().attempts.since.is_none()
+    }
+
+    /// Whether a call for the summary of this compaction has started.
+    pub(super) const fn is_summarising(&self) -> bool {
+        self.call.attempts.since.is_some()
     }
 
     /// Whether a view of `size` bytes has grown by more than an eighth since the last compaction, in bytes or estimated
@@ -167,13 +175,21 @@ impl CompactionState {
 
     /// The action that should be in flight for the summary of `run`.
     pub(super) fn due(&self, run: RunId, need: CompactionNeed, now: SessionTime) -> Option<DueAction> {
-        let is_missing = |to: HistoryPosition| self.summary_to(to).is_none();
-        let is_wanted = match need {
-            CompactionNeed::Now(to) => !self.call.is_given_up && is_missing(to),
-            CompactionNeed::Soon(to) => !self.call.is_given_up && !self.only_when_needed && is_missing(to),
-            CompactionNeed::Nothing | CompactionNeed::Drop(_) | CompactionNeed::Impossible => false,
-        };
         let is_started = self.call.started().is_some();
+        let is_wanted = self.wanted_end(need).is_some();
         (is_started || is_wanted).then(|| self.call.due(self.summary_call(run), now))
+    }
+
+    /// The end of the part of which a summary is wanted; `None` if none is wanted.
+    pub(super) fn wanted_end(&self, need: CompactionNeed) -> Option<HistoryPosition> {
+        let to = match need {
+            CompactionNeed::Now(to) => to,
+            CompactionNeed::Soon(to) if !self.only_when_needed => to,
+            CompactionNeed::Soon(_)
+            | CompactionNeed::Nothing
+            | CompactionNeed::Drop(_)
+            | CompactionNeed::Impossible => return None,
+        };
+        (!self.call.is_given_up && self.summary_to(to).is_none()).then_some(to)
     }
 }

@@ -84,6 +84,7 @@ impl DecisionBuilder {
             Input::SetQueue(queue) => self.set_queue(*queue),
             Input::ChildEnded(ended) => self.on_subagent_end(ended),
             Input::Verified { call, misses } => self.on_verified(*call, misses),
+            Input::MemorySaved { call, save } => self.on_memory_saved(*call, save),
             Input::FromInbox { row, input } => {
                 self.append.consumed.push(*row);
                 self.apply_input(input);

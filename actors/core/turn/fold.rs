@@ -108,6 +108,7 @@ impl Turn {
         } else if let (Body::ModelLate(_), Some(run)) = (body, &mut self.reopenable) {
             run.apply(body, None, now);
         }
+        self.fold_flush(body, now);
     }
 
     /// The attempt for a title that a record ends, with the spec of its run.

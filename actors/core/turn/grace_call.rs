@@ -28,7 +28,7 @@ const OWN_DIMENSIONS: [Dimension; 4] =
     [Dimension::Iterations, Dimension::Tokens, Dimension::Usd, Dimension::ToolCalls];
 
 impl DecisionBuilder {
-    /// Reacts to a reservation that does not fit. A summary or a title is given up. Another call waits if the limit is of a period
+    /// Reacts to a reservation that does not fit. An aside is given up. Another call waits if the limit is of a period
     /// that ends soon enough; else it exhausts the run, so that the grace call follows. A run without an answer, or in its grace call, ends; started calls keep their results.
     pub(super) fn on_refused_reservation(&mut self, refused: &RefusedReservation) {
         let acquired: Vec<_> =

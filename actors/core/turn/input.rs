@@ -7,8 +7,8 @@ use std::sync::Arc;
 use crate::{
     model::{
         ApprovalNeed, AttemptId, BudgetRefusal, CallEnd, CallId, ChildEnded, ExpectationMiss, Failure, Hash,
-        HookedCall, HookedRun, HookedSummary, Intent, Lane, LimitIncrease, MessageSteered, ModelAnswer,
-        ModelRef, ModelStarted, PersonAnswer, QueueOverrides, RunAccepted, RunId, SessionOpened,
+        HookedCall, HookedRun, HookedSummary, Intent, Lane, LimitIncrease, MemorySave, MessageSteered,
+        ModelAnswer, ModelRef, ModelStarted, PersonAnswer, QueueOverrides, RunAccepted, RunId, SessionOpened,
         SessionRevived, StopReason, Timestamp, ToolClass, UnansweredModel,
     },
     policy::{CredentialRecovery, LinkAvailability},
@@ -124,6 +124,13 @@ pub enum Input {
         /// The expectations that do not hold.
         misses: Vec<ExpectationMiss>,
     },
+    /// The entries of a memory flush were written, or refused.
+    MemorySaved {
+        /// The flush.
+        call: CallId,
+        /// What became of them.
+        save: MemorySave,
+    },
     /// The input of an inbox row.
     FromInbox {
         /// The row; deleted whatever the decision is.
@@ -199,6 +206,8 @@ pub enum DueAction {
     EndTool(AttemptId),
     /// Check the expectations of the run that has given its answer with this model call.
     Verify(CallId),
+    /// Write the entries of this memory flush.
+    SaveMemory(CallId),
     /// Wait for the grant that the call needs before its start: a lease for a model call, a permit for a tool call.
     Acquire(AttemptId),
     /// Keep this subagent running, or bring it to its end; its end arrives in the inbox.
@@ -227,9 +236,10 @@ impl DueAction {
         if let Self::Acquire(id) = *self { Some(id) } else { None }
     }
 
-    /// Whether this action brings a call or a subagent to its end.
+    /// Whether this action brings a call or a subagent to its end, or keeps what a call has found. A session that is being
+    /// suspended waits for it.
     pub const fn is_end(&self) -> bool {
-        matches!(self, Self::EndTool { .. } | Self::AwaitSubagent { ends: true, .. })
+        matches!(self, Self::EndTool { .. } | Self::AwaitSubagent { ends: true, .. } | Self::SaveMemory(_))
     }
 
     /// Whether this is only a timer.

@@ -75,6 +75,7 @@ impl DecisionBuilder {
             | Body::TodoChanged(_)
             | Body::QueueChanged(_)
             | Body::RunVerified(_)
+            | Body::MemorySaved(_)
             | Body::ApprovalAnswered(_) => {}
         }
     }

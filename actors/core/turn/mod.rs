@@ -19,6 +19,7 @@ mod decision;
 mod delegate;
 mod ending;
 mod estimates;
+mod flush;
 mod fold;
 mod force_fail;
 mod grace_call;
@@ -66,6 +67,7 @@ pub use answer_recovery::TransientPrompt;
 pub use aside::AsideRequest;
 pub use conversation::{ConversationMark, ConversationReader};
 pub use decision::DecisionBuilder;
+pub use flush::PendingMemory;
 pub use force_fail::{ForcedEnds, OpenRun, own_reservation};
 pub use history::RenderCursor;
 pub use history_repair::repair;
@@ -125,6 +127,8 @@ pub struct Turn {
     reopenable: Option<Box<active_run::ActiveRun>>,
     /// The title of the session, and the call for one.
     title: title::TitleState,
+    /// What memory flushes have found.
+    memory: flush::FlushedMemory,
     /// Not folded: the limits of the store at present, as the shell knows them.
     store_limits: StoreLimits,
     /// Not folded: what runs wait for that are accepted at present, as the shell knows it.
@@ -162,6 +166,7 @@ impl Turn {
             current: None,
             reopenable: None,
             title: title::TitleState::default(),
+            memory: flush::FlushedMemory::default(),
             store_limits: StoreLimits::default(),
             begin_rules: BeginRules::default(),
         }
@@ -192,6 +197,7 @@ impl Turn {
         let mut due =
             self.run().map_or_else(|| self.due_for_held(now.at), |run| self.due_with_asides(run, now));
         due.extend(self.due_for_title(now));
+        due.extend(self.due_for_memory());
         due
     }
 

@@ -98,6 +98,9 @@ impl DecisionBuilder {
         if let Some(started) = self.run().and_then(|run| run.compaction.call.started()) {
             self.on_summary_failure(started.id(), &failure);
         }
+        if let Some(started) = self.run().and_then(|run| run.compaction.flush.call().started()) {
+            self.on_flush_failure(started.id(), &failure);
+        }
         if let Some(started) = self.run().and_then(|run| run.vision.started()) {
             self.on_vision_failure(started.id(), &failure);
         }

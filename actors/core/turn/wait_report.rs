@@ -25,6 +25,8 @@ pub trait TaskDeadlines {
     fn tool(&self, attempt: AttemptId) -> u64;
     /// Limit of the check of a run's expectations.
     fn verify(&self, spec: &RunSpec) -> u64;
+    /// Limit of writing the entries of a memory flush.
+    fn memory(&self) -> u64;
     /// Limit of bringing a call to its end.
     fn stop(&self) -> u64;
 }
@@ -78,6 +80,8 @@ impl WaitTracker {
             Body::RunStopping(_) => self.stopping_since = record.at,
             Body::ModelStarted(started) => self.track_call(started.call),
             Body::SummaryStarted(started) => self.track_call(started.started.call),
+            Body::AsideStarted(started) => self.track_call(started.call),
+            Body::AsideAnswered(answered) => self.track_call(answered.call),
             Body::ModelFailed(_) => self.wait_failure = None,
             Body::ModelWaiting(waiting) => self.wait_failure = waiting.failure().cloned(),
             Body::CallAdmitted(admitted) => self.track_call(admitted.call),
@@ -145,7 +149,9 @@ impl WaitTracker {
 
     fn waits_of(&self, run: &ActiveRun, now: SessionTime, deadlines: &dyn TaskDeadlines) -> Vec<RunWait> {
         let due = match self.turn.waits_for_compaction(run) {
-            true => self.turn.due_with_asides(run, now),
+            true => {
+                self.turn.due_with_asides(run, now).into_iter().chain(self.turn.due_for_memory()).collect()
+            }
             false => run.due(now),
         };
         let mut waits: Vec<RunWait> =
@@ -209,6 +215,11 @@ impl WaitTracker {
                 let until = Some(since.plus_ms(deadlines.verify(&run.spec)));
                 Some(RunWait { kind: WaitKind::Verify, since, until })
             }
+            DueAction::SaveMemory(call) => {
+                let since = self.call_time(call).max(self.alive_since);
+                let until = Some(since.plus_ms(deadlines.memory()));
+                Some(RunWait { kind: WaitKind::Memory, since, until })
+            }
             DueAction::WakeAt(_) => self.pause_wait(run, now),
             // Reported elsewhere: a begin by `queue_wait`, limits by `time_limit_waits`, subagents by `subagent_waits`, a stop by `waits_of`.
             DueAction::Begin(_)
@@ -218,9 +229,10 @@ impl WaitTracker {
         }
     }
 
-    /// The model call or summary call that the run cannot continue without.
+    /// The model call or aside that the run cannot continue without.
     fn awaited_call<'a>(&self, run: &'a ActiveRun) -> Option<&'a ModelCallState> {
         match self.turn.waits_for_compaction(run) {
+            true if self.turn.waits_for_flush(run) => Some(&run.compaction.flush.call().attempts),
             true => Some(&run.compaction.call.attempts),
             false => run.model_call_state(),
         }

@@ -18,7 +18,7 @@ use super::{
 use crate::MemoryJournal;
 use hermod_actors::doubles::START_MS;
 use hermod_actors::{
-    model::{Attempt, AttemptId, CallId, SessionId, Timestamp, Usage},
+    model::{Attempt, AttemptId, CallId, MemoryEntry, SessionId, Timestamp, Usage},
     port::{Clock, InboxItem, Journal, WriteOp, WriteOutcome},
 };
 
@@ -60,6 +60,8 @@ pub(super) struct ExternalState {
     pub(super) leftover_inboxes: Vec<(SessionId, InboxItem, usize)>,
     /// The last view of each session, without the transient prompt, and the number of compactions before it.
     pub(super) views: BTreeMap<SessionId, (Vec<Value>, u32)>,
+    /// The entries of the memory files.
+    pub(super) memory: Vec<MemoryEntry>,
     /// The keys that `is_first` was called with.
     once: BTreeSet<String>,
     /// The number of calls of `count`, by key.
@@ -129,6 +131,7 @@ impl ExternalWorld {
             stray: None,
             leftover_inboxes: Vec::new(),
             views: BTreeMap::new(),
+            memory: Vec::new(),
             once: BTreeSet::new(),
             counts: BTreeMap::new(),
         })))

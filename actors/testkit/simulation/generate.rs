@@ -4,6 +4,7 @@ use super::{
     begin::BeginPlan,
     context_pressure::ContextPressure,
     delegations::{plan_delegations, subagent_event},
+    flushes::FlushPlan,
     loops::plan_loops,
     plan::{
         CallPlan, CommitFault, Downtime, FaultTrigger, ModelFault, PlannedEvent, PlannedFault, PlannedStep,
@@ -46,7 +47,7 @@ impl SimulationPlan {
         let faults =
             (0..faults).zip(0..).map(|(_, n)| fault(&mut dice, n, (&runs, !tasks.is_empty()))).collect();
         let (store_limits, begin) = (plan_store_limits(seed), BeginPlan::of(seed));
-        let titles = TitlePlan::of(seed);
+        let (titles, flushes) = (TitlePlan::of(seed), FlushPlan::of(seed));
         Self {
             seed,
             process,
@@ -57,6 +58,7 @@ impl SimulationPlan {
             store_limits,
             begin,
             titles,
+            flushes,
             is_whole: true,
         }
     }

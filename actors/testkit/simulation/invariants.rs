@@ -8,7 +8,7 @@ use futures::FutureExt;
 use super::{
     effect_invariants,
     external_world::{ExternalState, ExternalWorld, ServedModelCall},
-    loops, messages,
+    flushes, loops, messages,
     observations::is_force_fail,
     plan::SimulationPlan,
     policy, spending_invariants, store_limits, subagents, titles, todo, verification,
@@ -61,6 +61,7 @@ const INVARIANTS: &[(&str, Invariant)] = &[
     ("a subagent is heard once", subagents::ended_once),
     ("inboxes are empty at last", subagents::inboxes_are_empty),
     ("a session has one title", titles::one_title),
+    ("a flush is written once", flushes::written_once),
     ("a list is what its calls made of it", todo::list_is_current),
     ("a loop ends", loops::loops_end),
     ("what is completed was checked", verification::completed_is_checked),

@@ -11,6 +11,7 @@ use tokio::task::JoinSet;
 use super::{
     clients::Clients,
     external_world::{ExternalWorld, LifeClock},
+    flushes::{FlushPlan, SimulatedMemory},
     journal::{LifeJournal, ProcessState},
     model::SimulatedProvider,
     plan::{Downtime, PlannedFault, SimulationPlan, ToolKind},
@@ -123,6 +124,8 @@ impl ProcessLife<'_> {
         runtime.set_store_limits(self.plan.store_limits);
         runtime.set_lane_limits(self.plan.begin.lanes);
         runtime.set_verifier(Arc::new(SimulatedVerifier::new(self.plan.seed())));
+        let (plan, outside) = (self.plan.flushes.clone(), Arc::clone(self.outside));
+        runtime.set_memory(Arc::new(SimulatedMemory { plan, outside }));
         let (mut clients, mut tasks) = (JoinSet::new(), JoinSet::new());
         let driver = Clients {
             plan: Arc::clone(self.plan),
@@ -216,6 +219,9 @@ fn life_config(plan: &SimulationPlan) -> LifeConfig {
     let mut spec = RunSpec { chain: names.iter().map(link).collect(), ..world::spec(tools) };
     if let Some(pressure) = &plan.context_pressure {
         pressure.apply_to(&mut spec);
+    }
+    if plan.flushes.is_some() {
+        FlushPlan::apply_to(&mut spec);
     }
     if plan.titles.is_some() {
         TitlePlan::apply_to(&mut spec);

@@ -11,6 +11,7 @@ use super::{
     answers::{planned_answer, position},
     context_pressure::answer_summary,
     external_world::{EndKind, ExternalWorld, ServedModelCall},
+    flushes::answer_flush,
     loops,
     plan::{ModelFault, PlannedStep, SimulationPlan, ToolKind},
     titles::answer_title,
@@ -19,7 +20,7 @@ use super::{
 use crate::PlainEncoder;
 use futures::{FutureExt, future::BoxFuture};
 use hermod_actors::{
-    model::{Failure, Message, ModelAnswer, ModelProfile, ToolSpec, Usage},
+    model::{AsideJob, Failure, Message, ModelAnswer, ModelProfile, ToolSpec, Usage},
     port::{DeltaSink, EncodedHead, Encoder, MessageBuffer, ModelProvider, ModelRequest},
 };
 
@@ -59,6 +60,9 @@ impl SimulatedProvider {
         let messages = PlainEncoder::decode(&request);
         if request.call.is_summary() {
             return answer_summary(self, request, &messages).await;
+        }
+        if request.call.job() == Some(AsideJob::Memory) {
+            return answer_flush(self, request, &messages).await;
         }
         if request.call.is_aside() {
             return answer_title(self, request, &messages).await;

@@ -5,7 +5,7 @@ use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 
-use super::{begin::BeginPlan, context_pressure::ContextPressure, titles::TitlePlan};
+use super::{begin::BeginPlan, context_pressure::ContextPressure, flushes::FlushPlan, titles::TitlePlan};
 use crate::{ActorFault, JournalFault};
 use hermod_actors::model::{ApprovalDecision, Delegation, InDoubtAction, LimitIncrease, Limits, StoreLimits};
 
@@ -24,6 +24,8 @@ pub struct SimulationPlan {
     pub(super) store_limits: StoreLimits,
     /// `Some` if sessions get titles.
     pub(super) titles: Option<TitlePlan>,
+    /// `Some` if runs are flushed.
+    pub(super) flushes: Option<FlushPlan>,
     /// What its runs wait for before they begin.
     pub(super) begin: BeginPlan,
     /// False if runs or faults were left out.
@@ -344,6 +346,9 @@ impl fmt::Display for SimulationPlan {
         }
         if let Some(titles) = &self.titles {
             writeln!(f, "{titles:?}")?;
+        }
+        if let Some(flushes) = &self.flushes {
+            writeln!(f, "{flushes:?}")?;
         }
         if self.begin.has_rules() {
             writeln!(f, "{:?}", self.begin)?;

@@ -135,6 +135,7 @@ mod tests {
             context_pressure: None,
             store_limits: StoreLimits::default(),
             titles: None,
+            flushes: None,
             begin: BeginPlan::default(),
             is_whole: false,
         }

@@ -17,7 +17,7 @@ use super::{
     seeded_rng::SeededRng,
 };
 use hermod_actors::{
-    model::{AttemptId, AuxiliaryChain, Body, Failure, ModelAnswer, ModelStarted, RunId, RunSpec},
+    model::{AsideJob, AttemptId, AuxiliaryChain, Body, Failure, ModelAnswer, ModelStarted, RunId, RunSpec},
     port::ModelRequest,
 };
 
@@ -126,11 +126,14 @@ pub(super) fn one_title(past: &FinalState<'_>) -> Violations {
                     ended.insert(end.run);
                 }
                 Body::AsideStarted(started)
-                    if !open.is_empty() || title.is_some() || !ended.contains(&started.call.run) =>
+                    if started.call.job() == Some(AsideJob::Title)
+                        && (!open.is_empty() || title.is_some() || !ended.contains(&started.call.run)) =>
                 {
                     found.push(format!("{session}: {started:?} beside {open:?}, after {title:?}"));
                 }
-                Body::AsideAnswered(answered) if answered.unusable.is_none() => {
+                Body::AsideAnswered(answered)
+                    if answered.call.job() == Some(AsideJob::Title) && answered.unusable.is_none() =>
+                {
                     if let Some(earlier) = title.replace(&answered.text) {
                         found.push(format!("{session}: {answered:?} after {earlier}"));
                     }

@@ -48,7 +48,7 @@ fn aside_input(input: &Input) -> Option<AsideJob> {
 }
 
 impl DecisionBuilder {
-    /// Handles an input about a summary or a title; false for any other input.
+    /// Handles an input about an aside; false for any other input.
     pub(in crate::turn) fn on_aside_input(&mut self, input: &Input) -> bool {
         let Some(job) = aside_input(input) else { return false };
         match job {
@@ -58,6 +58,10 @@ impl DecisionBuilder {
             }
             AsideJob::Title => self.on_title_input(input),
             AsideJob::Vision => self.on_vision_input(input),
+            AsideJob::Memory => {
+                self.on_flush_input(input);
+                self.compact_if_needed();
+            }
         }
         true
     }
@@ -68,6 +72,7 @@ impl DecisionBuilder {
             Some(AsideJob::Summary) => self.on_summary_failure(id, failure),
             Some(AsideJob::Title) => self.on_title_failure(id, failure),
             Some(AsideJob::Vision) => self.on_vision_failure(id, failure),
+            Some(AsideJob::Memory) => self.on_flush_failure(id, failure),
             None => {}
         }
     }
@@ -80,6 +85,10 @@ impl DecisionBuilder {
                 self.compact_if_needed();
             }
             Some(AsideJob::Vision) => self.give_up_vision(id, failure),
+            Some(AsideJob::Memory) => {
+                self.give_up_flush(id, failure);
+                self.compact_if_needed();
+            }
             // No title starts beside a run.
             Some(AsideJob::Title) | None => {}
         }
@@ -87,6 +96,7 @@ impl DecisionBuilder {
 
     /// Cancels the started asides of the run, because it needs them no more.
     pub(in crate::turn) fn cancel_asides(&mut self) {
+        self.cancel_flush();
         self.cancel_summary();
         self.cancel_vision();
     }

@@ -1,6 +1,6 @@
-//! Calls beside the runs of a session ("asides"): summaries, titles and descriptions. Here is what they share: the request
-//! of such a call, and what follows from its answers and failures. The state of a call is in `aside_call.rs`. What each is for, and when it is
-//! wanted, is decided in `summary/`, `title.rs` and `vision.rs`.
+//! Calls beside the runs of a session ("asides"): summaries, titles, descriptions and memory flushes. Here is what they share:
+//! the request of such a call, and what follows from its answers and failures. The state of a call is in `aside_call.rs`. What each is
+//! for, and when it is wanted, is decided in `summary/`, `title.rs`, `vision.rs` and `flush/`.
 //!
 //! Invariant: an aside is reserved and recorded before it is made, on the account of its run. No run fails because an
 //! aside does.
@@ -37,6 +37,7 @@ impl Turn {
             AsideJob::Summary => self.summary_request(),
             AsideJob::Title => self.title_request(),
             AsideJob::Vision => self.vision_request(),
+            AsideJob::Memory => self.flush_request(),
         };
         request.filter(|request| request.started.call == call)
     }
@@ -47,13 +48,14 @@ impl Turn {
             AsideJob::Summary => self.summary_candidates(),
             AsideJob::Title => self.title_candidates(),
             AsideJob::Vision => self.vision_candidates(),
+            AsideJob::Memory => self.flush_candidates(),
         }
     }
 
     /// How soon this aside is needed. The Compressor orders and delays asides by it.
     pub fn aside_urgency(&self, call: CallId, now: SessionTime) -> SummaryUrgency {
         match call.job() {
-            Some(AsideJob::Summary) => self.summary_urgency(now),
+            Some(AsideJob::Summary | AsideJob::Memory) => self.summary_urgency(now),
             Some(AsideJob::Vision) => SummaryUrgency::Foreground,
             Some(AsideJob::Title) | None => {
                 SummaryUrgency::Background(ViewGrowth { fill_percent: 0, slack_ms: None })

@@ -101,6 +101,7 @@ impl DecisionBuilder {
 
     /// Records `context.compacted`, with the size of the view before and after.
     fn compact(&mut self, method: CompactionMethod, to: HistoryPosition, summary: Option<Arc<str>>) {
+        self.cancel_flush();
         let Some(run) = self.run() else { return };
         let density = self.turn.next_density(run);
         let tokens =

@@ -70,7 +70,7 @@ impl ActiveRun {
     }
 
     /// Whether a model may still be called for a summary.
-    fn can_be_summarised(&self) -> bool {
+    pub(super) fn can_be_summarised(&self) -> bool {
         let has_models = |policy: &Arc<CompactionPolicy>| !policy.chain.is_empty();
         !self.compaction.call.is_given_up && self.spec.compaction.as_ref().is_some_and(has_models)
     }

@@ -227,9 +227,9 @@ impl Turn {
             let main = run.model_call();
             due.retain(|action| action.acquired_attempt().is_none_or(|id| id.call != main));
         }
-        let summary = run.compaction.due(run.id, self.need(run), now);
-        let asides = summary.into_iter().chain(self.due_for_vision(run, now));
-        for action in asides {
+        let summary = run.compaction.due(run.id, self.need(run), now).filter(|_| !self.waits_for_flush(run));
+        let asides = self.due_for_flush(run, now).into_iter().chain(summary);
+        for action in asides.chain(self.due_for_vision(run, now)) {
             if !due.contains(&action) {
                 due.push(action);
             }

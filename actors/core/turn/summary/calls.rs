@@ -37,6 +37,9 @@ impl DecisionBuilder {
         let Some(run) = self.run().filter(|run| run.is_summary_wanted(id) && self.may_start()) else {
             return;
         };
+        if self.turn.waits_for_flush(run) {
+            return;
+        }
         let compacting = &run.compaction;
         let (CompactionNeed::Now(to) | CompactionNeed::Soon(to)) = self.turn.need(run) else { return };
         let Some(limits) = self.turn.context_budget(run) else { return };

@@ -82,7 +82,7 @@ impl Turn {
 
     /// Whether the price of a summary by this model is known. A price may hold only up to some input size, and the input is
     /// assumed to be at most the view.
-    fn is_priced(&self, run: &ActiveRun, model: &ModelRef) -> bool {
+    pub(super) fn is_priced(&self, run: &ActiveRun, model: &ModelRef) -> bool {
         let max_tokens = self.context_budget(run).map_or(0, |limits| limits.summary_tokens);
         let view = self.observations.density(&run.spec, model).tokens(self.history.bytes as u64);
         let likely = view.min(self.chunk_tokens(run, model, max_tokens));
@@ -90,7 +90,7 @@ impl Turn {
     }
 
     /// The end of the part that is summarised already.
-    fn summary_end(&self, compacting: &CompactionState) -> HistoryPosition {
+    pub(super) fn summary_end(&self, compacting: &CompactionState) -> HistoryPosition {
         compacting.summary.as_ref().map_or(self.history.start, |summary| summary.end)
     }
 
@@ -114,7 +114,7 @@ impl Turn {
     }
 
     /// Tokens of conversation that this model can summarise in one call, if the summary has at most `max_tokens`.
-    fn chunk_tokens(&self, run: &ActiveRun, model: &ModelRef, max_tokens: u64) -> u64 {
+    pub(super) fn chunk_tokens(&self, run: &ActiveRun, model: &ModelRef, max_tokens: u64) -> u64 {
         match self.observations.window(&run.spec, model) {
             Some(window) => (window / 4 * 3).saturating_sub(max_tokens.saturating_mul(2)).max(max_tokens),
             None => self.observations.density(&run.spec, model).tokens(DEFAULT_CHUNK_BYTES as u64),

@@ -116,6 +116,7 @@ fn run_to_end(driver: &mut Driver) {
             DueAction::AwaitSubagent { .. }
             | DueAction::Begin(_)
             | DueAction::Verify(_)
+            | DueAction::SaveMemory(_)
             | DueAction::WakeAtActive(_) => {
                 panic!("not of these sessions")
             }

@@ -9,6 +9,7 @@ mod compaction;
 mod delegate;
 mod doubt;
 mod fallback;
+mod flush;
 mod fuzz;
 mod grace;
 mod hold;

@@ -26,6 +26,10 @@ impl TaskDeadlines for Fixed {
         spec.expects.len() as u64 * 7_000
     }
 
+    fn memory(&self) -> u64 {
+        3_000
+    }
+
     fn stop(&self) -> u64 {
         3_000
     }
@@ -46,6 +50,7 @@ fn lines(waits: &[crate::model::RunWait]) -> Vec<String> {
             | WaitKind::Collect
             | WaitKind::Hooks
             | WaitKind::Verify
+            | WaitKind::Memory
             | WaitKind::Stop
             | WaitKind::Disk { .. } => String::new(),
             WaitKind::Lane { lane } => format!(" {}", lane.name()),

@@ -2,9 +2,10 @@
 
 use hermod_actors::model::{
     ApprovalAnswered, ApprovalDecision, ApprovalRequested, ApprovalScope, Body, BudgetRaised, CallEnded,
-    CallLost, CallStarted, ChildEnded, DecisionSource, DropReason, Kind, MessageCollected, MessageDropped,
-    MessageSteered, ModelLate, ModelWaiting, RetryReason, RunBegun, RunEnded, RunExhausted, RunReopened,
-    RunStopping, RunVerified, SessionOpened, SessionRevived, SummaryStarted,
+    CallLost, CallStarted, ChildEnded, DecisionSource, DropReason, Kind, MemoryRefusal, MemorySave,
+    MemorySaved, MessageCollected, MessageDropped, MessageSteered, ModelLate, ModelWaiting, RetryReason,
+    RunBegun, RunEnded, RunExhausted, RunReopened, RunStopping, RunVerified, SessionOpened, SessionRevived,
+    SummaryStarted,
 };
 use proptest::{prelude::*, sample::select};
 
@@ -56,6 +57,7 @@ pub(crate) fn body(kind: Kind) -> Made<Body> {
         Kind::AsideStarted => started().prop_map(Body::AsideStarted).boxed(),
         Kind::AsideAnswered => aside_answered().prop_map(Body::AsideAnswered).boxed(),
         Kind::AsideFailed => failed().prop_map(Body::AsideFailed).boxed(),
+        Kind::MemorySaved => memory_saved(),
         Kind::CallAdmitted => admitted().prop_map(Body::CallAdmitted).boxed(),
         Kind::CallStarted => call_started(),
         Kind::CallEnded => (call(), small(), call_end(), maybe(repetition()))
@@ -184,6 +186,15 @@ fn child_ended() -> Made<Body> {
     (call(), child(), ended(), shared(), small(), usage())
         .prop_map(|(call, child, ended, told, iterations, usage)| {
             Body::ChildEnded(Box::new(ChildEnded { call, child, ended, result: told, iterations, usage }))
+        })
+        .boxed()
+}
+
+fn memory_saved() -> Made<Body> {
+    let refusal = (small(), text()).prop_map(|(n, reason)| MemoryRefusal { n, reason }).boxed();
+    (call(), small(), small(), list(refusal))
+        .prop_map(|(call, added, present, refused)| {
+            Body::MemorySaved(MemorySaved { call, save: MemorySave { added, present, refused } })
         })
         .boxed()
 }

@@ -167,6 +167,7 @@ fn carriers(opaque: OpaqueState) -> [Body; 2] {
             compaction: None,
             title: None,
             vision: None,
+            memory: None,
             delegation: None,
             must_answer: false,
             loop_guard: true,

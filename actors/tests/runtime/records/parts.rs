@@ -130,6 +130,10 @@ pub(crate) fn spec() -> Made<Arc<RunSpec>> {
                         let (chain, profiles) = (policy.chain.clone(), policy.profiles.clone());
                         Arc::new(AuxiliaryChain { chain, profiles })
                     }),
+                    memory: compression.as_ref().map(|policy: &Arc<CompactionPolicy>| {
+                        let (chain, profiles) = (policy.chain.clone(), policy.profiles.clone());
+                        Arc::new(AuxiliaryChain { chain, profiles })
+                    }),
                     vision: compression.as_ref().filter(|_| schema_bytes % 2 == 0).map(|policy| {
                         let (chain, profiles) = (policy.chain.clone(), policy.profiles.clone());
                         Arc::new(AuxiliaryChain { chain, profiles })
@@ -468,7 +472,7 @@ pub(crate) fn answered() -> Made<ModelAnswered> {
 }
 
 pub(crate) fn aside_answered() -> Made<AsideAnswered> {
-    let unusable = select(vec![AsideDefect::Empty, AsideDefect::TooLong]);
+    let unusable = select(vec![AsideDefect::Empty, AsideDefect::TooLong, AsideDefect::Malformed]);
     (
         call(),
         small(),

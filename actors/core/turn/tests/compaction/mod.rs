@@ -158,6 +158,7 @@ impl Task {
                 | DueAction::AwaitSubagent { .. }
                 | DueAction::Begin(_)
                 | DueAction::Verify(_)
+                | DueAction::SaveMemory(_)
                 | DueAction::WakeAt(_)
                 | DueAction::WakeAtActive(_)) => panic!("{other:?}"),
             }
@@ -246,6 +247,7 @@ impl Task {
             | DueAction::AwaitSubagent { .. }
             | DueAction::Begin(_)
             | DueAction::Verify(_)
+            | DueAction::SaveMemory(_)
             | DueAction::WakeAt(_)
             | DueAction::WakeAtActive(_) => None,
         })

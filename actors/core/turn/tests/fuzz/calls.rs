@@ -184,6 +184,7 @@ impl Calls {
             | DueAction::AwaitSubagent { .. }
             | DueAction::Begin(_)
             | DueAction::Verify(_)
+            | DueAction::SaveMemory(_)
             | DueAction::WakeAt(_)
             | DueAction::WakeAtActive(_) => true,
         };

@@ -8,16 +8,16 @@ use super::chance::Chance;
 use crate::{
     model::Intent,
     model::{
-        Access, AgentName, Amounts, ApprovalNeed, Artifact, AssistantMessage, AttemptId, AuxiliaryChain,
-        BeginRules, CallEnd, CallStatus, CompactionPolicy, Deadline, Delegation, EffectClass, Expectation,
-        ExpectationMiss, Failure, FailureClass, FinishReason, Hash, HookDecision, HookPoint, HookRuling,
-        HookedRun, Image, ImageFormat, ImportedHistory, InDoubtAction, InDoubtPolicy, Lane, LaneLimits,
-        Limits, Message, ModelAnswer, ModelProfile, ModelRef, ModelStarted, RequestFate, RetryPolicy, RunId,
-        RunSpec, Timestamp, ToolCall, UnansweredModel, UnansweredReason, Usage,
+        Access, AgentName, Amounts, ApprovalNeed, Artifact, AsideJob, AssistantMessage, AttemptId,
+        AuxiliaryChain, BeginRules, CallEnd, CallStatus, CompactionPolicy, Deadline, Delegation, EffectClass,
+        Expectation, ExpectationMiss, Failure, FailureClass, FinishReason, Hash, HookDecision, HookPoint,
+        HookRuling, HookedRun, Image, ImageFormat, ImportedHistory, InDoubtAction, InDoubtPolicy, Lane,
+        LaneLimits, Limits, Message, ModelAnswer, ModelProfile, ModelRef, ModelStarted, RequestFate,
+        RetryPolicy, RunId, RunSpec, Timestamp, ToolCall, UnansweredModel, UnansweredReason, Usage,
     },
     policy::{
-        Candidate, CredentialRecovery, LinkAvailability, clarify::CLARIFY, delegation::DELEGATE_TASK,
-        message::MESSAGE, todo::TODO,
+        Candidate, CredentialRecovery, LinkAvailability, MEMORY_TOOL, clarify::CLARIFY,
+        delegation::DELEGATE_TASK, message::MESSAGE, todo::TODO,
     },
     turn::{CallAdmission, CallRejection, FailoverOptions, Input},
 };
@@ -52,7 +52,14 @@ pub(super) fn spec(chance: &mut Chance) -> RunSpec {
         lane: chance.pick(&[Lane::Main, Lane::Main, Lane::Cron]),
         workspace: "/w".into(),
         isolation_key: "t".into(),
-        tools: vec![CLARIFY.into(), DELEGATE_TASK.into(), MESSAGE.into(), TODO.into(), "tool".into()],
+        tools: vec![
+            CLARIFY.into(),
+            DELEGATE_TASK.into(),
+            MESSAGE.into(),
+            TODO.into(),
+            "tool".into(),
+            MEMORY_TOOL.into(),
+        ],
         schema_bytes: 0,
         limits: limits(chance),
         system: chance.one_in(4).then(|| "be brief".into()),
@@ -65,6 +72,7 @@ pub(super) fn spec(chance: &mut Chance) -> RunSpec {
         title: (length < 3).then(|| Arc::new(title(traits))),
         // Without a draw of its own, like `expects`.
         vision: (length != 2).then(|| Arc::new(vision(traits))),
+        memory: (length > 1).then(|| Arc::new(title(traits))),
         delegation: delegation(chance),
         loop_guard: !chance.one_in(4),
         // Without a draw of its own, so that the rest of a sequence stays as it was.
@@ -189,6 +197,11 @@ pub(super) fn said(chance: &mut Chance, started: &Arc<ModelStarted>, links: usiz
 
 /// The model's answer.
 pub(super) fn answered(chance: &mut Chance, started: &Arc<ModelStarted>) -> Input {
+    if started.call.job() == Some(AsideJob::Memory) {
+        let texts = ["memory: a fact", "user: a name\nmemory: b", "nothing", "what?", ""];
+        let message = AssistantMessage { text: chance.pick(&texts).into(), ..AssistantMessage::default() };
+        return answer(started, (message, FinishReason::Stop), Vec::new(), usage(chance, started));
+    }
     let thoughts = if chance.one_in(3) { "hm" } else { "" };
     let (text, calls, finish) = match chance.below(16) {
         0 => ("done", 0, FinishReason::Stop),

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use super::{chance::Chance, nature, outside::Found, world::World};
 use crate::{
-    model::{Attempt, AttemptId, CallEnd, CallId, CallStatus, Failure, FailureClass, ModelStarted},
+    model::{
+        Attempt, AttemptId, CallEnd, CallId, CallStatus, Failure, FailureClass, MemorySave, ModelStarted,
+    },
     turn::{DueAction, FailoverOptions, Input},
 };
 
@@ -78,6 +80,7 @@ impl World {
             (DueAction::Begin(run), _) => Input::MayBegin { run, hooks: nature::hooks(chance) },
             (DueAction::Acquire(AttemptId { call, attempt }), _) => self.found(call, attempt, chance),
             (DueAction::WakeAt(_) | DueAction::WakeAtActive(_), _) => Input::TimerFired,
+            (DueAction::SaveMemory(call), _) => self.saved(call, chance.one_in(3)),
             (DueAction::Verify(call), _) => Input::Verified {
                 call,
                 misses: if chance.one_in(2) { vec![nature::miss()] } else { Vec::new() },
@@ -129,6 +132,7 @@ impl World {
                 Some(_) | None => Input::Permitted(AttemptId { call, attempt }),
             },
             (DueAction::WakeAt(_) | DueAction::WakeAtActive(_), _) => Input::TimerFired,
+            (DueAction::SaveMemory(call), _) => self.saved(call, false),
             (DueAction::Verify(call), _) => Input::Verified { call, misses: Vec::new() },
             (
                 DueAction::RunTool(AttemptId { call, attempt })
@@ -163,6 +167,14 @@ impl World {
             return self.tasks.remove(at);
         }
         std::mem::replace(&mut self.tasks[at], Task { effect, doing: Doing::Over, is_due })
+    }
+
+    /// The end of a write: all entries are added, or refused.
+    fn saved(&self, call: CallId, is_refused: bool) -> Input {
+        let entries = self.turn.pending_memory(call).map_or(0, |pending| pending.entries.len());
+        let added = MemorySave { added: u32::try_from(entries).unwrap_or(0), ..MemorySave::default() };
+        let save = if is_refused { MemorySave::all_refused(entries, "no") } else { added };
+        Input::MemorySaved { call, save }
     }
 
     fn found(&self, call: CallId, attempt: Attempt, chance: &mut Chance) -> Input {

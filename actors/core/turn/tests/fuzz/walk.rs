@@ -311,6 +311,7 @@ impl World {
             | DueAction::Acquire { .. }
             | DueAction::AwaitSubagent { .. }
             | DueAction::Begin(_)
+            | DueAction::SaveMemory(_)
             | DueAction::Verify(_) => None,
         };
         self.turn.due(self.now).iter().filter_map(until).min()

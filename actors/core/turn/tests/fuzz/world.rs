@@ -158,6 +158,7 @@ impl World {
             | Input::Lost { .. }
             | Input::NeverStarted { .. }
             | Input::Approval { .. }
+            | Input::MemorySaved { .. }
             | Input::FromInbox { .. } => self.stale.push(input.clone()),
             Input::Opened(_)
             | Input::Revived(_)
@@ -371,6 +372,7 @@ impl World {
             | DueAction::Begin(_)
             | DueAction::AwaitSubagent { .. }
             | DueAction::Verify(_)
+            | DueAction::SaveMemory(_)
             | DueAction::WakeAt(_)
             | DueAction::WakeAtActive(_) => Doing::Wait,
         })
@@ -431,6 +433,10 @@ impl crate::turn::TaskDeadlines for NoBounds {
 
     fn verify(&self, _: &crate::model::RunSpec) -> u64 {
         1
+    }
+
+    fn memory(&self) -> u64 {
+        0
     }
 
     fn stop(&self) -> u64 {

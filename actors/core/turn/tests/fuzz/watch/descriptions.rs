@@ -31,6 +31,7 @@ impl Descriptions {
             | DueAction::AwaitSubagent { .. }
             | DueAction::Begin(_)
             | DueAction::Verify(_)
+            | DueAction::SaveMemory(_)
             | DueAction::WakeAt(_)
             | DueAction::WakeAtActive(_) => false,
         }

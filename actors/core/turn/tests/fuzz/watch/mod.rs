@@ -4,6 +4,7 @@
 mod attempts;
 mod books;
 mod descriptions;
+mod flushes;
 mod loops;
 mod runs;
 mod summaries;
@@ -13,6 +14,7 @@ use std::{collections::BTreeSet, sync::Arc};
 
 use self::{
     descriptions::Descriptions,
+    flushes::Flushes,
     loops::Loops,
     summaries::Summaries,
     titles::{Titles, is_for_title},
@@ -54,6 +56,7 @@ pub(super) struct Watch {
     summaries: Summaries,
     titles: Titles,
     descriptions: Descriptions,
+    flushes: Flushes,
     loops: Loops,
     pub(super) family: Family,
     pub(super) shown: Shown,
@@ -161,6 +164,7 @@ impl Watch {
             | Body::SummaryStarted(_)
             | Body::SummaryAnswered(_)
             | Body::SummaryFailed(_) => self.summary(&record.body, turn)?,
+            Body::MemorySaved(_) => self.flush(&record.body)?,
             Body::AsideStarted(_) | Body::AsideAnswered(_) | Body::AsideFailed(_) => {
                 self.aside(&record.body, turn)?;
             }
@@ -186,6 +190,7 @@ impl Watch {
     fn aside(&mut self, body: &Body, turn: &Turn) -> Result<(), String> {
         match job_of(body) {
             Some(AsideJob::Vision) => self.description(body),
+            Some(AsideJob::Memory) => self.flush(body),
             Some(AsideJob::Title | AsideJob::Summary) | None => self.title(body, turn),
         }
     }
@@ -239,6 +244,12 @@ impl Watch {
                 {
                     self.descriptions.fits(effect)
                 }
+                DueAction::CallModel(AttemptId { call, .. }) | DueAction::Acquire(AttemptId { call, .. })
+                    if call.job() == Some(AsideJob::Memory) =>
+                {
+                    self.flushes.fits(effect)
+                }
+                DueAction::SaveMemory(_) => self.flushes.fits(effect),
                 DueAction::CallModel(AttemptId { call, attempt }) if call.is_aside() => {
                     self.titles.fits(call, attempt, true)
                 }
@@ -261,7 +272,8 @@ impl Watch {
         let current = self.runs.iter().find(|run| matches!(run.state, State::Running | State::Stopping));
         self.family.due(due, current.map(|run| run.id))?;
         let is_fitting =
-            if is_idle { due.iter().all(is_for_title) && due.len() <= 1 } else { !due.is_empty() };
+            if is_idle { due.iter().filter(|due| !is_save(due)).all(is_for_title) } else { !due.is_empty() };
+        let is_fitting = is_fitting && (!is_idle || due.iter().filter(|due| !is_save(due)).count() <= 1);
         hold!(is_fitting, "a run is under way and nothing is due, or {due:?} without one");
         Ok(())
     }
@@ -297,4 +309,8 @@ fn job_of(body: &Body) -> Option<AsideJob> {
         _ => return None,
     };
     call.job()
+}
+
+const fn is_save(effect: &DueAction) -> bool {
+    matches!(effect, DueAction::SaveMemory(_))
 }

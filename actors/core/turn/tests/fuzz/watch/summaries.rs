@@ -38,6 +38,7 @@ impl Summaries {
             | DueAction::AwaitSubagent { .. }
             | DueAction::Begin(_)
             | DueAction::Verify(_)
+            | DueAction::SaveMemory(_)
             | DueAction::WakeAt(_)
             | DueAction::WakeAtActive(_) => false,
         }
@@ -63,6 +64,7 @@ impl Watch {
     fn summary_started(&mut self, started: &SummaryStarted) -> Result<(), String> {
         let asked = &started.started;
         hold!(self.summaries.is_idle(), "{started:?} while {:?}", self.summaries);
+        hold!(self.flushes.lets_summarise(), "{started:?} while {:?}", self.flushes);
         hold!(asked.view_seq + 1 == self.seq, "{started:?} is record {}", self.seq);
         hold!(asked.reserved.iterations.is_none(), "{started:?} costs an iteration");
         hold!(asked.reserved.tokens > Some(asked.max_tokens), "{started:?} reserves too little");
@@ -110,6 +112,7 @@ impl Watch {
         hold!(self.asked.is_none(), "{compacted:?} while {:?}", self.asked);
         hold!(compacted.tokens_after < compacted.tokens_before, "{compacted:?} makes nothing shorter");
         hold!(self.summaries.is_idle(), "{compacted:?} while {:?}", self.summaries);
+        hold!(self.flushes.is_idle(), "{compacted:?} while {:?}", self.flushes);
         self.summaries.changed = true;
         self.shown.compacted(turn);
         Ok(())

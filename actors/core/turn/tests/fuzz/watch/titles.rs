@@ -37,6 +37,7 @@ pub(super) fn is_for_title(effect: &DueAction) -> bool {
         | DueAction::EndTool { .. }
         | DueAction::AwaitSubagent { .. }
         | DueAction::Verify(_)
+        | DueAction::SaveMemory(_)
         | DueAction::Begin(_)
         | DueAction::WakeAtActive(_) => false,
     }

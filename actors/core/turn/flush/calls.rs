@@ -1,0 +1,112 @@
+//! Decides about the call of a flush: its start, what follows from answers and failures, and when it is given up. Also the
+//! end of the write of its entries.
+
+use super::{MAX_ATTEMPTS, PROMPT, chain_of};
+use crate::{
+    model::{
+        AttemptId, Body, CallId, Failure, FailureClass, MemorySave, MemorySaved, ModelAnswer, ModelFailed,
+        ModelRef, ModelStarted, UnansweredModel,
+    },
+    policy::{format_flush, parse_flush},
+    turn::{
+        Input,
+        active_run::ActiveRun,
+        aside::{AsideContent, aside_answered, aside_refusal},
+        decision::DecisionBuilder,
+        model_failure::link_failure,
+    },
+};
+
+impl DecisionBuilder {
+    /// Handles an input about the call of a flush.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "other inputs are about no call to a model")]
+    pub(in crate::turn) fn on_flush_input(&mut self, input: &Input) {
+        match input {
+            Input::Leased { id, model } => self.start_flush(*id, model),
+            Input::NoLease { id, skipped } => self.on_no_flush_lease(*id, skipped),
+            Input::Answered { started, answer, .. } => self.on_flush_answer(started, answer),
+            Input::ModelFailed { id, failure, .. } => self.on_flush_failure(*id, failure),
+            _ => {}
+        }
+    }
+
+    /// Whether this is the wanted attempt of the flush, and may start.
+    fn is_flush_wanted(&self, id: AttemptId) -> bool {
+        let is_wanted = |run: &ActiveRun| {
+            run.compaction.flush.call.is_wanted(run.flush_call(), id)
+                && self.turn.memory.pending.is_none()
+                && self.turn.flush_target(run).is_some()
+        };
+        self.may_start() && self.run().is_some_and(is_wanted)
+    }
+
+    fn start_flush(&mut self, id: AttemptId, model: &ModelRef) {
+        let Some(run) = self.run().filter(|_| self.is_flush_wanted(id)) else { return };
+        let Some(part) = self.turn.flushed_part(run, model) else { return };
+        let max_tokens = self.turn.flush_tokens(run);
+        let content = AsideContent { prompt: PROMPT, text: &part.text, images: 0 };
+        let started = self.aside_start(id, (&run.spec, model), content, max_tokens);
+        match aside_refusal(run, &started.reserved, "a memory flush") {
+            Some(why) => self.give_up_flush(id, Failure::new(FailureClass::NotSent, why)),
+            None => self.record(Body::AsideStarted(started.into())),
+        }
+    }
+
+    /// Whether this attempt of the flush is under way.
+    fn is_flushing(&self, id: AttemptId) -> bool {
+        let started = self.run().and_then(|run| run.compaction.flush.call.started());
+        started.is_some_and(|started| started.id() == id)
+    }
+
+    fn on_flush_answer(&mut self, started: &ModelStarted, answer: &ModelAnswer) {
+        let Some(run) = self.run().filter(|_| self.is_flushing(started.id())) else {
+            return self.on_late_answer(started, answer);
+        };
+        let checked = parse_flush(&answer.message.text).map(|entries| format_flush(&entries));
+        let (call, chain) = (&run.compaction.flush.call, chain_of(&run.spec));
+        let answered = aside_answered(call, chain, (started, answer), checked);
+        self.record(Body::AsideAnswered(answered));
+    }
+
+    /// Reacts to a failed attempt of the flush: another attempt, the next model, or no flush.
+    pub(in crate::turn) fn on_flush_failure(&mut self, id: AttemptId, failure: &Failure) {
+        let Some(run) = self.run().filter(|_| self.is_flushing(id)) else { return };
+        let call = &run.compaction.flush.call;
+        let Some(started) = call.started() else { return };
+        let mut failed = self.aside_failed(call, started, chain_of(&run.spec), failure);
+        if id.attempt >= MAX_ATTEMPTS {
+            (failed.retry_at, failed.fallback) = (None, None);
+        }
+        self.record(Body::AsideFailed(failed));
+    }
+
+    /// Reacts to a missing lease: no model can be called now, and no run waits for one.
+    fn on_no_flush_lease(&mut self, id: AttemptId, skipped: &[UnansweredModel]) {
+        let failure = skipped.first().map(link_failure).cloned();
+        let failure =
+            failure.unwrap_or_else(|| Failure::new(FailureClass::NotSent, "there is no model to ask"));
+        self.give_up_flush(id, failure);
+    }
+
+    /// Gives up the wanted attempt and with it the flush.
+    pub(in crate::turn) fn give_up_flush(&mut self, id: AttemptId, failure: Failure) {
+        if self.is_flush_wanted(id) {
+            self.record(Body::AsideFailed(ModelFailed::new(id, failure, None)));
+        }
+    }
+
+    /// Cancels the started attempt of a flush, because its run needs none any more.
+    pub(in crate::turn) fn cancel_flush(&mut self) {
+        let Some(started) = self.run().and_then(|run| run.compaction.flush.call.started()) else { return };
+        let id = started.id();
+        let failure = self.cancelled_failure(id, "its run needs no summary any more");
+        self.record(Body::AsideFailed(ModelFailed::new(id, failure, None)));
+    }
+
+    /// Reacts to the end of the write of a flush's entries.
+    pub(in crate::turn) fn on_memory_saved(&mut self, call: CallId, save: &MemorySave) {
+        if self.turn.pending_memory(call).is_some() {
+            self.record(Body::MemorySaved(MemorySaved { call, save: save.clone() }));
+        }
+    }
+}
