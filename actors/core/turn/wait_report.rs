@@ -78,9 +78,8 @@ impl WaitTracker {
         match &record.body {
             Body::SessionOpened(_) | Body::SessionRevived(_) => self.alive_since = record.at,
             Body::RunStopping(_) => self.stopping_since = record.at,
-            Body::ModelStarted(started) => self.track_call(started.call),
+            Body::ModelStarted(started) | Body::AsideStarted(started) => self.track_call(started.call),
             Body::SummaryStarted(started) => self.track_call(started.started.call),
-            Body::AsideStarted(started) => self.track_call(started.call),
             Body::AsideAnswered(answered) => self.track_call(answered.call),
             Body::ModelFailed(_) => self.wait_failure = None,
             Body::ModelWaiting(waiting) => self.wait_failure = waiting.failure().cloned(),

@@ -45,7 +45,13 @@ fn due(driver: &Driver) -> Option<DueAction> {
     let is_of_flush = |due: &DueAction| match due {
         DueAction::Acquire(id) | DueAction::CallModel(id) => id.call.job() == Some(AsideJob::Memory),
         DueAction::SaveMemory(_) => true,
-        _ => false,
+        DueAction::Begin(_)
+        | DueAction::RunTool(_)
+        | DueAction::EndTool(_)
+        | DueAction::Verify(_)
+        | DueAction::AwaitSubagent { .. }
+        | DueAction::WakeAt(_)
+        | DueAction::WakeAtActive(_) => false,
     };
     driver.turn.due(driver.now).into_iter().find(is_of_flush)
 }
