@@ -108,7 +108,7 @@ fn hook_objection(parts: &RuntimeParts) -> Option<String> {
     is_asked.then(|| format!("hooks decide about calls of `{MEMORY_TOOL}`, and a flush is none"))
 }
 
-/// Why the policy does not allow this entry. Nobody is asked about one.
+/// Why the policy does not allow this entry. No person is asked about one.
 fn policy_objection(
     parts: &RuntimeParts,
     RunSpec { agent, workspace, .. }: &RunSpec,

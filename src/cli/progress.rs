@@ -421,15 +421,13 @@ fn flush_line(body: &Body) -> Option<String> {
     let Body::MemorySaved(MemorySaved { save: MemorySave { added, present, refused }, .. }) = body else {
         return None;
     };
-    let mut line = format!("memory    {added} added");
-    if *present > 0 {
-        line.push_str(&format!(", {present} known already"));
-    }
-    if let Some(first) = refused.first() {
+    let known = (*present > 0).then(|| format!("{present} known already"));
+    let refused = refused.first().map(|first| {
         let reason = truncated_line(&first.reason, MAX_ERROR_CHARS);
-        line.push_str(&format!(", {} refused: {reason}", refused.len()));
-    }
-    Some(line)
+        format!("{} refused: {reason}", refused.len())
+    });
+    let parts: Vec<_> = [Some(format!("{added} added")), known, refused].into_iter().flatten().collect();
+    Some(format!("memory    {}", parts.join(", ")))
 }
 
 #[cfg(test)]

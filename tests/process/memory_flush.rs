@@ -14,7 +14,8 @@ use crate::{
 
 const CONFIG: &str =
     "[models.t]\nwindow = 32000\n[compression]\nahead = false\n[auxiliary.memory]\nchain = [\"x/y\"]\n";
-const FOUND: &str = "- memory: The harbour is Ostend\n- user: Sails alone\nmemory: The harbour is Ostend";
+const FOUND: &str =
+    "Here:\n- memory: The harbour is Ostend\n- user: Sails alone\nmemory: The harbour is Ostend";
 
 /// A run whose view is compacted once and whose flush answers this, with this configuration; the option that plays it.
 fn script(world: &World, config: &str, flush: &str) -> String {
@@ -92,7 +93,8 @@ fn a_policy_that_denies_the_tool_turns_the_flush_off() {
 fn a_refused_entry_is_named_and_the_others_are_kept() {
     let world = World::new();
     let config = format!("{CONFIG}[policy]\ndeny = [\"memory(*secret*)\"]\n");
-    let script = script(&world, &config, "memory: the secret harbour\nmemory: a\u{202e}b\nuser: Sails alone");
+    let script =
+        script(&world, &config, "Here:\nmemory: the secret harbour\nmemory: a\u{202e}b\nuser: Sails alone");
     let records = records(&world, &world.run(&["run", "--json", &script, "go"]));
     let saved = &records[first(&records, "memory.saved")];
     let refused: Vec<_> = saved["refused"].as_array().unwrap().iter().map(|one| &one["n"]).collect();

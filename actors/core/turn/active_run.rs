@@ -287,7 +287,7 @@ impl ActiveRun {
         let started = match call.job() {
             Some(AsideJob::Summary) => self.compaction.call.started(),
             Some(AsideJob::Vision) => self.vision.started(),
-            Some(AsideJob::Memory) => self.compaction.flush.call().started(),
+            Some(AsideJob::Memory) => self.compaction.flush.call.started(),
             Some(AsideJob::Title) => None,
             None => self.model_started(),
         };

@@ -8,7 +8,7 @@ use crate::{
         AsideAnswered, AsideJob, Body, CallId, HistoryPosition, HookedSummary, RunId, SessionTime,
         SummaryStarted, TokenDensity,
     },
-    turn::{aside_call::AsideCall, flush::MemoryFlush, input::DueAction},
+    turn::{aside_call::AsideCall, flush_state::MemoryFlush, input::DueAction},
 };
 
 /// State of compaction of a run's view.
@@ -151,7 +151,7 @@ impl CompactionState {
 
     /// Whether long results may still be left out: neither a summary call nor a flush of this compaction has started.
     pub(super) const fn may_elide(&self) -> bool {
-        !self.is_summarising() && self.flush.call().attempts.since.is_none()
+        !self.is_summarising() && self.flush.call.attempts.since.is_none()
     }
 
     /// Whether a call for the summary of this compaction has started.

@@ -20,6 +20,7 @@ mod delegate;
 mod ending;
 mod estimates;
 mod flush;
+mod flush_state;
 mod fold;
 mod force_fail;
 mod grace_call;
@@ -67,7 +68,7 @@ pub use answer_recovery::TransientPrompt;
 pub use aside::AsideRequest;
 pub use conversation::{ConversationMark, ConversationReader};
 pub use decision::DecisionBuilder;
-pub use flush::PendingMemory;
+pub use flush_state::PendingMemory;
 pub use force_fail::{ForcedEnds, OpenRun, own_reservation};
 pub use history::RenderCursor;
 pub use history_repair::repair;
@@ -128,7 +129,7 @@ pub struct Turn {
     /// The title of the session, and the call for one.
     title: title::TitleState,
     /// What memory flushes have found.
-    memory: flush::FlushedMemory,
+    memory: flush_state::FlushedMemory,
     /// Not folded: the limits of the store at present, as the shell knows them.
     store_limits: StoreLimits,
     /// Not folded: what runs wait for that are accepted at present, as the shell knows it.
@@ -166,7 +167,7 @@ impl Turn {
             current: None,
             reopenable: None,
             title: title::TitleState::default(),
-            memory: flush::FlushedMemory::default(),
+            memory: flush_state::FlushedMemory::default(),
             store_limits: StoreLimits::default(),
             begin_rules: BeginRules::default(),
         }

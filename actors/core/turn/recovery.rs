@@ -98,7 +98,7 @@ impl DecisionBuilder {
         if let Some(started) = self.run().and_then(|run| run.compaction.call.started()) {
             self.on_summary_failure(started.id(), &failure);
         }
-        if let Some(started) = self.run().and_then(|run| run.compaction.flush.call().started()) {
+        if let Some(started) = self.run().and_then(|run| run.compaction.flush.call.started()) {
             self.on_flush_failure(started.id(), &failure);
         }
         if let Some(started) = self.run().and_then(|run| run.vision.started()) {

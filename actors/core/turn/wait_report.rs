@@ -231,7 +231,7 @@ impl WaitTracker {
     /// The model call or aside that the run cannot continue without.
     fn awaited_call<'a>(&self, run: &'a ActiveRun) -> Option<&'a ModelCallState> {
         match self.turn.waits_for_compaction(run) {
-            true if self.turn.waits_for_flush(run) => Some(&run.compaction.flush.call().attempts),
+            true if self.turn.waits_for_flush(run) => Some(&run.compaction.flush.call.attempts),
             true => Some(&run.compaction.call.attempts),
             false => run.model_call_state(),
         }

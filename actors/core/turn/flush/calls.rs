@@ -1,7 +1,7 @@
 //! Decides about the call of a flush: its start, what follows from answers and failures, and when it is given up. Also the
 //! end of the write of its entries.
 
-use super::{MAX_ATTEMPTS, PROMPT, chain_of};
+use super::{PROMPT, chain_of};
 use crate::{
     model::{
         AttemptId, Body, CallId, Failure, FailureClass, MemorySave, MemorySaved, ModelAnswer, ModelFailed,
@@ -13,6 +13,7 @@ use crate::{
         active_run::ActiveRun,
         aside::{AsideContent, aside_answered, aside_refusal},
         decision::DecisionBuilder,
+        flush_state::MAX_FLUSH_ATTEMPTS,
         model_failure::link_failure,
     },
 };
@@ -74,7 +75,7 @@ impl DecisionBuilder {
         let call = &run.compaction.flush.call;
         let Some(started) = call.started() else { return };
         let mut failed = self.aside_failed(call, started, chain_of(&run.spec), failure);
-        if id.attempt >= MAX_ATTEMPTS {
+        if id.attempt >= MAX_FLUSH_ATTEMPTS {
             (failed.retry_at, failed.fallback) = (None, None);
         }
         self.record(Body::AsideFailed(failed));

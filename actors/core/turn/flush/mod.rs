@@ -1,6 +1,6 @@
 //! The memory flush: before a summary replaces a part of the conversation, a model is asked which facts of it to keep
-//! beyond the conversation, and they are added to the memory files of the agent. Here are its state, the part that it
-//! reads, and its due actions; `calls.rs` decides.
+//! beyond the conversation, and they are added to the memory files of the agent. Here are the part that it reads and its due
+//! actions; `calls.rs` decides. The state is in `flush_state.rs`.
 //!
 //! Invariant: the entries of an answer are due to be written until `memory.saved` follows. There is one flush at most for
 //! each compaction, it is over before a call for the summary starts, and no run fails because of it.
@@ -10,11 +10,15 @@ mod calls;
 use std::sync::Arc;
 
 use crate::{
-    model::{
-        AsideJob, AuxiliaryChain, Body, CallId, HistoryPosition, MemoryEntry, ModelRef, RunSpec, SessionTime,
-    },
+    model::{AsideJob, AuxiliaryChain, Body, CallId, HistoryPosition, ModelRef, RunSpec, SessionTime},
     policy::{Candidate, MEMORY_TOOL, parse_flush},
-    turn::{DueAction, Turn, active_run::ActiveRun, aside::AsideRequest, aside_call::AsideCall, estimates},
+    turn::{
+        DueAction, Turn,
+        active_run::ActiveRun,
+        aside::AsideRequest,
+        estimates,
+        flush_state::{FlushedPart, MAX_FLUSH_ATTEMPTS, MemoryFlush, PendingMemory},
+    },
 };
 
 /// The system prompt of a flush.
@@ -27,63 +31,10 @@ const PROMPT: &str = "An agent has a conversation, and the part of it that you a
     in it.";
 /// Most output tokens of an answer: some models think before they write.
 const MAX_TOKENS: u64 = 1_024;
-/// Attempts of one flush, whatever their end: a run may wait for it.
-const MAX_ATTEMPTS: u32 = 2;
-
-/// The flush of a compaction.
-#[derive(Debug, Clone)]
-pub(super) struct MemoryFlush {
-    call: AsideCall,
-    /// What the attempt under way reads.
-    part: FlushedPart,
-    /// Whether no further attempt is made.
-    is_over: bool,
-}
-
-/// A part of the conversation, as a flush reads it.
-#[derive(Debug, Clone, Default)]
-struct FlushedPart {
-    /// The user message of the request.
-    text: Arc<str>,
-    /// The end of the part.
-    end: HistoryPosition,
-}
-
-/// What flushes have found in the session.
-#[derive(Debug, Clone, Default)]
-pub(super) struct FlushedMemory {
-    /// The end of the part that was read.
-    end: HistoryPosition,
-    /// The entries that are to be written.
-    pending: Option<Arc<PendingMemory>>,
-}
-
-/// Entries that are to be written to the memory files of an agent.
-#[derive(Debug, Clone)]
-pub struct PendingMemory {
-    /// The flush.
-    pub call: CallId,
-    /// The spec of its run.
-    pub spec: Arc<RunSpec>,
-    /// The entries, at least one.
-    pub entries: Vec<MemoryEntry>,
-}
-
 /// The models of a flush; none unless the run has the tool that changes the files.
 fn chain_of(spec: &RunSpec) -> &[ModelRef] {
     let may_write = spec.tools.iter().any(|tool| tool == MEMORY_TOOL);
     spec.memory.as_deref().filter(|_| may_write).map_or(&[], |AuxiliaryChain { chain, .. }| chain)
-}
-
-impl MemoryFlush {
-    pub(super) fn new() -> Self {
-        Self { call: AsideCall::new(1), part: FlushedPart::default(), is_over: false }
-    }
-
-    /// The attempts.
-    pub(super) const fn call(&self) -> &AsideCall {
-        &self.call
-    }
 }
 
 impl ActiveRun {
@@ -194,7 +145,7 @@ impl Turn {
                 let Some(run) = &mut self.current else { return };
                 let (spec, flush) = (Arc::clone(&run.spec), &mut run.compaction.flush);
                 flush.call.on_answered(answered, chain_of(&spec).len());
-                let (end, is_last) = (flush.part.end, answered.attempt >= MAX_ATTEMPTS);
+                let (end, is_last) = (flush.part.end, answered.attempt >= MAX_FLUSH_ATTEMPTS);
                 flush.part = FlushedPart::default();
                 flush.is_over = flush.call.is_given_up || is_last || answered.unusable.is_none();
                 if answered.unusable.is_none() {

@@ -126,18 +126,9 @@ pub(crate) fn spec() -> Made<Arc<RunSpec>> {
                     limits,
                     system,
                     in_doubt,
-                    title: compression.as_ref().map(|policy: &Arc<CompactionPolicy>| {
-                        let (chain, profiles) = (policy.chain.clone(), policy.profiles.clone());
-                        Arc::new(AuxiliaryChain { chain, profiles })
-                    }),
-                    memory: compression.as_ref().map(|policy: &Arc<CompactionPolicy>| {
-                        let (chain, profiles) = (policy.chain.clone(), policy.profiles.clone());
-                        Arc::new(AuxiliaryChain { chain, profiles })
-                    }),
-                    vision: compression.as_ref().filter(|_| schema_bytes % 2 == 0).map(|policy| {
-                        let (chain, profiles) = (policy.chain.clone(), policy.profiles.clone());
-                        Arc::new(AuxiliaryChain { chain, profiles })
-                    }),
+                    title: compression.as_deref().map(auxiliary),
+                    memory: compression.as_deref().map(auxiliary),
+                    vision: compression.as_deref().filter(|_| loop_guard).map(auxiliary),
                     compaction: compression,
                     delegation,
                     loop_guard,
@@ -149,6 +140,11 @@ pub(crate) fn spec() -> Made<Arc<RunSpec>> {
             },
         )
         .boxed()
+}
+
+fn auxiliary(policy: &CompactionPolicy) -> Arc<AuxiliaryChain> {
+    let CompactionPolicy { chain, profiles, .. } = policy.clone();
+    Arc::new(AuxiliaryChain { chain, profiles })
 }
 
 pub(crate) fn parent() -> Made<ParentRef> {
