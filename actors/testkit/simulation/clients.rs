@@ -185,6 +185,7 @@ impl Clients {
             session: SessionChoice::Key(session_key(run.session)),
             spec: Some(spec),
             idempotency_key: run.is_keyed.then(|| format!("key-{}", run.n).into()),
+            images: self.plan.images(run.n),
             ..RunRequest::new(format!("run-{}", run.n))
         };
         let accepted = self.runtime.submit(request).await?;

@@ -4,6 +4,7 @@ use super::{
     begin::BeginPlan,
     context_pressure::ContextPressure,
     delegations::{plan_delegations, subagent_event},
+    descriptions::DescriptionPlan,
     flushes::FlushPlan,
     loops::plan_loops,
     plan::{
@@ -48,6 +49,8 @@ impl SimulationPlan {
             (0..faults).zip(0..).map(|(_, n)| fault(&mut dice, n, (&runs, !tasks.is_empty()))).collect();
         let (store_limits, begin) = (plan_store_limits(seed), BeginPlan::of(seed));
         let (titles, flushes) = (TitlePlan::of(seed), FlushPlan::of(seed));
+        // Pictures would fill the small windows of a plan with context pressure.
+        let descriptions = DescriptionPlan::of(seed).filter(|_| context_pressure.is_none());
         Self {
             seed,
             process,
@@ -59,6 +62,7 @@ impl SimulationPlan {
             begin,
             titles,
             flushes,
+            descriptions,
             is_whole: true,
         }
     }

@@ -6,7 +6,7 @@ use std::{collections::BTreeMap, ops::AddAssign, sync::Arc};
 use futures::FutureExt;
 
 use super::{
-    effect_invariants,
+    descriptions, effect_invariants,
     external_world::{ExternalState, ExternalWorld, ServedModelCall},
     flushes, loops, messages,
     observations::is_force_fail,
@@ -62,6 +62,7 @@ const INVARIANTS: &[(&str, Invariant)] = &[
     ("inboxes are empty at last", subagents::inboxes_are_empty),
     ("a session has one title", titles::one_title),
     ("a flush is written once", flushes::written_once),
+    ("pictures are described before they are read", descriptions::before_the_call),
     ("a list is what its calls made of it", todo::list_is_current),
     ("a loop ends", loops::loops_end),
     ("what is completed was checked", verification::completed_is_checked),

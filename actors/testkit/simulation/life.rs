@@ -10,6 +10,7 @@ use tokio::task::JoinSet;
 
 use super::{
     clients::Clients,
+    descriptions::DescriptionPlan,
     external_world::{ExternalWorld, LifeClock},
     flushes::{FlushPlan, SimulatedMemory},
     journal::{LifeJournal, ProcessState},
@@ -219,6 +220,9 @@ fn life_config(plan: &SimulationPlan) -> LifeConfig {
     let mut spec = RunSpec { chain: names.iter().map(link).collect(), ..world::spec(tools) };
     if let Some(pressure) = &plan.context_pressure {
         pressure.apply_to(&mut spec);
+    }
+    if plan.descriptions.is_some() {
+        DescriptionPlan::apply_to(&mut spec);
     }
     if plan.flushes.is_some() {
         FlushPlan::apply_to(&mut spec);

@@ -10,6 +10,7 @@ use std::{
 use super::{
     answers::{planned_answer, position},
     context_pressure::answer_summary,
+    descriptions::answer_description,
     external_world::{EndKind, ExternalWorld, ServedModelCall},
     flushes::answer_flush,
     loops,
@@ -63,6 +64,9 @@ impl SimulatedProvider {
         }
         if request.call.job() == Some(AsideJob::Memory) {
             return answer_flush(self, request, &messages).await;
+        }
+        if request.call.job() == Some(AsideJob::Vision) {
+            return answer_description(self, request, &messages).await;
         }
         if request.call.is_aside() {
             return answer_title(self, request, &messages).await;

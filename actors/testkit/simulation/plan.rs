@@ -5,7 +5,10 @@ use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 
-use super::{begin::BeginPlan, context_pressure::ContextPressure, flushes::FlushPlan, titles::TitlePlan};
+use super::{
+    begin::BeginPlan, context_pressure::ContextPressure, descriptions::DescriptionPlan, flushes::FlushPlan,
+    titles::TitlePlan,
+};
 use crate::{ActorFault, JournalFault};
 use hermod_actors::model::{ApprovalDecision, Delegation, InDoubtAction, LimitIncrease, Limits, StoreLimits};
 
@@ -24,6 +27,8 @@ pub struct SimulationPlan {
     pub(super) store_limits: StoreLimits,
     /// `Some` if sessions get titles.
     pub(super) titles: Option<TitlePlan>,
+    /// `Some` if tasks have pictures that the models of the runs do not see.
+    pub(super) descriptions: Option<DescriptionPlan>,
     /// `Some` if runs are flushed.
     pub(super) flushes: Option<FlushPlan>,
     /// What its runs wait for before they begin.
@@ -300,6 +305,11 @@ impl SimulationPlan {
         (runs, self.faults.iter().map(|fault| fault.n).collect())
     }
 
+    /// The pictures of the run with this number.
+    pub(super) fn images(&self, run: usize) -> Vec<bytes::Bytes> {
+        self.descriptions.as_ref().map_or_else(Vec::new, |_| DescriptionPlan::images(run))
+    }
+
     pub(super) fn run(&self, n: usize) -> Option<&RunPlan> {
         self.runs.iter().chain(&self.tasks).find(|run| run.n == n)
     }
@@ -346,6 +356,9 @@ impl fmt::Display for SimulationPlan {
         }
         if let Some(titles) = &self.titles {
             writeln!(f, "{titles:?}")?;
+        }
+        if let Some(descriptions) = &self.descriptions {
+            writeln!(f, "{descriptions:?}")?;
         }
         if let Some(flushes) = &self.flushes {
             writeln!(f, "{flushes:?}")?;

@@ -136,6 +136,7 @@ mod tests {
             store_limits: StoreLimits::default(),
             titles: None,
             flushes: None,
+            descriptions: None,
             begin: BeginPlan::default(),
             is_whole: false,
         }
