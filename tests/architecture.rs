@@ -238,7 +238,17 @@ fn what_is_beside_the_actors_knows_only_what_it_needs() {
     );
     check_rooms(
         "src/delivery",
-        &["clock", "config", "excerpt", "files", "provider", "redaction", "secret", "text_template"],
+        &[
+            "artifacts",
+            "clock",
+            "config",
+            "excerpt",
+            "files",
+            "provider",
+            "redaction",
+            "secret",
+            "text_template",
+        ],
     );
     check_rooms("src/rehearsal", &[]);
     check_rooms(

@@ -50,7 +50,7 @@ pub struct MessageStatus {
 }
 
 impl MessageStatus {
-    /// Whether nothing more becomes of it by itself: it is answered, dropped, or waits for a run that nobody has begun.
+    /// Whether nothing more becomes of it by itself: it is answered, dropped, or waits for a run that has not begun.
     pub const fn is_settled(&self) -> bool {
         match self.state {
             MessageState::Answered | MessageState::Dropped => true,

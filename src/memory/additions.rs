@@ -52,13 +52,13 @@ mod tests {
         // As after a crash between the write and its record.
         assert_eq!(add(&[oak.clone(), german]), [Ok(false), Ok(false)]);
         let hidden = entry(MemoryTarget::Memory, "a\u{202e}b");
-        let long = entry(MemoryTarget::Memory, &"x".repeat(18));
-        let fits = entry(MemoryTarget::Memory, &"x".repeat(17));
+        let long = entry(MemoryTarget::Memory, &"x".repeat(19));
+        let fits = entry(MemoryTarget::Memory, &"x".repeat(18));
         let results = add(&[hidden, long, fits]);
         assert!(results[0].as_ref().unwrap_err().contains("U+202E"), "{results:?}");
         assert!(results[1].as_ref().unwrap_err().contains("1 over its limit of 30"), "{results:?}");
         assert_eq!(results[2], Ok(true));
-        assert_eq!(read(Target::Memory), ["keel: oak", &"x".repeat(17)]);
+        assert_eq!(read(Target::Memory), ["keel: oak", &"x".repeat(18)]);
         assert_eq!(read(Target::User), ["German"]);
     }
 

@@ -6,11 +6,12 @@ use std::sync::Arc;
 
 use crate::{
     model::{
-        AsideJob, AssistantMessage, AttemptId, Body, CallEnded, CallId, Dimension, FailureClass,
+        AsideJob, AssistantMessage, AttemptId, Body, CallEnded, CallId, CallStatus, Dimension, FailureClass,
         HistoryPosition, ModelAnswered, ModelFailed, ModelStarted, Outcome, OutcomeCause, OutcomeDetail,
         ParentRef, Repetition, RunId, RunSpec, Seq, SessionTime, Timestamp,
     },
     mutants::{Mutant, mutant_enabled},
+    policy::message::MESSAGE,
     turn::{
         answer_recovery::AnswerRecovery,
         compaction_state::{CompactionState, PrefixSummary},
@@ -186,6 +187,15 @@ impl ActiveRun {
             self.planned_end.is_some() && matches!(failed.failure.class, FailureClass::NotSent);
         let is_first = was_started && failed.attempt == 1;
         self.budget.skipped_numbers += u32::from(is_uncounted && is_first && !self.is_in_grace());
+    }
+
+    /// Folds the end of a call of the tool `message`.
+    fn note_sent(&mut self, ended: &CallEnded) {
+        let is_message = self.tool_calls().iter().any(|call| call.id == ended.call && *call.tool == *MESSAGE);
+        if is_message && ended.end.status == CallStatus::Ok {
+            let arguments = self.arguments(ended.call).to_owned();
+            self.sent.note(&arguments);
+        }
     }
 
     /// The repetition that the step of the present answer is, if this end of a call completes it.

@@ -6,12 +6,11 @@ use std::sync::Arc;
 use imbl::Vector;
 
 use crate::{
-    model::{CallEnded, CallStatus, Hash},
+    model::Hash,
     policy::{
-        message::{MESSAGE, comparable_text, parse_message},
+        message::{comparable_text, parse_message},
         parse_arguments,
     },
-    turn::active_run::ActiveRun,
 };
 
 /// Most messages that are remembered, the last ones.
@@ -29,26 +28,20 @@ impl SentMessages {
         self.0.push_back((target.into(), hash(text)));
     }
 
+    /// Notes the message of a call of the tool that ended well, by the arguments with which it was made.
+    pub(super) fn note(&mut self, arguments: &str) {
+        let arguments = parse_arguments(arguments).ok();
+        if let Some(message) = arguments.and_then(|arguments| parse_message(&arguments).ok()) {
+            self.push(&message.target, &message.text);
+        }
+    }
+
     /// Whether this text was sent to this target. White space does not count.
     pub(super) fn has(&self, target: &str, text: &str) -> bool {
         let mut of_target = self.0.iter().filter(|(known, _)| **known == *target).peekable();
         of_target.peek().is_some() && {
             let hash = hash(text);
             of_target.any(|(_, sent)| *sent == hash)
-        }
-    }
-}
-
-impl ActiveRun {
-    /// Folds the end of a call of `message`. Its arguments are those with which it was made.
-    pub(super) fn note_sent(&mut self, ended: &CallEnded) {
-        let is_message = self.tool_calls().iter().any(|call| call.id == ended.call && *call.tool == *MESSAGE);
-        if !is_message || ended.end.status != CallStatus::Ok {
-            return;
-        }
-        let arguments = parse_arguments(self.arguments(ended.call)).ok();
-        if let Some(message) = arguments.and_then(|arguments| parse_message(&arguments).ok()) {
-            self.sent.push(&message.target, &message.text);
         }
     }
 }

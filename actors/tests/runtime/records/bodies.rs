@@ -13,8 +13,9 @@ use super::{
     hooks::{hooked_run, hooked_summary},
     parts::{
         accepted, admitted, allowance, answered, aside_answered, call_end, child, compacted, ended, failed,
-        miss, not_answered, place, queue_overrides, raised, repetition, started, todo,
+        miss, not_answered, place, raised, repetition, started, todo,
     },
+    queues::queue_overrides,
     values::{
         Made, account, agent, amounts, anomaly, call, hash, images, incarnation, list, maybe, number, run,
         shared, small, text, time, usage,

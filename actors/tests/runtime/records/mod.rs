@@ -4,6 +4,7 @@
 mod bodies;
 mod hooks;
 mod parts;
+mod queues;
 mod values;
 
 use std::sync::Arc;
@@ -23,7 +24,8 @@ use serde_json::json;
 
 use self::{
     bodies::{approval_requested, body},
-    parts::{child, ended, parent, queue_overrides, stop_reason},
+    parts::{child, ended, parent, stop_reason},
+    queues::queue_overrides,
     values::{
         Made, account, agent, call, density, listed, maybe, model, number, run, session, shared, small, time,
         usage,

@@ -5,17 +5,17 @@ use std::sync::Arc;
 use hermod_actors::model::{
     Access, AsideAnswered, AsideDefect, Attachment, AuxiliaryChain, BudgetRefusal, CallAdmitted, CallEnd,
     CallStatus, CompactionMethod, CompactionPolicy, ContextBreakdown, ContextCompacted, Deadline, Delegation,
-    Dimension, DropPolicy, EffectClass, Expectation, ExpectationMiss, Failure, FailureClass, FinishReason,
-    Flaw, HistoryPosition, Hold, InDoubtAction, InDoubtPolicy, Lane, LimitIncrease, Limits, ModelAnswered,
-    ModelFailed, ModelStarted, Outcome, OutcomeCause, OutcomeDetail, ParentRef, PrefixChange, QueueMode,
-    QueueOverrides, Queueing, Repetition, RepetitionPattern, RequestFate, RetryAttempts, RetryPolicy,
-    RunAccepted, RunSpec, StopReason, SubagentRef, TodoChanged, TodoItem, TodoList, TodoStatus,
-    UnansweredModel, UnansweredReason,
+    Dimension, EffectClass, Expectation, ExpectationMiss, Failure, FailureClass, FinishReason, Flaw,
+    HistoryPosition, Hold, InDoubtAction, InDoubtPolicy, Lane, LimitIncrease, Limits, ModelAnswered,
+    ModelFailed, ModelStarted, Outcome, OutcomeCause, OutcomeDetail, ParentRef, PrefixChange, Repetition,
+    RepetitionPattern, RequestFate, RetryAttempts, RetryPolicy, RunAccepted, RunSpec, StopReason,
+    SubagentRef, TodoChanged, TodoItem, TodoList, TodoStatus, UnansweredModel, UnansweredReason,
 };
 use proptest::{prelude::*, sample::select};
 use serde_json::json;
 
 use super::hooks::{hook_decisions, hooked_call};
+use super::queues::queueing;
 use super::values::{
     Made, account, agent, amounts, anomaly, artifact, call, hash, images, incarnation, list, maybe, message,
     model, number, past, price, run, session, shared, small, text, thinking, time, traits, usage,
@@ -405,25 +405,6 @@ pub(crate) fn accepted() -> Made<RunAccepted> {
             queueing: queueing.map(|(queueing, _)| queueing),
             hold: queueing.map(|(_, hold)| hold),
         })
-        .boxed()
-}
-
-pub(crate) fn queue_overrides() -> Made<QueueOverrides> {
-    let drop = maybe(select(DropPolicy::ALL.to_vec()).boxed());
-    (
-        maybe(select(QueueMode::ALL.to_vec()).boxed()),
-        maybe(any::<u32>().boxed()),
-        drop,
-        maybe(any::<u64>().boxed()),
-    )
-        .prop_map(|(mode, cap, drop, collect_ms)| QueueOverrides { mode, cap, drop, collect_ms })
-        .boxed()
-}
-
-pub(crate) fn queueing() -> Made<Queueing> {
-    let drop = select(DropPolicy::ALL.to_vec());
-    (select(QueueMode::ALL.to_vec()), any::<u32>(), drop, any::<u64>())
-        .prop_map(|(mode, cap, drop, collect_ms)| Queueing { mode, cap, drop, collect_ms })
         .boxed()
 }
 
