@@ -5,7 +5,7 @@ use std::{io, path::Path};
 
 use hermod_actors::{
     model::{SessionId, Timestamp},
-    port::Clock,
+    port::{ArtifactName, Clock},
 };
 
 use super::{MaintenanceError, StateDirMaintenance};
@@ -87,7 +87,7 @@ pub(super) fn sweep(
 }
 
 /// Removes the rows of a session and of its subagents' sessions, then their artifacts. Blocks. Their blobs, and files that
-/// cannot be removed now, go with the next gc.
+/// cannot be removed now or that belong to messages, go with a later gc.
 pub(super) fn remove_session(
     maintenance: &StateDirMaintenance,
     session: SessionId,
@@ -98,6 +98,9 @@ pub(super) fn remove_session(
         Err((session, why::OPEN)) => return Ok(SessionRemoval::Open(session)),
         Err((_, why)) => return Ok(SessionRemoval::Retained(why)),
     };
+    let attachments = pass.snapshot()?.attachments()?;
+    // If some messages cannot be read, any file may belong to one.
+    let is_attached = |name: ArtifactName| attachments.as_ref().is_none_or(|known| known.contains(&name));
     let artifacts = FileArtifacts::at(&maintenance.state);
     for session in removed.sessions {
         let names = artifacts.of_session(session).if_exists();
@@ -105,7 +108,8 @@ pub(super) fn remove_session(
             let Some(stored) = stored.filter(|_| artifacts.folder_modified(session).is_ok()) else {
                 return Ok(());
             };
-            let names: Vec<_> = stored.iter().map(|file| file.name).collect();
+            let names = stored.iter().map(|file| file.name).filter(|name| !is_attached(*name));
+            let names: Vec<_> = names.collect();
             artifacts.remove(session, &names)
         });
         if let Err(error) = files_removed {

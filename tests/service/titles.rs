@@ -45,12 +45,21 @@ fn a_session_gets_a_title_after_its_first_run() {
     let rpc = served.post("/rpc", &json!({ "jsonrpc": "2.0", "id": 1, "method": "sessions.list" })).json();
     assert_eq!(rpc["result"]["sessions"][0]["derivedTitle"], title, "{rpc}");
     // Its cost is on the account of the run.
-    let spent = |run: &str| served.get(&format!("/v1/runs/{run}")).json()["spent"]["tokens"].as_u64();
+    let tree = |run: &str| served.world.ok(&["tree", run, "--json"]);
+    let tokens = |run: &str| {
+        let tree: Value = serde_json::from_str(&tree(run)).unwrap();
+        let of_answers =
+            ["input_tokens", "output_tokens"].map(|kind| tree[0]["usage"][kind].as_u64().unwrap());
+        (tree[0]["spent"]["tokens"].as_u64().unwrap(), of_answers.iter().sum::<u64>())
+    };
     let further = served.complete("s");
     let journal = served.world.ok(&["journal", shown["id"].as_str().unwrap()]);
     let count = |kind: &str| journal.matches(&format!("\"{kind}\"")).count();
     assert_eq!((count("aside.started"), count("aside.answered")), (1, 1), "{journal}");
-    assert!(spent(&run).is_some() && spent(&further).is_some());
+    let (spent, of_answers) = tokens(&run);
+    assert!(spent > of_answers, "{spent} {of_answers}");
+    let (spent, of_answers) = tokens(&further);
+    assert_eq!(spent, of_answers);
 }
 
 #[test]

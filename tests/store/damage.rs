@@ -13,7 +13,8 @@ use crate::world::{World, stderr};
 const PAGE: usize = 4096;
 /// What reads, what writes, and what goes on.
 const COMMANDS: [&[&str]; 4] = [
-    &["runs", "list"],
+    // The table has ages.
+    &["runs", "list", "--json"],
     &["runs", "show", "last"],
     &["journal", "last"],
     &["runs", "resume", "--all", "--wait"],
