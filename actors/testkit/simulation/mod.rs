@@ -16,6 +16,7 @@ mod effect_invariants;
 mod events;
 mod external_world;
 mod fault_names;
+#[allow(clippy::wildcard_enum_match_arm)] // matches few of the record kinds
 mod flushes;
 mod generate;
 #[allow(clippy::wildcard_enum_match_arm)] // matches few of the record kinds
