@@ -38,10 +38,36 @@ pub(super) fn payload_with_files<T: Into<Value>>(
     values: impl IntoIterator<Item = T>,
 ) -> Value {
     let mut payload = payload(message);
-    if let Some(files) = payload["data"]["attachments"].as_array_mut() {
+    // An index that is assigned to would add the field.
+    if let Some(files) = payload.pointer_mut("/data/attachments").and_then(Value::as_array_mut) {
         for (file, value) in files.iter_mut().zip(values) {
             file[field] = value.into();
         }
     }
     payload
+}
+
+#[cfg(test)]
+mod tests {
+    use hermod_actors::model::{CallId, RunId, SessionId, Timestamp};
+
+    use super::*;
+
+    #[test]
+    fn a_message_without_files_has_no_field_for_them() {
+        let message = OutboxMessage {
+            id: "msg_1".into(),
+            target: "ops".into(),
+            run: RunId::from_bits(1),
+            session: SessionId::from_bits(2),
+            created_at: Timestamp(0),
+            content: OutboxContent::Message {
+                call: CallId { run: RunId::from_bits(1), iteration: 1, n: 1 },
+                text: "well".into(),
+                attachments: [].into(),
+            },
+        };
+        let payload = payload_with_files(&message, "content", ["a"]);
+        assert_eq!(payload["data"].get("attachments"), None, "{payload}");
+    }
 }

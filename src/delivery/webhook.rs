@@ -49,7 +49,8 @@ impl Webhook {
     pub(super) async fn send(&self, message: &OutboxMessage, files: &[AttachedFile]) -> SendResult {
         let contents = files.iter().map(|file| STANDARD.encode(&file.bytes));
         let mut body = payload_with_files(message, "content", contents);
-        for (shown, file) in body["data"]["attachments"].as_array_mut().into_iter().flatten().zip(files) {
+        let shown = body.pointer_mut("/data/attachments").and_then(serde_json::Value::as_array_mut);
+        for (shown, file) in shown.into_iter().flatten().zip(files) {
             shown["media_type"] = file.media_type.into();
         }
         let body = body.to_string();
