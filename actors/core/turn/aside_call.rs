@@ -3,12 +3,22 @@
 use std::sync::Arc;
 
 use crate::{
-    model::{AsideAnswered, Attempt, AttemptId, CallId, ModelFailed, ModelStarted, SessionTime},
+    model::{AsideAnswered, AsideJob, Attempt, AttemptId, CallId, ModelFailed, ModelStarted, SessionTime},
     turn::{
         input::DueAction,
         model_call::{AttemptState, ModelCallState, RetryEligibility, RetryPause},
     },
 };
+
+/// Attempts of one call for this job, crashes included. Those of a summary are bounded by its chain.
+pub(super) const fn max_attempts(job: AsideJob) -> Attempt {
+    match job {
+        AsideJob::Summary => Attempt::MAX,
+        AsideJob::Title | AsideJob::Vision => 4,
+        // A run may wait for it, whatever the attempts end with.
+        AsideJob::Memory => 2,
+    }
+}
 
 /// The state of one aside: its attempts, and whether it is given up.
 #[derive(Debug, Clone)]

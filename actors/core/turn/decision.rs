@@ -89,7 +89,7 @@ impl DecisionBuilder {
                 self.append.consumed.push(*row);
                 self.apply_input(input);
             }
-            // `on_summary_input` has taken the first.
+            // `on_aside_input` has taken the first.
             Input::SummaryLeased { .. } | Input::EmptyInboxRow => {}
             Input::TimerFired => self.on_timer(),
             Input::BudgetRefused(refusal) => self.on_budget_refusal(refusal),

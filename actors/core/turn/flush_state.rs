@@ -7,9 +7,6 @@ use crate::{
     turn::aside_call::AsideCall,
 };
 
-/// Attempts of one flush, whatever their end: a run may wait for it.
-pub(super) const MAX_FLUSH_ATTEMPTS: u32 = 2;
-
 /// The flush of a compaction.
 #[derive(Debug, Clone)]
 pub(super) struct MemoryFlush {

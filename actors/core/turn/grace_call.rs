@@ -41,7 +41,8 @@ impl DecisionBuilder {
         let Some(run) = self.run().filter(is_meant) else { return };
         let refusal = refused.refusal.clone();
         if let Some(id) = acquired.iter().find(|id| id.call.is_aside()) {
-            return self.give_up_aside(*id, Failure::new(FailureClass::NotSent, refusal.to_string()));
+            self.give_up_aside(*id, Failure::new(FailureClass::NotSent, refusal.to_string()));
+            return self.compact_if_needed();
         }
         if run.budget.exhausted.is_some() {
             self.end_exhausted();

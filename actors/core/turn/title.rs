@@ -8,17 +8,15 @@ use crate::{
     model::{
         AsideDefect, AsideJob, AttemptId, AuxiliaryChain, Body, BudgetRefusal, CallId, Failure, FailureClass,
         ModelAnswer, ModelFailed, ModelRef, ModelStarted, RunEnded, RunSpec, Seq, SessionTime, Timestamp,
-        UnansweredModel,
     },
     policy::{Candidate, clean_title, excerpt},
     turn::{
-        DueAction, Input, Turn,
+        DueAction, Turn,
         active_run::ActiveRun,
         aside::{AsideContent, AsideRequest, aside_answered},
-        aside_call::AsideCall,
+        aside_call::{AsideCall, max_attempts},
         decision::DecisionBuilder,
         estimates,
-        model_failure::link_failure,
     },
 };
 
@@ -30,8 +28,6 @@ const PROMPT: &str = "You name conversations. Write a title for the one whose re
 const MAX_TOKENS: u64 = 512;
 /// Most bytes of the request, and of the answer, that a model is shown.
 const MAX_SHOWN_BYTES: usize = 2_000;
-/// Attempts of one call, crashes included.
-const MAX_ATTEMPTS: u32 = 4;
 /// Calls of a session that end without a title.
 const MAX_CALLS: u32 = 3;
 
@@ -99,7 +95,7 @@ impl TitleState {
                     (self.title, self.call) = (Some(Arc::clone(&answered.text)), None);
                     return;
                 }
-                call.is_given_up |= answered.attempt >= MAX_ATTEMPTS;
+                call.is_given_up |= answered.attempt >= max_attempts(AsideJob::Title);
             }
             Body::AsideFailed(failed) if failed.call == id => call.on_failed(failed, now),
             _ => return,
@@ -155,18 +151,6 @@ impl Turn {
 }
 
 impl DecisionBuilder {
-    /// Handles an input about a call for a title.
-    #[expect(clippy::wildcard_enum_match_arm, reason = "other inputs are about no call to a model")]
-    pub(super) fn on_title_input(&mut self, input: &Input) {
-        match input {
-            Input::Leased { id, model } => self.start_title(*id, model),
-            Input::NoLease { id, skipped } => self.on_no_title_lease(*id, skipped),
-            Input::Answered { started, answer, .. } => self.on_title_answer(started, answer),
-            Input::ModelFailed { id, failure, .. } => self.on_title_failure(*id, failure),
-            _ => {}
-        }
-    }
-
     /// The call for a title, if this is its wanted attempt and no run is under way.
     fn wanted_title(&self, id: AttemptId) -> Option<&TitleCall> {
         let call = self.turn.title.call.as_deref()?;
@@ -174,7 +158,7 @@ impl DecisionBuilder {
         (may_start && call.call.is_wanted(call.id(), id)).then_some(call)
     }
 
-    fn start_title(&mut self, id: AttemptId, model: &ModelRef) {
+    pub(super) fn start_title(&mut self, id: AttemptId, model: &ModelRef) {
         let Some(TitleCall { run, text, .. }) = self.wanted_title(id) else { return };
         if let Some(refused) = &self.refused_reservation {
             let refusal = refused.refusal.clone();
@@ -189,20 +173,14 @@ impl DecisionBuilder {
     pub(super) fn refuse_title(&mut self, refusal: &BudgetRefusal) {
         let call = self.turn.title.call.as_deref();
         let Some(id) = call.map(|call| call.id().attempt(call.call.attempts.attempt)) else { return };
-        if self.wanted_title(id).is_some() {
-            let failure = Failure::new(FailureClass::NotSent, refusal.to_string());
-            self.record(Body::AsideFailed(ModelFailed::new(id, failure, None)));
-        }
+        self.give_up_title(id, Failure::new(FailureClass::NotSent, refusal.to_string()));
     }
 
-    fn on_no_title_lease(&mut self, id: AttemptId, skipped: &[UnansweredModel]) {
-        if self.wanted_title(id).is_none() {
-            return;
+    /// Gives up the wanted attempt and with it the title.
+    pub(super) fn give_up_title(&mut self, id: AttemptId, failure: Failure) {
+        if self.wanted_title(id).is_some() {
+            self.record(Body::AsideFailed(ModelFailed::new(id, failure, None)));
         }
-        let failure = skipped.first().map(link_failure).cloned();
-        let failure =
-            failure.unwrap_or_else(|| Failure::new(FailureClass::NotSent, "there is no model to ask"));
-        self.record(Body::AsideFailed(ModelFailed::new(id, failure, None)));
     }
 
     /// The call for a title, if this attempt of it is under way.
@@ -211,7 +189,7 @@ impl DecisionBuilder {
         call.call.started().filter(|started| started.id() == id).map(|_| call)
     }
 
-    fn on_title_answer(&mut self, started: &ModelStarted, answer: &ModelAnswer) {
+    pub(super) fn on_title_answer(&mut self, started: &ModelStarted, answer: &ModelAnswer) {
         let Some(call) = self.started_title(started.id()) else {
             return self.on_late_answer(started, answer);
         };
@@ -224,10 +202,7 @@ impl DecisionBuilder {
     pub(super) fn on_title_failure(&mut self, id: AttemptId, failure: &Failure) {
         let Some(call) = self.started_title(id) else { return };
         let Some(started) = call.call.started() else { return };
-        let mut failed = self.aside_failed(&call.call, started, call.chain(), failure);
-        if id.attempt >= MAX_ATTEMPTS {
-            (failed.retry_at, failed.fallback) = (None, None);
-        }
+        let failed = self.aside_failed(&call.call, started, call.chain(), failure);
         self.record(Body::AsideFailed(failed));
     }
 }

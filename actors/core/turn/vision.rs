@@ -8,18 +8,17 @@ use crate::{
     model::{
         AsideAnswered, AsideDefect, AttemptId, Body, Failure, FailureClass, Image, MessageContent,
         ModelAnswer, ModelFailed, ModelRef, ModelStarted, RUNTIME_TEXT_PREFIX, RunSpec, SessionTime,
-        TokenDensity, UnansweredModel,
+        TokenDensity,
     },
     policy::{Candidate, excerpt},
     turn::{
-        DueAction, Input, Turn,
+        DueAction, Turn,
         active_run::ActiveRun,
         aside::{AsideContent, AsideRequest, aside_answered, aside_refusal},
         decision::DecisionBuilder,
         estimates,
         history::IMAGE_BYTES,
-        model_failure::link_failure,
-        vision_state::{MAX_VISION_ATTEMPTS, VisionState},
+        vision_state::VisionState,
     },
 };
 
@@ -117,18 +116,6 @@ fn request_text(run: &ActiveRun) -> String {
 }
 
 impl DecisionBuilder {
-    /// Handles an input about a call for descriptions.
-    #[expect(clippy::wildcard_enum_match_arm, reason = "other inputs are about no call to a model")]
-    pub(super) fn on_vision_input(&mut self, input: &Input) {
-        match input {
-            Input::Leased { id, model } => self.start_vision(*id, model),
-            Input::NoLease { id, skipped } => self.on_no_vision_lease(*id, skipped),
-            Input::Answered { started, answer, .. } => self.on_vision_answer(started, answer),
-            Input::ModelFailed { id, failure, .. } => self.on_vision_failure(*id, failure),
-            _ => {}
-        }
-    }
-
     /// The pictures to describe, if this is the wanted attempt at it.
     fn wanted_vision(&self, id: AttemptId) -> Option<(&ActiveRun, Vec<Image>)> {
         let run = self
@@ -137,7 +124,7 @@ impl DecisionBuilder {
         Some((run, self.turn.undescribed(run)?))
     }
 
-    fn start_vision(&mut self, id: AttemptId, model: &ModelRef) {
+    pub(super) fn start_vision(&mut self, id: AttemptId, model: &ModelRef) {
         let Some((run, images)) = self.wanted_vision(id) else { return };
         let text = request_text(run);
         let content = AsideContent { prompt: PROMPT, text: &text, images: images.len() };
@@ -155,21 +142,13 @@ impl DecisionBuilder {
         }
     }
 
-    /// Reacts to a missing lease: no model can be called now. A run does not wait for one.
-    fn on_no_vision_lease(&mut self, id: AttemptId, skipped: &[UnansweredModel]) {
-        let failure = skipped.first().map(link_failure).cloned();
-        let failure =
-            failure.unwrap_or_else(|| Failure::new(FailureClass::NotSent, "there is no model to ask"));
-        self.give_up_vision(id, failure);
-    }
-
     /// The run, if this attempt at descriptions is under way.
     fn describing(&self, id: AttemptId) -> Option<(&ActiveRun, &ModelStarted)> {
         let run = self.run()?;
         run.vision.started().filter(|started| started.id() == id).map(|started| (run, &**started))
     }
 
-    fn on_vision_answer(&mut self, started: &ModelStarted, answer: &ModelAnswer) {
+    pub(super) fn on_vision_answer(&mut self, started: &ModelStarted, answer: &ModelAnswer) {
         let Some((run, _)) = self.describing(started.id()) else {
             return self.on_late_answer(started, answer);
         };
@@ -188,10 +167,7 @@ impl DecisionBuilder {
     /// Reacts to a failed attempt: another attempt, the next model, or no description.
     pub(super) fn on_vision_failure(&mut self, id: AttemptId, failure: &Failure) {
         let Some((run, started)) = self.describing(id) else { return };
-        let mut failed = self.aside_failed(&run.vision.call, started, chain_of(run), failure);
-        if id.attempt >= MAX_VISION_ATTEMPTS {
-            (failed.retry_at, failed.fallback) = (None, None);
-        }
+        let failed = self.aside_failed(&run.vision.call, started, chain_of(run), failure);
         self.record(Body::AsideFailed(failed));
     }
 

@@ -4,11 +4,8 @@ use std::sync::Arc;
 
 use crate::{
     model::{AsideJob, Body, CallId, ModelStarted, RunId, SessionTime},
-    turn::aside_call::AsideCall,
+    turn::aside_call::{AsideCall, max_attempts},
 };
-
-/// Attempts of one call, crashes included.
-pub(super) const MAX_VISION_ATTEMPTS: u32 = 4;
 
 /// The calls for descriptions of a run.
 #[derive(Debug, Clone)]
@@ -44,7 +41,7 @@ impl VisionState {
             Body::AsideStarted(started) if started.call == id => self.call.on_started(started, now),
             Body::AsideAnswered(answered) if answered.call == id => {
                 self.call.on_answered(answered, links);
-                self.call.is_given_up |= answered.attempt >= MAX_VISION_ATTEMPTS;
+                self.call.is_given_up |= answered.attempt >= max_attempts(AsideJob::Vision);
                 return answered.unusable.is_none() || self.call.is_given_up;
             }
             Body::AsideFailed(failed) if failed.call == id => {

@@ -10,8 +10,13 @@ use crate::{
     },
     policy::{FailureScope, failure_scope, validate_usage, with_validated_usage},
     turn::{
-        Input, active_run::ActiveRun, aside_call::AsideCall, decision::DecisionBuilder, estimates,
+        Input,
+        active_run::ActiveRun,
+        aside_call::{AsideCall, max_attempts},
+        decision::DecisionBuilder,
+        estimates,
         history::IMAGE_BYTES,
+        model_failure::link_failure,
     },
 };
 
@@ -33,40 +38,62 @@ pub(in crate::turn) struct AsideContent<'a> {
     pub(in crate::turn) images: usize,
 }
 
-/// The job of the aside that an input is about.
+/// The attempt of an aside that an input is about.
 #[expect(clippy::wildcard_enum_match_arm, reason = "other inputs are about no call to a model")]
-fn aside_input(input: &Input) -> Option<AsideJob> {
-    let call = match input {
+fn aside_input(input: &Input) -> Option<(AttemptId, AsideJob)> {
+    let id = match input {
         Input::Leased { id, .. }
         | Input::SummaryLeased { id, .. }
         | Input::NoLease { id, .. }
-        | Input::ModelFailed { id, .. } => id.call,
-        Input::Answered { started, .. } => started.call,
+        | Input::ModelFailed { id, .. } => *id,
+        Input::Answered { started, .. } => started.id(),
         _ => return None,
     };
-    call.job()
+    Some((id, id.call.job()?))
 }
 
 impl DecisionBuilder {
     /// Handles an input about an aside; false for any other input.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "other inputs are about no call to a model")]
     pub(in crate::turn) fn on_aside_input(&mut self, input: &Input) -> bool {
-        let Some(job) = aside_input(input) else { return false };
-        match job {
-            AsideJob::Summary => {
-                self.on_summary_input(input);
-                self.compact_if_needed();
+        let Some((id, job)) = aside_input(input) else { return false };
+        match input {
+            Input::SummaryLeased { model, hooks, .. } => self.start_summary(id, model, hooks.as_ref()),
+            Input::Leased { model, .. } => self.start_aside(id, job, model),
+            // No model can be called now. An aside is not worth a wait, so it is given up.
+            Input::NoLease { skipped, .. } => {
+                let failure = skipped.first().map(link_failure).cloned();
+                let none = || Failure::new(FailureClass::NotSent, "there is no model to ask");
+                self.give_up_aside(id, failure.unwrap_or_else(none));
             }
-            AsideJob::Title => self.on_title_input(input),
-            AsideJob::Vision => self.on_vision_input(input),
-            AsideJob::Memory => {
-                self.on_flush_input(input);
-                self.compact_if_needed();
-            }
+            Input::Answered { started, answer, .. } => self.on_aside_answer(job, started, answer),
+            Input::ModelFailed { failure, .. } => self.on_aside_failure(id, failure),
+            _ => {}
         }
+        // The view may have grown by a description, or may be summarised now.
+        self.compact_if_needed();
         true
     }
 
-    /// Reacts to a failed attempt of an aside.
+    fn start_aside(&mut self, id: AttemptId, job: AsideJob, model: &ModelRef) {
+        match job {
+            AsideJob::Summary => self.start_summary(id, model, None),
+            AsideJob::Title => self.start_title(id, model),
+            AsideJob::Vision => self.start_vision(id, model),
+            AsideJob::Memory => self.start_flush(id, model),
+        }
+    }
+
+    fn on_aside_answer(&mut self, job: AsideJob, started: &ModelStarted, answer: &ModelAnswer) {
+        match job {
+            AsideJob::Summary => self.on_summary_answer(started, answer),
+            AsideJob::Title => self.on_title_answer(started, answer),
+            AsideJob::Vision => self.on_vision_answer(started, answer),
+            AsideJob::Memory => self.on_flush_answer(started, answer),
+        }
+    }
+
+    /// Reacts to a failed attempt of an aside: another attempt, the next model, or none.
     pub(in crate::turn) fn on_aside_failure(&mut self, id: AttemptId, failure: &Failure) {
         match id.call.job() {
             Some(AsideJob::Summary) => self.on_summary_failure(id, failure),
@@ -80,17 +107,11 @@ impl DecisionBuilder {
     /// Gives up the wanted attempt of an aside, and with it the aside.
     pub(in crate::turn) fn give_up_aside(&mut self, id: AttemptId, failure: Failure) {
         match id.call.job() {
-            Some(AsideJob::Summary) => {
-                self.give_up_summary(id, failure);
-                self.compact_if_needed();
-            }
+            Some(AsideJob::Summary) => self.give_up_summary(id, failure),
+            Some(AsideJob::Title) => self.give_up_title(id, failure),
             Some(AsideJob::Vision) => self.give_up_vision(id, failure),
-            Some(AsideJob::Memory) => {
-                self.give_up_flush(id, failure);
-                self.compact_if_needed();
-            }
-            // No title starts beside a run.
-            Some(AsideJob::Title) | None => {}
+            Some(AsideJob::Memory) => self.give_up_flush(id, failure),
+            None => {}
         }
     }
 
@@ -168,6 +189,8 @@ impl DecisionBuilder {
         let next = attempts.remaining_links(chain).find(|(_, link)| *link != model).map(|(link, _)| link);
         let fallback = next.filter(|_| retry_ms.is_none());
         let retry_at = retry_ms.or(fallback.map(|_| 0)).map(|ms| self.now.at.plus_ms(ms));
+        let is_last = started.call.job().is_some_and(|job| started.attempt >= max_attempts(job));
+        let (fallback, retry_at) = if is_last { (None, None) } else { (fallback, retry_at) };
         let failure = with_validated_usage(started, failure.clone());
         ModelFailed { fallback, ..ModelFailed::new(started.id(), failure, retry_at) }
     }

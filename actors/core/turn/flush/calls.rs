@@ -5,32 +5,17 @@ use super::{PROMPT, chain_of};
 use crate::{
     model::{
         AttemptId, Body, CallId, Failure, FailureClass, MemorySave, MemorySaved, ModelAnswer, ModelFailed,
-        ModelRef, ModelStarted, UnansweredModel,
+        ModelRef, ModelStarted,
     },
     policy::{format_flush, parse_flush},
     turn::{
-        Input,
         active_run::ActiveRun,
         aside::{AsideContent, aside_answered, aside_refusal},
         decision::DecisionBuilder,
-        flush_state::MAX_FLUSH_ATTEMPTS,
-        model_failure::link_failure,
     },
 };
 
 impl DecisionBuilder {
-    /// Handles an input about the call of a flush.
-    #[expect(clippy::wildcard_enum_match_arm, reason = "other inputs are about no call to a model")]
-    pub(in crate::turn) fn on_flush_input(&mut self, input: &Input) {
-        match input {
-            Input::Leased { id, model } => self.start_flush(*id, model),
-            Input::NoLease { id, skipped } => self.on_no_flush_lease(*id, skipped),
-            Input::Answered { started, answer, .. } => self.on_flush_answer(started, answer),
-            Input::ModelFailed { id, failure, .. } => self.on_flush_failure(*id, failure),
-            _ => {}
-        }
-    }
-
     /// Whether this is the wanted attempt of the flush, and may start.
     fn is_flush_wanted(&self, id: AttemptId) -> bool {
         let is_wanted = |run: &ActiveRun| {
@@ -41,7 +26,7 @@ impl DecisionBuilder {
         self.may_start() && self.run().is_some_and(is_wanted)
     }
 
-    fn start_flush(&mut self, id: AttemptId, model: &ModelRef) {
+    pub(in crate::turn) fn start_flush(&mut self, id: AttemptId, model: &ModelRef) {
         let Some(run) = self.run().filter(|_| self.is_flush_wanted(id)) else { return };
         let Some(part) = self.turn.flushed_part(run, model) else { return };
         let max_tokens = self.turn.flush_tokens(run);
@@ -59,7 +44,7 @@ impl DecisionBuilder {
         started.is_some_and(|started| started.id() == id)
     }
 
-    fn on_flush_answer(&mut self, started: &ModelStarted, answer: &ModelAnswer) {
+    pub(in crate::turn) fn on_flush_answer(&mut self, started: &ModelStarted, answer: &ModelAnswer) {
         let Some(run) = self.run().filter(|_| self.is_flushing(started.id())) else {
             return self.on_late_answer(started, answer);
         };
@@ -74,19 +59,8 @@ impl DecisionBuilder {
         let Some(run) = self.run().filter(|_| self.is_flushing(id)) else { return };
         let call = &run.compaction.flush.call;
         let Some(started) = call.started() else { return };
-        let mut failed = self.aside_failed(call, started, chain_of(&run.spec), failure);
-        if id.attempt >= MAX_FLUSH_ATTEMPTS {
-            (failed.retry_at, failed.fallback) = (None, None);
-        }
+        let failed = self.aside_failed(call, started, chain_of(&run.spec), failure);
         self.record(Body::AsideFailed(failed));
-    }
-
-    /// Reacts to a missing lease: no model can be called now, and no run waits for one.
-    fn on_no_flush_lease(&mut self, id: AttemptId, skipped: &[UnansweredModel]) {
-        let failure = skipped.first().map(link_failure).cloned();
-        let failure =
-            failure.unwrap_or_else(|| Failure::new(FailureClass::NotSent, "there is no model to ask"));
-        self.give_up_flush(id, failure);
     }
 
     /// Gives up the wanted attempt and with it the flush.

@@ -16,8 +16,9 @@ use crate::{
         DueAction, Turn,
         active_run::ActiveRun,
         aside::AsideRequest,
+        aside_call::max_attempts,
         estimates,
-        flush_state::{FlushedPart, MAX_FLUSH_ATTEMPTS, MemoryFlush, PendingMemory},
+        flush_state::{FlushedPart, MemoryFlush, PendingMemory},
     },
 };
 
@@ -145,10 +146,11 @@ impl Turn {
                 let Some(run) = &mut self.current else { return };
                 let (spec, flush) = (Arc::clone(&run.spec), &mut run.compaction.flush);
                 flush.call.on_answered(answered, chain_of(&spec).len());
-                let (end, is_last) = (flush.part.end, answered.attempt >= MAX_FLUSH_ATTEMPTS);
+                let (end, is_last) = (flush.part.end, answered.attempt >= max_attempts(AsideJob::Memory));
                 flush.part = FlushedPart::default();
                 flush.is_over = flush.call.is_given_up || is_last || answered.unusable.is_none();
                 if answered.unusable.is_none() {
+                    // It was recorded in this form.
                     let entries = parse_flush(&answered.text).unwrap_or_default();
                     let pending = PendingMemory { call: id, spec, entries };
                     self.memory.pending = (!pending.entries.is_empty()).then(|| Arc::new(pending));

@@ -7,33 +7,24 @@ use super::{prompt, request_hash};
 use crate::{
     model::{
         AsideDefect, AttemptId, Body, Failure, FailureClass, HookedSummary, ModelAnswer, ModelFailed,
-        ModelRef, ModelStarted, SummaryStarted, TokenDensity, UnansweredModel,
+        ModelRef, ModelStarted, SummaryStarted, TokenDensity,
     },
     turn::{
-        Input,
         active_run::ActiveRun,
         aside::{AsideContent, aside_answered, aside_refusal},
         compaction_state::CompactionNeed,
         decision::DecisionBuilder,
-        model_failure::link_failure,
     },
 };
 
 impl DecisionBuilder {
-    /// Handles an input about a summary call.
-    #[expect(clippy::wildcard_enum_match_arm, reason = "other inputs are about no call to a model")]
-    pub(in crate::turn) fn on_summary_input(&mut self, input: &Input) {
-        match input {
-            Input::SummaryLeased { id, model, hooks } => self.start_summary(*id, model, hooks.as_ref()),
-            Input::Leased { id, model } => self.start_summary(*id, model, None),
-            Input::NoLease { id, skipped } => self.on_no_summary_lease(*id, skipped),
-            Input::Answered { started, answer, .. } => self.on_summary_answer(started, answer),
-            Input::ModelFailed { id, failure, .. } => self.on_summary_failure(*id, failure),
-            _ => {}
-        }
-    }
-
-    fn start_summary(&mut self, id: AttemptId, model: &ModelRef, hooks: Option<&Arc<HookedSummary>>) {
+    /// Starts an attempt by this model, with what hooks have decided about its prompt.
+    pub(in crate::turn) fn start_summary(
+        &mut self,
+        id: AttemptId,
+        model: &ModelRef,
+        hooks: Option<&Arc<HookedSummary>>,
+    ) {
         let Some(run) = self.run().filter(|run| run.is_summary_wanted(id) && self.may_start()) else {
             return;
         };
@@ -72,7 +63,7 @@ impl DecisionBuilder {
     }
 
     /// Reacts to an answer. An unusable one leads to another attempt, and after `MAX_MODEL_TRIES` to the next model.
-    fn on_summary_answer(&mut self, started: &ModelStarted, answer: &ModelAnswer) {
+    pub(in crate::turn) fn on_summary_answer(&mut self, started: &ModelStarted, answer: &ModelAnswer) {
         let Some(run) = self.run().filter(|_| self.is_summarising(started.id())) else {
             return self.on_late_answer(started, answer);
         };
@@ -88,15 +79,6 @@ impl DecisionBuilder {
         let Some(started) = run.compaction.call.started() else { return };
         let failed = self.aside_failed(&run.compaction.call, started, summarisers(run), failure);
         self.record(Body::SummaryFailed(failed));
-    }
-
-    /// Reacts to a missing lease: no model can be called for a summary now. A run does not wait for one: the summary is
-    /// given up.
-    fn on_no_summary_lease(&mut self, id: AttemptId, skipped: &[UnansweredModel]) {
-        let failure = skipped.first().map(link_failure).cloned();
-        let failure =
-            failure.unwrap_or_else(|| Failure::new(FailureClass::NotSent, "there is no model to ask"));
-        self.give_up_summary(id, failure);
     }
 
     /// Gives up the wanted attempt and with it the summary.
