@@ -3,19 +3,16 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    future::pending,
     sync::Arc,
-    time::Duration,
 };
 
 use bytes::Bytes;
 use serde_json::Value;
 
 use super::{
-    answers::{answer_or_fault, text_answer},
+    asides::{PlannedAttempts, answer_aside},
     invariants::{FinalState, Violations},
-    model::{ServedCallGuard, SimulatedProvider},
-    plan::ModelFault,
+    model::SimulatedProvider,
     seeded_rng::SeededRng,
 };
 use hermod_actors::{
@@ -35,8 +32,7 @@ const MAX_ATTEMPTS: u32 = 4;
 /// The descriptions of a plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct DescriptionPlan {
-    /// The duration in milliseconds and the fault of each attempt, in order. All further attempts succeed.
-    attempts: Vec<(u64, Option<ModelFault>)>,
+    attempts: PlannedAttempts,
 }
 
 impl DescriptionPlan {
@@ -47,7 +43,7 @@ impl DescriptionPlan {
         if !dice.chance(PERCENT_OF_PLANS) {
             return None;
         }
-        Some(Self { attempts: (0..dice.below(6)).map(|_| planned_attempt(&mut dice)).collect() })
+        Some(Self { attempts: PlannedAttempts::draw(&mut dice, 6) })
     }
 
     /// Has the models of this spec see no pictures, and another one describe them.
@@ -64,24 +60,6 @@ impl DescriptionPlan {
     }
 }
 
-fn planned_attempt(dice: &mut SeededRng) -> (u64, Option<ModelFault>) {
-    let fault = dice.pick(&[
-        None,
-        None,
-        None,
-        Some(ModelFault::Server),
-        Some(ModelFault::NotConnected),
-        Some(ModelFault::FailedWithUsage(9)),
-        Some(ModelFault::Auth),
-        Some(ModelFault::Hang),
-        Some(ModelFault::Panic),
-        Some(ModelFault::Empty),
-        Some(ModelFault::NoUsage),
-        Some(ModelFault::WrongUsage),
-    ]);
-    (dice.pick(&[1, 300, 1_500]), fault)
-}
-
 /// Answers a request for descriptions.
 pub(super) async fn answer_description(
     endpoint: &SimulatedProvider,
@@ -95,25 +73,9 @@ pub(super) async fn answer_description(
     if messages.len() != 2 || !text.starts_with("# The request\n") || !has_pictures {
         outside.report_violation("a description is of pictures", format!("{}: {messages:?}", request.call));
     }
-    let call = ServedCallGuard::start(outside, &request, Vec::new());
-    if endpoint.is_endless() {
-        return pending().await;
-    }
     let nth = outside.count("description".into());
-    let planned = plan.descriptions.as_ref().and_then(|plan| plan.attempts.get(nth)).copied();
-    let (ms, fault) = planned.unwrap_or((20, None));
-    if let Some(fault) = fault {
-        outside.record_fault(fault.name());
-    }
-    tokio::time::sleep(Duration::from_millis(ms)).await;
-    let whole = || text_answer(&format!("1. A keel, {nth}."), request.max_tokens);
-    let answered = match answer_or_fault(fault, (0, 0), request.max_tokens, whole) {
-        Some(answered) => answered,
-        None if fault == Some(ModelFault::Panic) => panic!("planned: the provider panics"),
-        None => pending().await,
-    };
-    call.finish(answered.as_ref().ok().and_then(|answer| answer.usage));
-    answered
+    let planned = plan.descriptions.as_ref().and_then(|plan| plan.attempts.get(nth));
+    answer_aside(endpoint, &request, planned, format!("1. A keel, {nth}."), None).await
 }
 
 /// A run whose task has pictures calls its model once they are described, or once that was given up. Each description is

@@ -12,11 +12,10 @@ use futures::future::BoxFuture;
 use serde_json::Value;
 
 use super::{
-    answers::{answer_or_fault, text_answer},
+    asides::{PlannedAttempts, answer_aside},
     external_world::ExternalWorld,
     invariants::{FinalState, Violations},
-    model::{ServedCallGuard, SimulatedProvider},
-    plan::ModelFault,
+    model::SimulatedProvider,
     seeded_rng::SeededRng,
 };
 use hermod_actors::{
@@ -36,8 +35,7 @@ const SLOW: Duration = Duration::from_secs(7);
 /// The flushes of a plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct FlushPlan {
-    /// The duration in milliseconds and the fault of each attempt, in order. All further attempts succeed.
-    attempts: Vec<(u64, Option<ModelFault>)>,
+    attempts: PlannedAttempts,
     /// What happens to each write, in order. All further writes succeed.
     writes: Vec<WriteFault>,
 }
@@ -61,7 +59,7 @@ impl FlushPlan {
         if !dice.chance(PERCENT_OF_PLANS) {
             return None;
         }
-        let attempts = (0..dice.below(4)).map(|_| planned_attempt(&mut dice)).collect();
+        let attempts = PlannedAttempts::draw(&mut dice, 4);
         let write = |dice: &mut SeededRng| {
             dice.pick(&[
                 WriteFault::Nothing,
@@ -85,25 +83,6 @@ impl FlushPlan {
     }
 }
 
-fn planned_attempt(dice: &mut SeededRng) -> (u64, Option<ModelFault>) {
-    let fault = dice.pick(&[
-        None,
-        None,
-        None,
-        None,
-        Some(ModelFault::Server),
-        Some(ModelFault::NotConnected),
-        Some(ModelFault::FailedWithUsage(9)),
-        Some(ModelFault::Auth),
-        Some(ModelFault::Hang),
-        Some(ModelFault::Panic),
-        Some(ModelFault::Empty),
-        Some(ModelFault::NoUsage),
-        Some(ModelFault::WrongUsage),
-    ]);
-    (dice.pick(&[1, 300, 1_500]), fault)
-}
-
 /// Answers a request of a flush.
 pub(super) async fn answer_flush(
     endpoint: &SimulatedProvider,
@@ -115,35 +94,16 @@ pub(super) async fn answer_flush(
     if messages.len() != 2 || !text.starts_with("# The part of the conversation that goes\n") {
         outside.report_violation("a flush is of the conversation", format!("{}: {messages:?}", request.call));
     }
-    let call = ServedCallGuard::start(outside, &request, Vec::new());
-    if endpoint.is_endless() {
-        return pending().await;
-    }
     let nth = outside.count("flush".into());
-    let planned = plan.flushes.as_ref().and_then(|flushes| flushes.attempts.get(nth)).copied();
-    let (ms, fault) = planned.unwrap_or((20, None));
-    tokio::time::sleep(Duration::from_millis(ms)).await;
-    if let Some(refused) = plan.context_pressure.as_ref().and_then(|squeeze| squeeze.refusal(messages)) {
-        call.finish(None);
-        return Err(refused);
-    }
-    if let Some(fault) = fault {
-        outside.record_fault(fault.name());
-    }
+    let planned = plan.flushes.as_ref().and_then(|flushes| flushes.attempts.get(nth));
+    let refused = plan.context_pressure.as_ref().and_then(|squeeze| squeeze.refusal(messages));
     let text = match nth % 4 {
         0 => format!("Facts:\n- memory: fact {nth}\nuser: name {}", nth % 3),
         1 => "nothing".to_owned(),
         2 => "what?".to_owned(),
         _ => "memory: fact 0".to_owned(),
     };
-    let whole = || text_answer(&text, request.max_tokens);
-    let answered = match answer_or_fault(fault, (0, 0), request.max_tokens, whole) {
-        Some(answered) => answered,
-        None if fault == Some(ModelFault::Panic) => panic!("planned: the provider panics"),
-        None => pending().await,
-    };
-    call.finish(answered.as_ref().ok().and_then(|answer| answer.usage));
-    answered
+    answer_aside(endpoint, &request, planned, text, refused).await
 }
 
 /// The memory files of the simulation, which outlive its processes.

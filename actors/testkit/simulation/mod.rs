@@ -5,6 +5,7 @@
 //! failing plan to the fewest faults and runs that still fail.
 
 mod answers;
+mod asides;
 mod begin;
 mod clients;
 mod context_pressure;

@@ -3,17 +3,14 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
-    time::Duration,
 };
 
-use futures::future::pending;
 use serde_json::Value;
 
 use super::{
-    answers::{answer_or_fault, text_answer},
+    asides::{PlannedAttempts, answer_aside},
     invariants::{FinalState, Violations},
-    model::{ServedCallGuard, SimulatedProvider},
-    plan::ModelFault,
+    model::SimulatedProvider,
     seeded_rng::SeededRng,
 };
 use hermod_actors::{
@@ -27,8 +24,7 @@ const PERCENT_OF_PLANS: u64 = 40;
 /// The calls for titles in a plan.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct TitlePlan {
-    /// The duration in milliseconds and the fault of each attempt, in order. All further attempts succeed.
-    attempts: Vec<(u64, Option<ModelFault>)>,
+    attempts: PlannedAttempts,
 }
 
 impl TitlePlan {
@@ -39,7 +35,7 @@ impl TitlePlan {
         if !dice.chance(PERCENT_OF_PLANS) {
             return None;
         }
-        Some(Self { attempts: (0..dice.below(5)).map(|_| planned_attempt(&mut dice)).collect() })
+        Some(Self { attempts: PlannedAttempts::draw(&mut dice, 5) })
     }
 
     /// Has the runs of this spec give their session a title.
@@ -47,23 +43,6 @@ impl TitlePlan {
         let (chain, profiles) = (spec.chain.clone(), spec.profiles.clone());
         spec.title = Some(Arc::new(AuxiliaryChain { chain, profiles }));
     }
-}
-
-fn planned_attempt(dice: &mut SeededRng) -> (u64, Option<ModelFault>) {
-    let fault = dice.pick(&[
-        None,
-        None,
-        None,
-        Some(ModelFault::Server),
-        Some(ModelFault::NotConnected),
-        Some(ModelFault::FailedWithUsage(9)),
-        Some(ModelFault::Auth),
-        Some(ModelFault::Panic),
-        Some(ModelFault::Empty),
-        Some(ModelFault::NoUsage),
-        Some(ModelFault::WrongUsage),
-    ]);
-    (dice.pick(&[1, 300, 1_500]), fault)
 }
 
 /// Answers a request for a title.
@@ -77,25 +56,9 @@ pub(super) async fn answer_title(
     if messages.len() != 2 || !text.starts_with("# The request\n") {
         outside.report_violation("a title is of the conversation", format!("{}: {messages:?}", request.call));
     }
-    let call = ServedCallGuard::start(outside, &request, Vec::new());
-    if endpoint.is_endless() {
-        return pending().await;
-    }
     let nth = outside.count("title".into());
-    let planned = plan.titles.as_ref().and_then(|titles| titles.attempts.get(nth)).copied();
-    let (ms, fault) = planned.unwrap_or((20, None));
-    if let Some(fault) = fault {
-        outside.record_fault(fault.name());
-    }
-    tokio::time::sleep(Duration::from_millis(ms)).await;
-    let whole = || text_answer(&format!("\"Title {nth}\"\n"), request.max_tokens);
-    let answered = match answer_or_fault(fault, (0, 0), request.max_tokens, whole) {
-        Some(answered) => answered,
-        None if fault == Some(ModelFault::Panic) => panic!("planned: the provider panics"),
-        None => pending().await,
-    };
-    call.finish(answered.as_ref().ok().and_then(|answer| answer.usage));
-    answered
+    let planned = plan.titles.as_ref().and_then(|titles| titles.attempts.get(nth));
+    answer_aside(endpoint, &request, planned, format!("\"Title {nth}\"\n"), None).await
 }
 
 /// The attempts of calls beside the runs that the last life has left open: its process ended first.
