@@ -12,6 +12,7 @@ mod message_buffer;
 mod policy;
 mod provider;
 mod redaction;
+mod schedule;
 mod system_prompt;
 mod tool;
 mod verifier;
@@ -35,6 +36,7 @@ pub use message_buffer::MessageBuffer;
 pub use policy::{AllowAllCalls, CallPolicy, CallVerdict, ProposedCall};
 pub use provider::{DeltaSink, EncodedHead, Encoder, ModelProvider, ModelRequest, ToolChoice};
 pub use redaction::{NoRedaction, RedactedStream, TextRedactor};
+pub use schedule::{Calendar, OccurrenceError, OccurrenceSubmitter};
 pub use system_prompt::{
     FixedPrompt, PromptLayer, PromptRequest, SystemPrompt, SystemPromptBuilder, SystemPromptError,
 };

@@ -63,13 +63,16 @@ impl TryFrom<Arc<str>> for AgentName {
     type Error = AgentNameError;
 
     fn try_from(name: Arc<str>) -> Result<Self, AgentNameError> {
-        let is_letter_or_digit = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-        let is_allowed = |byte: u8| is_letter_or_digit(byte) || byte == b'-' || byte == b'_';
-        let is_name = name.len() <= Self::MAX_CHARS
-            && name.bytes().next().is_some_and(is_letter_or_digit)
-            && name.bytes().all(is_allowed);
-        if is_name { Ok(Self(name)) } else { Err(AgentNameError) }
+        if is_plain_name(&name, Self::MAX_CHARS) { Ok(Self(name)) } else { Err(AgentNameError) }
     }
+}
+
+/// True for lower-case letters, digits, `-` and `_` with a letter or digit first: a name that fits into paths, keys and
+/// the names of variables. `max` bounds the number of its characters.
+pub(super) fn is_plain_name(name: &str, max: usize) -> bool {
+    let is_letter_or_digit = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
+    let is_allowed = |byte: u8| is_letter_or_digit(byte) || byte == b'-' || byte == b'_';
+    name.len() <= max && name.bytes().next().is_some_and(is_letter_or_digit) && name.bytes().all(is_allowed)
 }
 
 impl FromStr for AgentName {

@@ -36,6 +36,7 @@ mod record_class;
 mod repetition;
 mod retry;
 mod run;
+mod schedule;
 mod store_limits;
 mod time;
 mod todo;
@@ -103,6 +104,11 @@ pub use record::{
 pub use repetition::{Repetition, RepetitionPattern};
 pub use retry::{RetryAttempts, RetryPolicy};
 pub use run::{Limits, ModelRef, ModelRefError, RunCounts, RunRow, RunSpec, RunState, SessionRow};
+pub use schedule::{
+    MAX_SCHEDULE_TEXT_BYTES, MIN_INTERVAL_MS, Misfire, Occurrence, OccurrenceId, OccurrenceState, Overlap,
+    Schedule, ScheduleDefinition, ScheduleName, ScheduleNameError, SchedulePause, ScheduleRules,
+    ScheduleSource, ScheduledTask, Timing,
+};
 pub use store_limits::{Period, PeriodUnit, StoreLimits};
 pub use time::{SessionTime, Timestamp, optional_rfc3339_time, rfc3339, rfc3339_time};
 pub use todo::{TodoChanged, TodoItem, TodoList, TodoStatus};
