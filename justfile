@@ -47,3 +47,8 @@ full-disk rounds="100":
 # Seconds for which each tool is called with damaged arguments.
 fuzz-tools seconds="1800":
     HERMOD_FUZZ_SECONDS={{seconds}} cargo test --release --test process tools::fuzz:: -- --nocapture
+
+# Shows a promise on a release build: one of the scripts in drills/, by its name, with its numbers.
+drill name *args:
+    cargo build --release
+    python3 drills/{{name}}.py target/release/hermod {{args}}
