@@ -31,7 +31,8 @@ class Service:
     """`hermod serve` with a state, a workspace and a configuration of its own, in a temporary folder."""
 
     def __init__(self, binary, config, script=None, **variables):
-        self.binary, self.process, self.kills = str(pathlib.Path(binary).resolve()), None, 0
+        self.binary, self.process = str(pathlib.Path(binary).resolve()), None
+        self.kills, self.submitted = 0, 0
         self.root = pathlib.Path(tempfile.mkdtemp(prefix="drill-"))
         self.work, self.state, self.log = self.root / "work", self.root / "state", self.root / "log"
         self.work.mkdir()
@@ -123,11 +124,18 @@ class Service:
         return value
 
     def submit(self, body):
-        """Submits a run, and returns its id."""
-        status, value = self.call("POST", "/v1/runs", body)
-        if status != 202:
-            raise RuntimeError(f"POST /v1/runs: {status} {value}")
-        return value["run"]
+        """Submits a run, and returns its id. Repeated crashes close the service to new work for a while (503): then its key is sent
+        again."""
+        self.submitted += 1
+        key = {"idempotency-key": f"run {self.submitted}"}
+
+        def accepted():
+            status, value = self.call("POST", "/v1/runs", body, key)
+            if status not in (202, 503):
+                raise RuntimeError(f"POST /v1/runs: {status} {value}")
+            return value.get("run")
+
+        return until("the run is accepted", accepted)
 
     def ended(self, run):
         """Waits for the end of a run, and returns it."""
