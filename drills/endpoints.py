@@ -50,8 +50,8 @@ class Server:
 class Model(Server):
     """A model that speaks chat completions as a stream. `decide(texts, request)` gets the texts of all messages, and returns a step:
     `say`, `call` (a list of tool and arguments), `think`, `chunk` (characters of a piece), `pause` (seconds between pieces), `usage`
-    (tokens in and out, else a token for four bytes), `cut` (pieces after which the connection breaks). `ledger` has each request
-    with its step."""
+    (tokens in and out, else a token for four bytes), `cut` (pieces after which the connection breaks), `status` (of an error
+    instead). `ledger` has each request with its step."""
 
     def __init__(self, decide):
         self.decide, self.ledger = decide, []
@@ -66,6 +66,8 @@ class Model(Server):
         self.ledger.append(entry)
         step = entry["step"] = self.decide(texts, request)
         step.setdefault("usage", (len(http_request.body) // 4, len(step.get("say", "")) // 4 + 10))
+        if "status" in step:
+            return http_request.reply(step["status"], {"error": {"message": "the drill refuses this"}})
         http_request.send_response(200)
         http_request.send_header("content-type", "text/event-stream")
         http_request.send_header("connection", "close")
