@@ -10,7 +10,7 @@ from endpoints import Model
 
 SENT = "The build is green again."
 CODE = "Here it is.\n\n```rust\n" + "".join(f"let number_{n} = {n};\n" for n in range(20)) + "```\n\nIt has twenty lines. All are alike.\n"
-CUT = "A first sentence that is long enough to be a block. And a second one, which is cut off in its middle."
+CUT = " ".join(f"This is sentence {n}, which is long enough to be a block of its own." for n in range(1, 6))
 SHAPES = ["shape=deltas", "shape=blocks", "shape=blocks&block_break=message_end"]
 READ_NONE = {"call": [("read_file", {"path": "none.txt"})]}
 TELL = {"call": [("message", {"target": "box", "text": SENT})]}
@@ -29,7 +29,7 @@ TASKS = {
     "error": [READ_NONE, {"say": "NO_REPLY"}],
     "error-told": [READ_NONE, TELL, {"say": "NO_REPLY"}],
     "error-answered": [READ_NONE, {"say": "It is not there."}],
-    "cut": [{"say": CUT, "cut": 30}, {"say": CUT}],
+    "cut": [{"say": CUT, "cut": 90}, {"say": CUT}],
     "summary": [{"say": "I look.", "call": [("shell", {"command": "echo found"})]}, {"say": "done"}],
     "fails": [{"status": 400}],
 }
@@ -153,7 +153,7 @@ def rows(replies):
         row("no error if the tool message spoke", "error-told", shape, lambda chat: only_final(chat) and not chat.final["text"])
         row("no error if there is an answer", "error-answered", shape, whole("It is not there."))
         # Blocks of whole messages are never void; the others were shown, and are taken back.
-        is_void = lambda chat: chat.earlier[0] != "" if chat.is_live and shape != SHAPES[2] else not chat.earlier
+        is_void = lambda chat: chat.earlier[:1] not in ([], [""]) if chat.is_live and shape != SHAPES[2] else not chat.earlier
         voids = lambda chat: whole(CUT)(chat) and chat.final["text"] in (CUT, None) and is_void(chat)
         row("a retry voids", "cut", shape, voids)
         row("a failure is told", "fails", shape, lambda chat: source("failure")(chat) and chat.final["text"] == chat.final["reason"])
