@@ -76,6 +76,15 @@ class Service:
 
         self.address = until("the service serves", address)
 
+    def until_ready(self):
+        """Waits until it takes new work, which it refuses for a while after repeated crashes."""
+
+        def is_ready():
+            with self.open("GET", "/readyz") as response:
+                return response.status == 200
+
+        until("the service takes work", is_ready)
+
     def kill(self):
         """Ends it with SIGKILL."""
         self.process.kill()
