@@ -153,37 +153,46 @@ def killed_run(drill, kills):
 
 
 def misbehaving(drill):
-    """A hook that misbehaves at each gate: what became of the run, and what `hermod hooks list` says."""
+    """A hook that misbehaves at each point: what became of the run, and what `hermod hooks list` says."""
     rows = []
-    call = lambda tool, arguments: {"call": [{"tool": tool, "arguments": arguments}]}
+    call = lambda tool, arguments, say="": {"say": say, "call": [{"tool": tool, "arguments": arguments}]}
     steps = [call("shell", {"command": "echo x"}), call("message", {"target": "box", "text": "x"}), {"say": "said"}]
+    long = [call("shell", {"command": f"echo {n}"}, "x" * 5_000) for n in range(16)] + [{"say": "said"}]
+    summary = {"when": "/^# The (conversation|notes)/", "steps": [{"say": "Notes: so far so good."}]}
     for how, command in MISBEHAVIOURS.items():
-        with Service(drill.options.binary, "", [{"steps": steps}]) as service:
-            for gate in PROMPT + [gate for gate in GATES if gate != "before_compaction"]:
+        with Service(drill.options.binary, "", [summary, {"when": "long", "steps": long}, {"steps": steps}]) as service:
+            for point in [*PROMPT, *GATES, "run_end"]:
                 service.configure(
-                    f'[targets.box]\nkind = "folder"\npath = "{service.root}/box"\n'
-                    f'[hooks.bad]\non = ["{gate}"]\ncommand = "{command}"\ndeadline = "200ms"\n'
+                    f'[models.drill]\nwindow = 32000\n[targets.box]\nkind = "folder"\npath = "{service.root}/box"\n'
+                    f'[hooks.bad]\non = ["{point}"]\ncommand = "{command}"\ndeadline = "200ms"\n'
                 )
                 service.cli("config", "reload")
-                outcome, is_refused = met_by_run(service, gate)
-                expected = {"before_run": "refused", "before_model_call": "refused"}.get(gate, "completed")
-                drill.check(outcome == ("rejected" if gate in PROMPT else expected), f"{how} at {gate}: the run is {outcome}")
-                drill.check(is_refused, f"{how} at {gate}: no refusal is told")
-                drill.check(service.process.poll() is None, f"{how} at {gate}: the service has ended")
-                hook = json.loads(service.cli("hooks", "list", "--json"))[0]
-                drill.check(hook["failures"] and hook["last_error"], f"{how} at {gate}: `hermod hooks list` says {hook}")
-                rows.append([how, gate, outcome, hook["state"], f"{hook['failures']}/{hook['calls']}", hook["last_error"][:60].strip()])
+                outcome, ruling = met_by_run(service, point)
+                expected = {"before_run": "refused", "before_model_call": "refused"}.get(point, "completed")
+                drill.check(outcome == ("rejected" if point in PROMPT else expected), f"{how} at {point}: the run is {outcome}")
+                # A summary is made without the hook, and an observer decides nothing.
+                expected = {"before_compaction": "failed", "run_end": "-"}.get(point, "refused")
+                drill.check(ruling == expected, f"{how} at {point}: the ruling is {ruling}, not {expected}")
+                drill.check(service.process.poll() is None, f"{how} at {point}: the service has ended")
+                hook = lambda: json.loads(service.cli("hooks", "list", "--json"))[0]
+                if (how, point) != ("babbles", "run_end"):  # what an observer answers does not matter
+                    until(f"{how} at {point}: `hermod hooks list` tells it", lambda: hook()["failures"] and hook()["last_error"])
+                told = hook()
+                error = (told["last_error"] or "-")[:60].strip()
+                rows.append([how, point, outcome, ruling, told["state"], f"{told['failures']}/{told['calls']}", error])
     return rows
 
 
-def met_by_run(service, gate):
-    """The outcome of a new run, and whether the hook has refused in its journal or in the answer to its submission."""
-    status, value = service.call("POST", "/v1/runs", {"input": "go"})
+def met_by_run(service, point):
+    """The outcome of a new run, and what has become of the question: a ruling in its journal or in what is told of the run."""
+    status, value = service.call("POST", "/v1/runs", {"input": "long" if point == "before_compaction" else "go"})
     if status != 202:
-        return "rejected", "the hook `bad` refuses" in value["detail"]
-    end, found = service.ended(value["run"]), decisions(service.journal(value["run"]))
-    is_told = "the hook `bad` refuses" in (end.get("reason") or "")
-    return end["outcome"], is_told or any(one["ruling"] == "refused" and one["point"] == gate for one in found)
+        return "rejected", "refused" if "the hook `bad` refuses" in value["detail"] else "-"
+    end = service.ended(value["run"])
+    found = [one["ruling"] for one in decisions(service.journal(value["run"])) if one["point"] == point]
+    if "the hook `bad` refuses" in (end.get("reason") or ""):
+        found.append("refused")
+    return end["outcome"], found[0] if found else "-"
 
 
 def decisions(value):
@@ -198,7 +207,7 @@ def main():
     rows = misbehaving(drill)
     table(["hook", "asked or told", "repeats"], killed_run(drill, drill.options.kills))
     print()
-    table(["a hook that", "at", "the run is", "state", "failures/calls", "last error"], rows)
+    table(["a hook that", "at", "the run is", "ruling", "state", "failures/calls", "last error"], rows)
     drill.counts["misbehaviours"] = len(rows)
     drill.end()
 
