@@ -36,7 +36,7 @@ use crate::{
     hub::Hub,
     model::Outcome,
     model::{RunId, RunRow, RunState, Seq, SessionId, SessionRow, StopReason},
-    port::{DiskSpaceGauge, ModelProvider, Tool},
+    port::{DiskSpaceGauge, ModelProvider, PictureScaler, Tool},
     session::{InputReply, SessionMsg, SubmitError},
     supervisor::{ProvidersMsg, Root, RootArguments, RootMsg, RuntimeEnd, RuntimeParts, SessionsMsg},
     tool_executor::ToolExecutorHandle,
@@ -75,6 +75,7 @@ pub struct Runtime {
     defaults: Defaults,
     submissions: usize,
     space: Option<Arc<dyn DiskSpaceGauge>>,
+    pictures: Arc<dyn PictureScaler>,
     terminated: Receiver<Option<RuntimeEnd>>,
 }
 
@@ -87,7 +88,7 @@ impl Runtime {
         let executor = ToolExecutorHandle::new(tools, dependencies.tool_calls, artifacts, policy)
             .map_err(|error| RuntimeEnd::Actor { name: "ToolExecutor", error })?;
         let (defaults, space) = (dependencies.defaults.clone(), dependencies.space.clone());
-        let submissions = dependencies.submissions;
+        let (submissions, pictures) = (dependencies.submissions, Arc::clone(&dependencies.pictures));
         let (terminated, on_end) = channel(None);
         let (parts, on_parts) = oneshot::channel();
         let arguments = RootArguments { dependencies, executor, terminated, parts };
@@ -95,7 +96,7 @@ impl Runtime {
         let (root, _) =
             Actor::spawn(None, Root, arguments).await.map_err(|error| failed(error.to_string()))?;
         let parts = on_parts.await.map_err(|error| failed(error.to_string()))?;
-        let runtime = Self { root, parts, defaults, submissions, space, terminated: on_end };
+        let runtime = Self { root, parts, defaults, submissions, space, pictures, terminated: on_end };
         runtime.request_default_limits().await;
         Ok(runtime)
     }

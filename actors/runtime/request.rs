@@ -13,7 +13,7 @@ use crate::{
     policy::FinalText,
     port::{
         Artifacts, CallPolicy, Clock, DecisionHooks, DiskSpaceGauge, FixedPrompt, Journal, ModelProvider,
-        ReadError, SystemPromptBuilder, TextRedactor, Tool,
+        PictureScaler, ReadError, SystemPromptBuilder, TextRedactor, Tool,
     },
     runtime::repeat::KeyConflict,
     session::SubmitError,
@@ -52,6 +52,8 @@ pub struct RuntimeDependencies {
     pub space: Option<Arc<dyn DiskSpaceGauge>>,
     /// The store of outputs that are too long for the model.
     pub artifacts: Arc<dyn Artifacts>,
+    /// Scales the pictures of submissions.
+    pub pictures: Arc<dyn PictureScaler>,
     /// Hides secrets in all texts from outside before they are recorded or shown.
     pub redactor: Arc<dyn TextRedactor>,
     /// Defaults for what a request leaves out.

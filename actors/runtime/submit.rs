@@ -52,18 +52,19 @@ impl Runtime {
             let level = level.name();
             tracing::info!(%run, %model, level, "the model cannot be told how much to think, so it is not told");
         }
-        let images = images::describe_all(run, &request.images)?;
+        let scaled = images::scale_all(&request.images, &*self.pictures).await?;
+        let images = images::describe_all(run, &scaled);
         let accepted = RunAccepted::new(run, Arc::clone(&request.input), Arc::clone(&spec));
         let (history, request_hash) = (Arc::new(repaired.past), request.request_hash);
         let accepted = RunAccepted { images, history, request_hash, queueing: request.queueing, ..accepted };
         let input = Input::Submitted { accepted: Box::new(accepted), key: request.idempotency_key.clone() };
-        self.submit_to_session(&request, (run, &spec), input, permit).await
+        self.submit_to_session(&request, (run, &spec, &scaled), input, permit).await
     }
 
     async fn submit_to_session(
         &self,
         request: &RunRequest,
-        (run, spec): (RunId, &RunSpec),
+        (run, spec, images): (RunId, &RunSpec, &[images::ScaledImage]),
         input: Input,
         permit: Arc<OwnedSemaphorePermit>,
     ) -> Result<AcceptedRun, RunError> {
@@ -75,7 +76,7 @@ impl Runtime {
                 Some(key) => Some(self.session_seed(key, spec, &mut prompt).await?),
                 None => None,
             };
-            images::write_all(&*self.parts.executor.artifacts, session, run, &request.images).await?;
+            images::write_all(&*self.parts.executor.artifacts, session, run, images).await?;
             let (input, permit) = (input.clone(), Arc::clone(&permit));
             let command = |reply| {
                 let reply = InputReply::Submit(SubmitReply::new(reply, permit));

@@ -308,7 +308,7 @@ fn a_run_collects_no_more_than_one_task_may_have() {
     let message = |n, bytes: usize, images: usize| {
         let spec = Arc::new(RunSpec::new(vec!["p/m".parse().unwrap()], "/w"));
         let artifact = Artifact { handle: "a".into(), bytes: 1, sha256: None };
-        let image = Image { format: ImageFormat::Png, artifact };
+        let image = Image::new(ImageFormat::Png, artifact);
         let accepted = RunAccepted::new(run(n), "x".repeat(bytes), spec);
         let (images, queueing) = (vec![image; images].into(), Some(mode(Collect)));
         Input::Submitted { accepted: Box::new(RunAccepted { images, queueing, ..accepted }), key: None }
