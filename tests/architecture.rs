@@ -215,6 +215,7 @@ fn adapters_know_the_actors_and_never_each_other() {
             "memory",
             "model_catalogue",
             "ollama",
+            "picture",
             "policy",
             "process",
             "prompt",
