@@ -34,6 +34,7 @@ pub mod provider;
 pub mod provider_account;
 pub mod redaction;
 pub mod rehearsal;
+pub mod schedule;
 pub mod secret;
 pub mod service;
 pub mod store;

@@ -108,6 +108,9 @@ pub enum Timing {
 pub struct ScheduledTask {
     /// The text, not blank, at most [`MAX_SCHEDULE_TEXT_BYTES`].
     pub text: Arc<str>,
+    /// Whether this is the heartbeat of a standing agent: its runs need no answer, and are told how to say nothing.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub heartbeat: bool,
     /// The agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<AgentName>,
