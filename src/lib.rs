@@ -5,6 +5,7 @@
 pub mod access;
 pub mod artifacts;
 pub mod backup;
+mod budget_limits;
 mod builder;
 pub mod channel;
 pub mod cli;

@@ -148,6 +148,11 @@ impl RequestHandler {
             ControlRequest::DeliveriesList { .. }
             | ControlRequest::DeliveriesShow { .. }
             | ControlRequest::DeliveriesRetry { .. } => return self.answer_about_deliveries(request).await,
+            ControlRequest::SchedulesList {}
+            | ControlRequest::SchedulesShow { .. }
+            | ControlRequest::SchedulesHistory { .. }
+            | ControlRequest::SchedulesChange { .. }
+            | ControlRequest::SchedulesRun { .. } => return self.answer_about_schedules(request).await,
             ControlRequest::ProvidersStatus {} => return self.execute(commands::providers).await,
             ControlRequest::SummariesStatus {} => return self.execute(commands::summaries).await,
             ControlRequest::ProvidersReset { name } => return self.reset_provider(name).await,
@@ -162,8 +167,8 @@ impl RequestHandler {
     ) -> Result<Option<ControlResponse>, RequestError> {
         #[expect(clippy::wildcard_enum_match_arm, reason = "the handler passes no other request")]
         Ok(Some(match request {
-            ControlRequest::RunsList { max, agent, since, until, outcomes } => {
-                self.list_runs(max, &RunFilter { agent, since, until, outcomes }).await?
+            ControlRequest::RunsList { max, agent, since, until, schedule, outcomes } => {
+                self.list_runs(max, &RunFilter { agent, since, until, schedule, outcomes }).await?
             }
             ControlRequest::RunsShow { run } => ControlResponse::Run(Box::new(self.run(&run).await?)),
             ControlRequest::RunsRecords { run, from } => return self.send_run_records(&run, from, to).await,

@@ -13,7 +13,6 @@ use hermod_actors::{
 };
 
 use super::{
-    budget_limits::{BudgetLimits, millis},
     conversation::ConversationTarget,
     endpoints::Endpoints,
     error::HostError,
@@ -21,7 +20,7 @@ use super::{
     run_defaults,
 };
 use crate::{
-    artifacts::FileArtifacts, config::Config, control::StoreReader, discovery::Variables,
+    artifacts::FileArtifacts, budget_limits::{BudgetLimits, millis}, config::Config, control::StoreReader, discovery::Variables,
     prompt::skill_folders, redaction, tool::SKILL_VIEW,
 };
 

@@ -6,7 +6,10 @@ use hermod_actors::{
 };
 use proptest::prelude::*;
 
-use super::{SystemCalendar, TimingWords, describe, parse_time_in};
+use super::{
+    ScheduleWords, SystemCalendar,
+    text::{TimingWords, parse_time_in},
+};
 
 fn cron(expression: &str, zone: &str) -> Timing {
     Timing::Cron { expression: expression.into(), zone: zone.into() }
@@ -145,9 +148,9 @@ fn an_interval_counts_from_its_anchor() {
 }
 
 #[test]
-fn timings_are_read_and_written() {
-    let check = |words: TimingWords<'_>, expect: Result<&str, (&str, &str)>| match (words.timing(), expect) {
-        (Ok(timing), Ok(expect)) => assert_eq!(describe(&timing), expect),
+fn timings_are_read() {
+    let check = |words: TimingWords<'_>, expect: Result<Timing, (&str, &str)>| match (words.timing(), expect) {
+        (Ok(timing), Ok(expect)) => assert_eq!(timing, expect),
         (Err((field, error)), Err((expect, part))) => {
             assert_eq!(field, expect, "{error}");
             assert!(error.contains(part), "{error}");
@@ -155,10 +158,13 @@ fn timings_are_read_and_written() {
         (found, expect) => panic!("expected {expect:?}, got {found:?}"),
     };
     let words = TimingWords::default();
-    check(TimingWords { every: Some("90m"), ..words }, Ok("every 1h 30m"));
-    check(TimingWords { cron: Some(" @daily "), zone: Some("europe/berlin"), ..words }, Ok("@daily Europe/Berlin"));
-    check(TimingWords { at: Some("2030-07-01T06:00"), zone: Some("Europe/Berlin"), ..words }, Ok("at 2030-07-01T04:00:00.000Z"));
-    check(TimingWords { at: Some("2030-07-01T06:00:00-01:00"), ..words }, Ok("at 2030-07-01T07:00:00.000Z"));
+    let once = |text: &str| Ok(Timing::Once { at: time(text) });
+    check(TimingWords { every: Some("90m"), ..words }, Ok(Timing::Every { interval_ms: 5_400_000, anchor: Timestamp(0) }));
+    let named = TimingWords { cron: Some(" @daily "), zone: Some("europe/berlin"), ..words };
+    check(named, Ok(cron("@daily", "Europe/Berlin")));
+    let local = TimingWords { at: Some("2030-07-01T06:00"), zone: Some("Europe/Berlin"), ..words };
+    check(local, once("2030-07-01T04:00Z"));
+    check(TimingWords { at: Some("2030-07-01T06:00:00-01:00"), ..words }, once("2030-07-01T07:00Z"));
     check(words, Err(("every", "say when it is due")));
     check(TimingWords { every: Some("1s"), cron: Some("@daily"), ..words }, Err(("cron", "leave one of")));
     check(TimingWords { at: Some("2030-07-01T06:00"), cron: Some("@daily"), ..words }, Err(("at", "leave one of")));
@@ -167,6 +173,63 @@ fn timings_are_read_and_written() {
     check(TimingWords { every: Some("1h"), zone: Some("UTC"), ..words }, Err(("tz", "leave it out")));
     check(TimingWords { cron: Some("@daily"), zone: Some("Nowhere"), ..words }, Err(("tz", "there is no time zone")));
     check(TimingWords { at: Some("tomorrow"), ..words }, Err(("at", "is no time")));
+}
+
+/// A schedule with a time and a text, changed.
+fn words(change: impl FnOnce(&mut ScheduleWords)) -> ScheduleWords {
+    let (every, text) = (Some("15m".to_owned()), Some("Look".to_owned()));
+    let mut words = ScheduleWords { every, text, ..ScheduleWords::default() };
+    change(&mut words);
+    words
+}
+
+#[test]
+fn what_is_written_is_written_again() {
+    let check = |words: ScheduleWords| {
+        let definition = words.definition(&"night".parse().unwrap()).unwrap();
+        let again = ScheduleWords::from(&definition);
+        assert_eq!(again.definition(&"other".parse().unwrap()).unwrap(), definition, "{again:?}");
+        (definition, again.when())
+    };
+    let some = |text: &str| Some(text.to_owned());
+    assert_eq!(check(words(|_| ())).1, "every 15m");
+    let standing = check(words(|it| it.heartbeat = true)).0;
+    assert_eq!(standing.task.session.as_deref(), Some("schedule:night"));
+    check(words(|it| (it.every, it.at) = (None, some("2030-07-01T06:00"))));
+    let (_, when) = check(words(|it| {
+        (it.every, it.cron, it.tz) = (None, some("30 2 * * *"), some("Europe/Berlin"));
+        (it.agent, it.session, it.model) = (some("ops"), some("night"), some("a/b"));
+        (it.workspace, it.deliver_to) = (some("/srv"), Some(vec!["ops".to_owned()]));
+        (it.timeout, it.budget) = (some("10m"), some("iterations=20,usd=0.5"));
+        (it.misfire, it.overlap, it.grace, it.jitter) = (some("run_all"), some("queue"), some("0s"), some("30s"));
+        (it.ends_at, it.pause_after) = (some("2030-01-01T00:00"), Some(3));
+    }));
+    assert_eq!(when, "30 2 * * * Europe/Berlin");
+}
+
+#[test]
+fn a_wrong_part_is_named() {
+    let check = |change: fn(&mut ScheduleWords), field: &str, part: &str| {
+        let (name, reason) = words(change).definition(&"night".parse().unwrap()).unwrap_err();
+        assert_eq!(name, field, "{reason}");
+        assert!(reason.contains(part), "{reason}");
+    };
+    check(|it| it.text = Some(" ".into()), "text", "say what is to be done");
+    check(|it| it.text = Some("x".repeat(70_000)), "text", "at most 65536");
+    check(|it| it.every = None, "every", "say when it is due");
+    check(|it| (it.every, it.cron) = (None, Some("0 0 30 2 *".into())), "cron", "is never due");
+    check(|it| (it.every, it.cron) = (None, Some("0 0".into())), "cron", "it has 2 fields");
+    check(|it| it.agent = Some("A b".into()), "agent", "`A b`");
+    check(|it| it.session = Some("01JZZZZZZZZZZZZZZZZZZZZZZZ".into()), "session", "the id of a session");
+    check(|it| it.workspace = Some("x".into()), "workspace", "no absolute path");
+    check(|it| it.budget = Some("x=1".into()), "budget", "cannot be limited");
+    check(|it| it.timeout = Some("0s".into()), "timeout", "longer than 0");
+    check(|it| it.misfire = Some("later".into()), "misfire", "there are: run_once, run_all, skip");
+    check(|it| it.overlap = Some("later".into()), "overlap", "there are: skip, queue, cancel");
+    check(|it| (it.heartbeat, it.overlap) = (true, Some("queue".into())), "overlap", "a heartbeat is skipped");
+    check(|it| it.grace = Some("2years".into()), "grace", "longer than 365days");
+    check(|it| it.ends_at = Some("never".into()), "ends_at", "is no time");
+    check(|it| it.pause_after = Some(0), "pause_after", "from 1 to 100");
 }
 
 const EXPRESSIONS: [&str; 10] = [

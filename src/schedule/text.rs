@@ -6,7 +6,6 @@ use hermod_actors::model::{MIN_INTERVAL_MS, Timestamp, Timing};
 use jiff::civil::DateTime;
 
 use super::zone::find_zone;
-use crate::clock::rfc3339;
 
 /// The longest interval, in milliseconds: a year.
 const MAX_INTERVAL_MS: u64 = 365 * 24 * 60 * 60 * 1_000;
@@ -88,13 +87,8 @@ pub fn parse_time_in(text: &str, zone: &str) -> Result<Timestamp, String> {
     Ok(Timestamp(time.as_millisecond()))
 }
 
-/// A timing in a few words, like `every 15m` or `0 6 * * * Europe/Berlin`.
-pub fn describe(timing: &Timing) -> String {
-    match timing {
-        Timing::Every { interval_ms, .. } => {
-            format!("every {}", humantime::format_duration(Duration::from_millis(*interval_ms)))
-        }
-        Timing::Cron { expression, zone } => format!("{expression} {zone}"),
-        Timing::Once { at } => format!("at {}", rfc3339(*at)),
-    }
+/// A time as the clock of a zone shows it, with its offset; `None` for an unknown zone.
+pub fn in_zone(at: Timestamp, zone: &str) -> Option<String> {
+    let at = jiff::Timestamp::from_millisecond(at.0).ok()?.to_zoned(find_zone(zone).ok()?);
+    Some(at.strftime("%Y-%m-%dT%H:%M:%S%:z").to_string())
 }

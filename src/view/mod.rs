@@ -26,6 +26,7 @@ mod reply;
 mod report;
 mod result;
 mod run;
+mod schedule;
 pub(crate) mod schema;
 mod service;
 mod store;
@@ -58,6 +59,7 @@ pub use run::{
     NodeView, RunDetailView, RunStateView, RunSummaryView, RunView, SessionDetailView, SessionSummaryView,
     SessionView,
 };
+pub use schedule::{FurtherOccurrencesView, OccurrenceView, SchedulePauseView, ScheduleView};
 pub use service::{InboundAnswerView, MessageAcceptedView, MessageFateView, RunAcceptedView, RunWaitView};
 pub use store::{RowsFileView, SetAsideView, StoreRepairView};
 pub use stream::{EventIds, derived_event, feed_entry, record_event, stream_event};

@@ -44,6 +44,7 @@ async fn newest_runs(examination: &Examination) -> Option<Result<Vec<RunSummaryV
         agent: None,
         since: None,
         until: None,
+        schedule: None,
         outcomes: Vec::new(),
     };
     Some(match client.request(&request).await {
