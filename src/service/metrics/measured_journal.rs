@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 
 use futures::future::BoxFuture;
 use hermod_actors::{
-    model::{DiskFull, RunId, RunState, Seq, SessionId},
+    model::{DiskFull, RunId, RunState, ScheduleOutcome, Seq, SessionId},
     port::{IndexRow, Journal, JournalError, ReadFuture, RowReader, StoredRecord, WriteOp, WriteOutcome},
 };
 use prometheus_client::metrics::histogram::Histogram;
@@ -55,6 +55,7 @@ const fn is_made(outcome: &WriteOutcome) -> bool {
     match outcome {
         WriteOutcome::Appended(_) => true,
         WriteOutcome::DeliveryUpdated(is_updated) => *is_updated,
+        WriteOutcome::ScheduleWritten(outcome) => matches!(outcome, ScheduleOutcome::Written),
         WriteOutcome::Opened(_)
         | WriteOutcome::Closed(_)
         | WriteOutcome::Delivered(_)
@@ -77,7 +78,9 @@ impl Changes {
             | WriteOp::Close(..)
             | WriteOp::Deliver(..)
             | WriteOp::UpdateDelivery(_)
-            | WriteOp::RetryDelivery(..) => None,
+            | WriteOp::RetryDelivery(..)
+            | WriteOp::Schedule(_)
+            | WriteOp::RemoveSchedule(..) => None,
         };
         Self { runs: run_states(write), messages, outbox: OutboxChange::of(write) }
     }
@@ -95,7 +98,11 @@ fn run_states(write: &WriteOp) -> Vec<(RunId, RunState)> {
     let WriteOp::Append(append) = write else { return Vec::new() };
     let state = |row: &IndexRow| match row {
         IndexRow::Run(row) => Some((row.id, row.state)),
-        IndexRow::Session(_) | IndexRow::Model(_) | IndexRow::Outbox(_) | IndexRow::Message(_) => None,
+        IndexRow::Session(_)
+        | IndexRow::Model(_)
+        | IndexRow::Outbox(_)
+        | IndexRow::Message(_)
+        | IndexRow::Occurrence(_) => None,
     };
     append.index.iter().filter_map(state).collect()
 }
