@@ -5,8 +5,8 @@ use clap::{ArgAction, Parser, Subcommand};
 use super::{
     CliError, Exit, agents, approvals, backup, budgets, chaos, completions, config, deliveries, doctor,
     examples, gc, hooks, init, journal, models, operate, policy, prompt, providers, rehearse, report, run,
-    runs, schedules, send, serve, service, sessions, show, steer, stop, store, telemetry, terminal, threads, tokens,
-    tree, usage, variables, watch, wire,
+    runs, schedules, send, serve, service, sessions, show, steer, stop, store, telemetry, terminal, threads,
+    tokens, tree, usage, variables, watch, wire,
 };
 use crate::{discovery::Variables, host::StoreClient, secret};
 

@@ -167,7 +167,9 @@ pub(super) fn kind<'a>(defaults: &'a SettingLayer, key: &str) -> KeyKind<'a> {
             Some(default) => KeyKind::Setting(&default.value),
             None => KeyKind::Unknown,
         },
-        None if [PROVIDERS, MODELS, TARGETS, HOOKS, INBOUND, CHANNELS, SCHEDULES].contains(&key) => KeyKind::Section,
+        None if [PROVIDERS, MODELS, TARGETS, HOOKS, INBOUND, CHANNELS, SCHEDULES].contains(&key) => {
+            KeyKind::Section
+        }
         None if defaults.keys().any(|known| below(key, known).is_some()) => KeyKind::Section,
         None => KeyKind::Unknown,
     }

@@ -51,7 +51,8 @@ impl Config {
         if self.for_agent(&agent).is_none() {
             return Err(("agent", format!("there is no agent `{agent}`; there are: {}", self.agent_names())));
         }
-        let targets: Vec<String> = task.deliver_to.iter().flat_map(|it| it.iter()).map(ToString::to_string).collect();
+        let targets: Vec<String> =
+            task.deliver_to.iter().flat_map(|it| it.iter()).map(ToString::to_string).collect();
         self.check_targets(&targets).map_err(|reason| ("deliver_to", reason))
     }
 }
@@ -61,7 +62,9 @@ pub(super) fn check(config: &Config, errors: &mut Vec<SettingError>) {
     if config.schedules.len() > MAX_SCHEDULES {
         let reason = format!("there are {}, and at most {MAX_SCHEDULES} are read", config.schedules.len());
         let first = config.settings.iter().find(|(key, _)| schedule(key).is_some());
-        errors.extend(first.map(|(_, setting)| SettingError::new(setting.origin.clone(), format_args!("{SCHEDULES}: {reason}"))));
+        errors.extend(first.map(|(_, setting)| {
+            SettingError::new(setting.origin.clone(), format_args!("{SCHEDULES}: {reason}"))
+        }));
         return;
     }
     for (name, words) in &config.schedules {
@@ -107,7 +110,10 @@ mod tests {
             (loaded, expect) => panic!("{lines}: expected {expect:?}, got {loaded:?}"),
         };
         check("every = \"15m\"\ntext = \"Look\"", Ok(()));
-        check("cron = \"0 6 * * *\"\ntz = \"Europe/Berlin\"\ntext = \"Look\"\nagent = \"ops\"\ndeliver_to = [\"out\"]", Ok(()));
+        check(
+            "cron = \"0 6 * * *\"\ntz = \"Europe/Berlin\"\ntext = \"Look\"\nagent = \"ops\"\ndeliver_to = [\"out\"]",
+            Ok(()),
+        );
         check("every = \"15m\"\ntext = \"Look\"\nheartbeat = true\npause_after = 3", Ok(()));
         check("text = \"Look\"", Err("schedules.night.every: is missing"));
         check("every = \"15m\"", Err("schedules.night.text: is missing"));
@@ -123,7 +129,8 @@ mod tests {
     #[test]
     fn a_schedule_needs_a_name() {
         let text = "[schedules.\"A b\"]\nevery = \"1h\"\ntext = \"x\"".to_owned();
-        let error = Config::load(&[ConfigFile { path: "c".into(), text }], &BTreeMap::new()).unwrap_err().to_string();
+        let error =
+            Config::load(&[ConfigFile { path: "c".into(), text }], &BTreeMap::new()).unwrap_err().to_string();
         assert!(error.contains("is no name for a schedule"), "{error}");
     }
 

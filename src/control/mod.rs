@@ -30,6 +30,7 @@ mod protocol;
 mod reader;
 mod report;
 mod report_cost;
+mod report_schedules;
 mod run_filter;
 mod run_folds;
 mod run_prefix;

@@ -24,9 +24,9 @@ use super::{
     submission::{OwnerKind, RunSubmission, SubmittedRun},
 };
 use crate::view::{
-    ApprovalView, BudgetView, DecisionView, DeliveryView, DrainView, EventView, HookView, NodeView, OccurrenceView,
-    PeriodUsageView, ReloadView, ReportView, RunDetailView, RunSummaryView, RunView, ScheduleView, ServiceStatusView,
-    SessionDetailView, SessionView,
+    ApprovalView, BudgetView, DecisionView, DeliveryView, DrainView, EventView, HookView, NodeView,
+    OccurrenceView, PeriodUsageView, ReloadView, ReportView, RunDetailView, RunSummaryView, RunView,
+    ScheduleView, ServiceStatusView, SessionDetailView, SessionView,
 };
 
 /// Rows of a list whose request has no `max`.
@@ -595,8 +595,7 @@ mod tests {
     #[test]
     fn a_request_is_read_strictly() {
         check(r#"{"verb":"ping"}"#, Ok(ControlRequest::Ping {}));
-        let list =
-            |outcomes| ControlRequest::RunsList {
+        let list = |outcomes| ControlRequest::RunsList {
             max: 100,
             agent: None,
             since: None,

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use hermod_actors::{
     Runtime, ScheduleError,
     model::{
-        Occurrence, OccurrenceQuery, Outcome, RunId, Schedule, ScheduleDefinition, ScheduleName, ScheduleSource, Timestamp,
+        Occurrence, OccurrenceQuery, Outcome, RunId, Schedule, ScheduleDefinition, ScheduleName,
+        ScheduleSource, Timestamp,
     },
 };
 use serde::{Deserialize, Serialize};

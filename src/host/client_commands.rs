@@ -7,8 +7,8 @@ use std::sync::Arc;
 use hermod_actors::{
     Runtime,
     model::{
-        ApprovalDecision, ApprovalScope, LimitIncrease, PersonAnswer, QueueOverrides, RunId, RunState, ScheduleName,
-        StopReason,
+        ApprovalDecision, ApprovalScope, LimitIncrease, PersonAnswer, QueueOverrides, RunId, RunState,
+        ScheduleName, StopReason,
     },
     port::Journal,
 };
@@ -21,7 +21,9 @@ use super::{
 };
 use crate::{
     config::Config,
-    control::{self, ApprovalWriter, ControlRequest, ControlResponse, RequestError, ScheduleChange, StoreReader},
+    control::{
+        self, ApprovalWriter, ControlRequest, ControlResponse, RequestError, ScheduleChange, StoreReader,
+    },
     policy::ApprovedRules,
     process::runner::{OWN_PROGRAM, Runner},
     view::{ApprovalView, DecisionView, DeliveryView, RunView, ScheduleView},

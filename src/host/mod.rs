@@ -36,8 +36,8 @@ mod start;
 mod store_client;
 mod submission;
 
-pub use agents::missing_agent_note;
 pub use crate::budget_limits::{BudgetLimits, millis, parse_count, parse_dollars, parse_duration};
+pub use agents::missing_agent_note;
 pub use config_check::check_config;
 pub use conversation::{ConversationChoice, ConversationTarget};
 pub use crash_trials::{fail_crash_looping, first_trial};

@@ -20,8 +20,14 @@ use super::{
     run_defaults,
 };
 use crate::{
-    artifacts::FileArtifacts, budget_limits::{BudgetLimits, millis}, config::Config, control::StoreReader, discovery::Variables,
-    prompt::skill_folders, redaction, tool::SKILL_VIEW,
+    artifacts::FileArtifacts,
+    budget_limits::{BudgetLimits, millis},
+    config::Config,
+    control::StoreReader,
+    discovery::Variables,
+    prompt::skill_folders,
+    redaction,
+    tool::SKILL_VIEW,
 };
 
 /// The task of a new run.

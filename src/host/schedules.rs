@@ -16,10 +16,7 @@ use super::{
     submission::{RunSubmitter, Submission},
 };
 use crate::{
-    budget_limits::BudgetLimits,
-    config::Config,
-    control::RequestErrorKind,
-    schedule::SystemCalendar,
+    budget_limits::BudgetLimits, config::Config, control::RequestErrorKind, schedule::SystemCalendar,
 };
 
 /// What a standing agent reads behind the text of its heartbeat.
@@ -95,7 +92,8 @@ fn submission(occurrence: OccurrenceId, task: &ScheduledTask) -> Result<Submissi
         true => format!("{}\n\n{HEARTBEAT_NOTE}", task.text).into(),
         false => Arc::clone(&task.text),
     };
-    let budget = task.budget.as_deref().map(str::parse).transpose().map_err(|error| format!("budget: {error}"))?;
+    let budget =
+        task.budget.as_deref().map(str::parse).transpose().map_err(|error| format!("budget: {error}"))?;
     Ok(Submission {
         input: RunInput {
             text,
@@ -127,7 +125,9 @@ fn submission(occurrence: OccurrenceId, task: &ScheduledTask) -> Result<Submissi
 fn occurrence_error(error: &HostError) -> OccurrenceError {
     let text = error.to_string();
     let may_pass = match error {
-        HostError::Run(RunError::NotAccepted(SubmitError::OccurrenceLeftOut(_))) => return OccurrenceError::LeftOut,
+        HostError::Run(RunError::NotAccepted(SubmitError::OccurrenceLeftOut(_))) => {
+            return OccurrenceError::LeftOut;
+        }
         HostError::Request(error) => match error.kind {
             RequestErrorKind::Busy
             | RequestErrorKind::Crowded
@@ -154,7 +154,9 @@ fn occurrence_error(error: &HostError) -> OccurrenceError {
             | RunError::NotCompleted(_) => false,
         },
         HostError::Start(error) => match error {
-            StartError::Store(_) | StartError::State(_) | StartError::Listen(_) | StartError::Actors(_) => true,
+            StartError::Store(_) | StartError::State(_) | StartError::Listen(_) | StartError::Actors(_) => {
+                true
+            }
             StartError::NoHome
             | StartError::Config(_)
             | StartError::Workspace { .. }
@@ -172,7 +174,7 @@ fn occurrence_error(error: &HostError) -> OccurrenceError {
 
 #[cfg(test)]
 mod tests {
-    use hermod_actors::model::{Timestamp};
+    use hermod_actors::model::Timestamp;
 
     use super::*;
     use crate::control::RequestError;

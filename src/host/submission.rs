@@ -10,7 +10,8 @@ use std::{
 use hermod_actors::{
     AcceptedRun, RunRequest, SessionChoice,
     model::{
-        AgentName, Lane, LimitIncrease, OccurrenceId, QueueMode, Queueing, RunRow, RunSpec, SessionId, ThinkingLevel,
+        AgentName, Lane, LimitIncrease, OccurrenceId, QueueMode, Queueing, RunRow, RunSpec, SessionId,
+        ThinkingLevel,
     },
 };
 use tokio_util::sync::CancellationToken;

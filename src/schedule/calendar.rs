@@ -7,7 +7,7 @@ use hermod_actors::{
 
 use super::{
     cron::CronExpression,
-    zone::{first_after, find_zone},
+    zone::{find_zone, first_after},
 };
 
 /// The calendar of the process: expressions as cron reads them, and the time zones that are compiled in.
@@ -37,8 +37,9 @@ fn next_of_interval(
     after: Timestamp,
 ) -> Result<Option<Timestamp>, String> {
     let interval = i64::try_from(interval_ms).ok().filter(|_| interval_ms >= MIN_INTERVAL_MS);
-    let interval = interval
-        .ok_or_else(|| format!("an interval of {interval_ms} ms is not possible; the shortest is {MIN_INTERVAL_MS} ms"))?;
+    let interval = interval.ok_or_else(|| {
+        format!("an interval of {interval_ms} ms is not possible; the shortest is {MIN_INTERVAL_MS} ms")
+    })?;
     let passed = after.0.saturating_sub(anchor.0).max(0) / interval;
     let next = passed.checked_add(1).and_then(|count| count.checked_mul(interval));
     Ok(next.and_then(|since| anchor.0.checked_add(since)).map(Timestamp))

@@ -34,8 +34,9 @@ pub(super) struct CronExpression {
 impl CronExpression {
     /// Reads an expression. The error says what is wrong with it, and how expressions are written.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
-        let no_expression =
-            |reason: &dyn std::fmt::Display| format!("`{}` is no cron expression: {reason}; {RULE}", shown(text));
+        let no_expression = |reason: &dyn std::fmt::Display| {
+            format!("`{}` is no cron expression: {reason}; {RULE}", shown(text))
+        };
         if text.len() > MAX_CHARS || !text.is_ascii() {
             return Err(no_expression(&format!("it is longer than {MAX_CHARS} characters, or not ASCII")));
         }

@@ -46,14 +46,24 @@ fn times_of_a_day_and_of_a_week() {
 
 #[test]
 fn days_of_a_month() {
-    check("0 0 L * *", "UTC", "2026-02-01T00:00Z", &["2026-02-28T00:00Z", "2026-03-31T00:00Z", "2026-04-30T00:00Z"]);
+    check(
+        "0 0 L * *",
+        "UTC",
+        "2026-02-01T00:00Z",
+        &["2026-02-28T00:00Z", "2026-03-31T00:00Z", "2026-04-30T00:00Z"],
+    );
     check("0 0 31 * *", "UTC", "2026-01-31T00:00Z", &["2026-03-31T00:00Z", "2026-05-31T00:00Z"]);
     check("0 0 29 2 *", "UTC", "2026-01-01T00:00Z", &["2028-02-29T00:00Z", "2032-02-29T00:00Z"]);
     check("0 0 29 2 *", "UTC", "2096-03-01T00:00Z", &["2104-02-29T00:00Z"]);
     check("0 9 * * mon#1", "UTC", "2026-01-01T00:00Z", &["2026-01-05T09:00Z", "2026-02-02T09:00Z"]);
     check("0 9 * * fri#L", "UTC", "2026-01-01T00:00Z", &["2026-01-30T09:00Z"]);
     // A day of the month or a day of the week.
-    check("0 0 13 * fri", "UTC", "2026-01-01T12:00Z", &["2026-01-02T00:00Z", "2026-01-09T00:00Z", "2026-01-13T00:00Z"]);
+    check(
+        "0 0 13 * fri",
+        "UTC",
+        "2026-01-01T12:00Z",
+        &["2026-01-02T00:00Z", "2026-01-09T00:00Z", "2026-01-13T00:00Z"],
+    );
 }
 
 #[test]
@@ -61,15 +71,30 @@ fn a_fixed_time_that_is_skipped_is_due_at_the_change() {
     let berlin = ["2026-03-28T02:30+01:00", "2026-03-29T03:00+02:00", "2026-03-30T02:30+02:00"];
     check("30 2 * * *", "Europe/Berlin", "2026-03-28T00:00Z", &berlin);
     // Several together, and with one that is there.
-    check("0,30 2 * * *", "Europe/Berlin", "2026-03-28T12:00Z", &["2026-03-29T03:00+02:00", "2026-03-30T02:00+02:00"]);
-    check("0 2,3 * * *", "Europe/Berlin", "2026-03-28T12:00Z", &["2026-03-29T03:00+02:00", "2026-03-30T02:00+02:00"]);
+    check(
+        "0,30 2 * * *",
+        "Europe/Berlin",
+        "2026-03-28T12:00Z",
+        &["2026-03-29T03:00+02:00", "2026-03-30T02:00+02:00"],
+    );
+    check(
+        "0 2,3 * * *",
+        "Europe/Berlin",
+        "2026-03-28T12:00Z",
+        &["2026-03-29T03:00+02:00", "2026-03-30T02:00+02:00"],
+    );
     let new_york = ["2026-03-08T03:00-04:00", "2026-03-09T02:15-04:00"];
     check("15 2 * * *", "America/New_York", "2026-03-08T00:00Z", &new_york);
     // Half an hour: from 02:00 to 02:30.
     let lord_howe = ["2026-10-04T02:30+11:00", "2026-10-05T02:15+11:00"];
     check("15 2 * * *", "Australia/Lord_Howe", "2026-10-03T12:00Z", &lord_howe);
     // A whole day was skipped.
-    check("0 12 30 12 *", "Pacific/Apia", "2011-12-29T00:00Z", &["2011-12-30T10:00Z", "2012-12-30T12:00+14:00"]);
+    check(
+        "0 12 30 12 *",
+        "Pacific/Apia",
+        "2011-12-29T00:00Z",
+        &["2011-12-30T10:00Z", "2012-12-30T12:00+14:00"],
+    );
 }
 
 #[test]
@@ -96,18 +121,32 @@ fn what_repeats_all_day_follows_the_time_that_passes() {
         "2026-10-25T03:00+01:00",
     ];
     check("*/30 * * * *", "Europe/Berlin", "2026-10-25T02:00+02:00", &autumn);
-    check("@hourly", "Europe/Berlin", "2026-10-25T01:00+02:00", &["2026-10-25T02:00+02:00", "2026-10-25T02:00+01:00"]);
+    check(
+        "@hourly",
+        "Europe/Berlin",
+        "2026-10-25T01:00+02:00",
+        &["2026-10-25T02:00+02:00", "2026-10-25T02:00+01:00"],
+    );
     let lord_howe = ["2026-10-04T01:30+10:30", "2026-10-04T02:30+11:00", "2026-10-04T03:30+11:00"];
     check("30 * * * *", "Australia/Lord_Howe", "2026-10-04T00:30+10:30", &lord_howe);
     check("*/30 2 * * *", "Europe/Berlin", "2026-03-28T12:00Z", &["2026-03-30T02:00+02:00"]);
-    check("* * 29 2 *", "Europe/Berlin", "2026-03-01T00:00Z", &["2028-02-29T00:00+01:00", "2028-02-29T00:01+01:00"]);
+    check(
+        "* * 29 2 *",
+        "Europe/Berlin",
+        "2026-03-01T00:00Z",
+        &["2028-02-29T00:00+01:00", "2028-02-29T00:01+01:00"],
+    );
 }
 
 #[test]
 fn an_expression_that_never_fits_has_no_next_time() {
     for expression in ["0 0 30 2 *", "* * 30 2 *", "0 0 31 4,6,9,11 *", "* * * 31 feb *"] {
         for zone in ["UTC", "Europe/Berlin"] {
-            assert_eq!(SystemCalendar.next(&cron(expression, zone), time("2026-01-01T00:00Z")), Ok(None), "{expression}");
+            assert_eq!(
+                SystemCalendar.next(&cron(expression, zone), time("2026-01-01T00:00Z")),
+                Ok(None),
+                "{expression}"
+            );
         }
     }
 }
@@ -136,7 +175,11 @@ fn what_is_no_expression_is_refused() {
 fn an_interval_counts_from_its_anchor() {
     let check = |interval_ms, anchor, after, expect| {
         let timing = Timing::Every { interval_ms, anchor: Timestamp(anchor) };
-        assert_eq!(SystemCalendar.next(&timing, Timestamp(after)), Ok(expect), "{interval_ms} {anchor} {after}");
+        assert_eq!(
+            SystemCalendar.next(&timing, Timestamp(after)),
+            Ok(expect),
+            "{interval_ms} {anchor} {after}"
+        );
     };
     check(2_000, 0, 0, Some(Timestamp(2_000)));
     check(2_000, 0, 1_999, Some(Timestamp(2_000)));
@@ -149,7 +192,8 @@ fn an_interval_counts_from_its_anchor() {
 
 #[test]
 fn timings_are_read() {
-    let check = |words: TimingWords<'_>, expect: Result<Timing, (&str, &str)>| match (words.timing(), expect) {
+    let check = |words: TimingWords<'_>, expect: Result<Timing, (&str, &str)>| match (words.timing(), expect)
+    {
         (Ok(timing), Ok(expect)) => assert_eq!(timing, expect),
         (Err((field, error)), Err((expect, part))) => {
             assert_eq!(field, expect, "{error}");
@@ -159,7 +203,10 @@ fn timings_are_read() {
     };
     let words = TimingWords::default();
     let once = |text: &str| Ok(Timing::Once { at: time(text) });
-    check(TimingWords { every: Some("90m"), ..words }, Ok(Timing::Every { interval_ms: 5_400_000, anchor: Timestamp(0) }));
+    check(
+        TimingWords { every: Some("90m"), ..words },
+        Ok(Timing::Every { interval_ms: 5_400_000, anchor: Timestamp(0) }),
+    );
     let named = TimingWords { cron: Some(" @daily "), zone: Some("europe/berlin"), ..words };
     check(named, Ok(cron("@daily", "Europe/Berlin")));
     let local = TimingWords { at: Some("2030-07-01T06:00"), zone: Some("Europe/Berlin"), ..words };
@@ -167,11 +214,17 @@ fn timings_are_read() {
     check(TimingWords { at: Some("2030-07-01T06:00:00-01:00"), ..words }, once("2030-07-01T07:00Z"));
     check(words, Err(("every", "say when it is due")));
     check(TimingWords { every: Some("1s"), cron: Some("@daily"), ..words }, Err(("cron", "leave one of")));
-    check(TimingWords { at: Some("2030-07-01T06:00"), cron: Some("@daily"), ..words }, Err(("at", "leave one of")));
+    check(
+        TimingWords { at: Some("2030-07-01T06:00"), cron: Some("@daily"), ..words },
+        Err(("at", "leave one of")),
+    );
     check(TimingWords { every: Some("500ms"), ..words }, Err(("every", "from 1s to 365days")));
     check(TimingWords { every: Some("soon"), ..words }, Err(("every", "write it like")));
     check(TimingWords { every: Some("1h"), zone: Some("UTC"), ..words }, Err(("tz", "leave it out")));
-    check(TimingWords { cron: Some("@daily"), zone: Some("Nowhere"), ..words }, Err(("tz", "there is no time zone")));
+    check(
+        TimingWords { cron: Some("@daily"), zone: Some("Nowhere"), ..words },
+        Err(("tz", "there is no time zone")),
+    );
     check(TimingWords { at: Some("tomorrow"), ..words }, Err(("at", "is no time")));
 }
 
@@ -201,7 +254,8 @@ fn what_is_written_is_written_again() {
         (it.agent, it.session, it.model) = (some("ops"), some("night"), some("a/b"));
         (it.workspace, it.deliver_to) = (some("/srv"), Some(vec!["ops".to_owned()]));
         (it.timeout, it.budget) = (some("10m"), some("iterations=20,usd=0.5"));
-        (it.misfire, it.overlap, it.grace, it.jitter) = (some("run_all"), some("queue"), some("0s"), some("30s"));
+        (it.misfire, it.overlap, it.grace, it.jitter) =
+            (some("run_all"), some("queue"), some("0s"), some("30s"));
         (it.ends_at, it.pause_after) = (some("2030-01-01T00:00"), Some(3));
     }));
     assert_eq!(when, "30 2 * * * Europe/Berlin");
@@ -226,15 +280,27 @@ fn a_wrong_part_is_named() {
     check(|it| it.timeout = Some("0s".into()), "timeout", "longer than 0");
     check(|it| it.misfire = Some("later".into()), "misfire", "there are: run_once, run_all, skip");
     check(|it| it.overlap = Some("later".into()), "overlap", "there are: skip, queue, cancel");
-    check(|it| (it.heartbeat, it.overlap) = (true, Some("queue".into())), "overlap", "a heartbeat is skipped");
+    check(
+        |it| (it.heartbeat, it.overlap) = (true, Some("queue".into())),
+        "overlap",
+        "a heartbeat is skipped",
+    );
     check(|it| it.grace = Some("2years".into()), "grace", "longer than 365days");
     check(|it| it.ends_at = Some("never".into()), "ends_at", "is no time");
     check(|it| it.pause_after = Some(0), "pause_after", "from 1 to 100");
 }
 
 const EXPRESSIONS: [&str; 10] = [
-    "*/15 * * * *", "30 2 * * *", "0 1-3 * * *", "*/7 2 * * *", "0 0 L * *", "5,35 1,2 * * sun", "* * * * * *", "17 30 2 * * *",
-    "0 12 29 2 *", "0 0 1 1 *",
+    "*/15 * * * *",
+    "30 2 * * *",
+    "0 1-3 * * *",
+    "*/7 2 * * *",
+    "0 0 L * *",
+    "5,35 1,2 * * sun",
+    "* * * * * *",
+    "17 30 2 * * *",
+    "0 12 29 2 *",
+    "0 0 1 1 *",
 ];
 const ZONES: [&str; 5] = ["UTC", "Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Pacific/Apia"];
 

@@ -81,7 +81,11 @@ pub fn parse_time_in(text: &str, zone: &str) -> Result<Timestamp, String> {
     if let Ok(time) = text.parse::<jiff::Timestamp>() {
         return Ok(Timestamp(time.as_millisecond()));
     }
-    let rule = || format!("`{text}` is no time; write it like 2030-01-31T06:00, or with an offset like 2030-01-31T06:00:00+01:00");
+    let rule = || {
+        format!(
+            "`{text}` is no time; write it like 2030-01-31T06:00, or with an offset like 2030-01-31T06:00:00+01:00"
+        )
+    };
     let local: DateTime = text.parse().map_err(|_| rule())?;
     let time = find_zone(zone)?.to_ambiguous_timestamp(local).compatible().map_err(|_| rule())?;
     Ok(Timestamp(time.as_millisecond()))

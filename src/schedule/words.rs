@@ -4,8 +4,8 @@ use std::{path::Path, sync::Arc, time::Duration};
 
 use hermod_actors::{
     model::{
-        AgentName, MAX_SCHEDULE_TEXT_BYTES, Misfire, Overlap, ScheduleDefinition, ScheduleName, ScheduleRules,
-        ScheduledTask, SessionId, Timestamp, Timing,
+        AgentName, MAX_SCHEDULE_TEXT_BYTES, Misfire, Overlap, ScheduleDefinition, ScheduleName,
+        ScheduleRules, ScheduledTask, SessionId, Timestamp, Timing,
     },
     port::Calendar,
 };
@@ -147,12 +147,14 @@ impl ScheduleWords {
         let text = self.text.as_deref().filter(|text| !text.trim().is_empty());
         let text = text.ok_or_else(|| ("text", "is missing; say what is to be done".to_owned()))?;
         if text.len() > MAX_SCHEDULE_TEXT_BYTES {
-            let reason = format!("has {} bytes, and at most {MAX_SCHEDULE_TEXT_BYTES} are possible", text.len());
+            let reason =
+                format!("has {} bytes, and at most {MAX_SCHEDULE_TEXT_BYTES} are possible", text.len());
             return Err(("text", reason));
         }
-        let agent = self.agent.as_deref().map(|agent| {
-            agent.parse::<AgentName>().map_err(|error| ("agent", format!("`{agent}` {error}")))
-        });
+        let agent = self
+            .agent
+            .as_deref()
+            .map(|agent| agent.parse::<AgentName>().map_err(|error| ("agent", format!("`{agent}` {error}"))));
         let standing = || self.heartbeat.then(|| format!("schedule:{name}"));
         let session = self.session.clone().or_else(standing);
         session.as_deref().map_or(Ok(()), check_session).map_err(|reason| ("session", reason))?;
@@ -170,7 +172,10 @@ impl ScheduleWords {
             session: session.map(Into::into),
             model: self.model.as_deref().map(Into::into),
             workspace: self.workspace.as_deref().map(Into::into),
-            deliver_to: self.deliver_to.as_ref().map(|targets| targets.iter().map(|it| it.as_str().into()).collect()),
+            deliver_to: self
+                .deliver_to
+                .as_ref()
+                .map(|targets| targets.iter().map(|it| it.as_str().into()).collect()),
             timeout_ms: timeout,
             budget: self.budget.as_deref().map(Into::into),
         })
@@ -178,7 +183,8 @@ impl ScheduleWords {
 
     fn rules(&self) -> Result<ScheduleRules, WrongPart> {
         let default = ScheduleRules::default();
-        let time = |name, text: &Option<String>| text.as_deref().map(|text| rule_time(name, text)).transpose();
+        let time =
+            |name, text: &Option<String>| text.as_deref().map(|text| rule_time(name, text)).transpose();
         let misfire = chosen("misfire", self.misfire.as_deref(), &Misfire::ALL, Misfire::name)?;
         let overlap = chosen("overlap", self.overlap.as_deref(), &Overlap::ALL, Overlap::name)?;
         if self.heartbeat && overlap.is_some_and(|overlap| overlap != Overlap::Skip) {
@@ -225,7 +231,10 @@ impl From<&ScheduleDefinition> for ScheduleWords {
             session: text(&task.session),
             model: text(&task.model),
             workspace: text(&task.workspace),
-            deliver_to: task.deliver_to.as_ref().map(|targets| targets.iter().map(ToString::to_string).collect()),
+            deliver_to: task
+                .deliver_to
+                .as_ref()
+                .map(|targets| targets.iter().map(ToString::to_string).collect()),
             timeout: task.timeout_ms.map(duration),
             budget: text(&task.budget),
             misfire: Some(rules.misfire.name().to_owned()),

@@ -42,7 +42,8 @@ pub(super) fn first_after(
     zone: &TimeZone,
     after: Timestamp,
 ) -> Result<Option<Timestamp>, String> {
-    let next = if cron.repeats_all_day { next_repeated(cron, zone, after) } else { next_fixed(cron, zone, after) };
+    let next =
+        if cron.repeats_all_day { next_repeated(cron, zone, after) } else { next_fixed(cron, zone, after) };
     next.map_err(|error| match error {
         Failure::Time(error) => format!("its next time cannot be computed: {error}"),
         Failure::Cron(error) => format!("its next time cannot be computed: {error}"),
@@ -63,7 +64,11 @@ impl From<jiff::Error> for Failure {
     }
 }
 
-fn next_fixed(cron: &CronExpression, zone: &TimeZone, after: Timestamp) -> Result<Option<Timestamp>, Failure> {
+fn next_fixed(
+    cron: &CronExpression,
+    zone: &TimeZone,
+    after: Timestamp,
+) -> Result<Option<Timestamp>, Failure> {
     let local = zone.to_datetime(after);
     let (from, is_inclusive) = match zone.to_ambiguous_timestamp(local).offset() {
         // What is shown a second time has been due already.
@@ -97,7 +102,8 @@ fn next_repeated(
         // No clock shows a time before `local` again from here on, so nothing fits until `found`.
         let is_settled = change.duration_since(from).as_hours() > LONGEST_CHANGE_HOURS;
         let margin = found.checked_sub(Span::new().days(MARGIN_DAYS))?;
-        (from, is_inclusive) = if is_settled && margin > local { (instant(zone, margin)?, true) } else { (change, true) };
+        (from, is_inclusive) =
+            if is_settled && margin > local { (instant(zone, margin)?, true) } else { (change, true) };
     }
     Err(Failure::Steps)
 }

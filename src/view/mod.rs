@@ -51,8 +51,8 @@ pub use prompt::{PromptLayerView, PromptView};
 pub use provider::{ConfiguredProviderView, CredentialView, ModelView, ProviderProbeView};
 pub use reply::{reply_event, reply_event_name};
 pub use report::{
-    ReportAgentView, ReportCostView, ReportList, ReportModelView, ReportRunView, ReportRunsView, ReportView,
-    ReportWaitKind, ReportWaitView,
+    ReportAgentView, ReportCostView, ReportList, ReportModelView, ReportPauseView, ReportRunView,
+    ReportRunsView, ReportSchedulesView, ReportView, ReportWaitKind, ReportWaitView,
 };
 pub use result::{EndedRunView, ResultView};
 pub use run::{

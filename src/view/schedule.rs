@@ -1,7 +1,8 @@
 //! Views of schedules and their occurrences.
 
 use hermod_actors::model::{
-    FurtherOccurrences, Occurrence, OccurrenceState, Outcome, RunId, Schedule, ScheduleName, ScheduleSource, Timestamp,
+    FurtherOccurrences, Occurrence, OccurrenceState, Outcome, RunId, Schedule, ScheduleName, ScheduleSource,
+    Timestamp,
 };
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -97,7 +98,8 @@ impl ScheduleView {
     /// A schedule, with the newest row of its history.
     pub fn new(schedule: Schedule, last: Option<OccurrenceView>) -> Self {
         let Schedule { name, source, definition, created_at, next, paused, .. } = schedule;
-        let paused = paused.map(|pause| SchedulePauseView { since: pause.since, reason: pause.reason.to_string() });
+        let paused =
+            paused.map(|pause| SchedulePauseView { since: pause.since, reason: pause.reason.to_string() });
         Self { name, source, next, paused, last, created_at, definition: ScheduleWords::from(&definition) }
     }
 }

@@ -126,9 +126,9 @@ pub(super) fn change(args: AddArgs) -> Result<(ScheduleName, bool, ScheduleChang
         ends_at: owned(args.ends_at),
         pause_after: args.pause_after,
     };
-    let definition = words.definition(&args.name).map_err(|(part, reason)| {
-        CliError::usage(format!("--{}: {reason}", part.replace('_', "-")))
-    })?;
+    let definition = words
+        .definition(&args.name)
+        .map_err(|(part, reason)| CliError::usage(format!("--{}: {reason}", part.replace('_', "-"))))?;
     let change = ScheduleChange::Put { definition: Box::new(definition), replace: args.replace };
     Ok((args.name, args.json, change))
 }

@@ -56,7 +56,10 @@ pub(super) fn page(schedule: &ScheduleView) -> String {
         ("heartbeat", heartbeat),
         ("timeout", words.timeout.clone()),
         ("budget", words.budget.clone()),
-        ("misfire", words.misfire.as_ref().map(|rule| format!("{rule}, {} grace", or_dash(words.grace.as_ref())))),
+        (
+            "misfire",
+            words.misfire.as_ref().map(|rule| format!("{rule}, {} grace", or_dash(words.grace.as_ref()))),
+        ),
         ("overlap", words.overlap.clone()),
         ("jitter", words.jitter.clone()),
         ("ends", words.ends_at.clone()),
@@ -71,9 +74,10 @@ pub(super) fn page(schedule: &ScheduleView) -> String {
 pub(super) fn history(occurrences: &[OccurrenceView]) -> String {
     let cells = |occurrence: &OccurrenceView| {
         let reason = occurrence.reason.as_ref().map(|reason| truncated_line(reason, 2 * MAX_CHARS));
-        let further = occurrence.further.as_ref().map(|further| {
-            format!("; and {} more until {}", further.count, rfc3339(further.until))
-        });
+        let further = occurrence
+            .further
+            .as_ref()
+            .map(|further| format!("; and {} more until {}", further.count, rfc3339(further.until)));
         [
             occurrence.schedule.to_string(),
             rfc3339(occurrence.at),

@@ -11,7 +11,12 @@ use hermod_actors::{
 use prometheus_client::metrics::histogram::Histogram;
 use tokio::time::Instant;
 
-use super::{JournalCounts, message_counts::MessageChanges, outbox_counts::OutboxChange};
+use super::{
+    JournalCounts,
+    message_counts::MessageChanges,
+    outbox_counts::OutboxChange,
+    schedule_counts::{OccurrenceChanges, occurrences_of},
+};
 
 /// Upper bounds of the buckets, in seconds: from a disk without a sync to one that hardly answers.
 const BUCKETS: [f64; 12] = [0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0, 30.0];
@@ -68,6 +73,7 @@ struct Changes {
     runs: Vec<(RunId, RunState)>,
     messages: Option<MessageChanges>,
     outbox: Vec<OutboxChange>,
+    occurrences: OccurrenceChanges,
 }
 
 impl Changes {
@@ -82,7 +88,12 @@ impl Changes {
             | WriteOp::Schedule(_)
             | WriteOp::RemoveSchedule(..) => None,
         };
-        Self { runs: run_states(write), messages, outbox: OutboxChange::of(write) }
+        Self {
+            runs: run_states(write),
+            messages,
+            outbox: OutboxChange::of(write),
+            occurrences: occurrences_of(write),
+        }
     }
 
     /// Counts the changes of a write that was made.
@@ -90,6 +101,7 @@ impl Changes {
         counts.run_states.update_states(self.runs);
         self.messages.iter().for_each(|messages| counts.messages.take(messages));
         counts.outbox.take(self.outbox);
+        counts.schedules.take(self.occurrences);
     }
 }
 

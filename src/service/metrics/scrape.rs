@@ -43,6 +43,7 @@ pub(in crate::service) async fn scrape(
     add_runs(&mut exposition, service, service.metrics.run_states.counts(), waits);
     add_messages(&mut exposition, &service.metrics.messages.get());
     add_deliveries(&mut exposition, &service.metrics.outbox, clock::now());
+    add_schedules(&mut exposition, service).await?;
     add_hooks(&mut exposition, &service.submitter.hooks());
     add_runtime(&mut exposition, service).await?;
     add_providers(&mut exposition, &service.runtime.providers().await);
@@ -124,6 +125,19 @@ fn add_runs(
         .is(service.metrics.revived_runs);
     to.gauge("hermod_probation", "1 while unfinished runs go on one at a time, after repeated crashes.")
         .is(!service.submitter.may_submit());
+}
+
+async fn add_schedules(to: &mut Exposition, service: &Service) -> Result<(), Problem> {
+    to.counter(
+        "hermod_schedule_occurrences",
+        "Occurrences of schedules that ran, were missed, or were skipped.",
+    )
+    .by("state", service.metrics.schedules.by_state());
+    let schedules = service.runtime.schedules().await?;
+    let paused = schedules.iter().filter(|schedule| schedule.paused.is_some()).count();
+    to.gauge("hermod_schedules", "Schedules by state.")
+        .by("state", [("active", schedules.len() - paused), ("paused", paused)]);
+    Ok(())
 }
 
 async fn add_runtime(to: &mut Exposition, service: &Service) -> Result<(), Problem> {
