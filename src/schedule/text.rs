@@ -14,21 +14,21 @@ const DEFAULT_ZONE: &str = "UTC";
 
 /// What is written of a timing: one of `every`, `cron` and `at`, and a zone.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct TimingWords<'a> {
+pub(super) struct TimingWords<'a> {
     /// The distance of its times, like `15m`.
-    pub every: Option<&'a str>,
+    pub(super) every: Option<&'a str>,
     /// A cron expression.
-    pub cron: Option<&'a str>,
+    pub(super) cron: Option<&'a str>,
     /// A single time.
-    pub at: Option<&'a str>,
+    pub(super) at: Option<&'a str>,
     /// The time zone.
-    pub zone: Option<&'a str>,
+    pub(super) zone: Option<&'a str>,
 }
 
 impl TimingWords<'_> {
     /// The timing; the error is the name of the part and what is wrong with it. Whether an expression can be read is not
     /// checked: the calendar does that.
-    pub fn timing(&self) -> Result<Timing, (&'static str, String)> {
+    pub(super) fn timing(&self) -> Result<Timing, (&'static str, String)> {
         let zone = zone_of(self.zone).map_err(|error| ("tz", error))?;
         match (self.every, self.cron, self.at) {
             (Some(every), None, None) => {
@@ -69,14 +69,14 @@ fn interval(text: &str) -> Result<u64, String> {
 }
 
 /// The name of a time zone, as the database writes it; without one, that of UTC.
-pub fn zone_of(name: Option<&str>) -> Result<String, String> {
+pub(super) fn zone_of(name: Option<&str>) -> Result<String, String> {
     let name = name.unwrap_or(DEFAULT_ZONE);
     let zone = find_zone(name)?;
     Ok(zone.iana_name().unwrap_or(name).to_owned())
 }
 
 /// A time: one of RFC 3339, or one without an offset that the clock of this zone shows.
-pub fn parse_time_in(text: &str, zone: &str) -> Result<Timestamp, String> {
+pub(super) fn parse_time_in(text: &str, zone: &str) -> Result<Timestamp, String> {
     let text = text.trim();
     if let Ok(time) = text.parse::<jiff::Timestamp>() {
         return Ok(Timestamp(time.as_millisecond()));

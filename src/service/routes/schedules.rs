@@ -215,7 +215,7 @@ async fn remove(
 ) -> Result<StatusCode, Problem> {
     let reach = granted.reach(Arc::clone(&service));
     check_changeable(&reach, &seen(&service, &reach, &name).await?)?;
-    change(&service, name, ScheduleChange::Remove).await?;
+    let _removed = change(&service, name, ScheduleChange::Remove).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
