@@ -4,8 +4,8 @@ use std::{path::Path, sync::Arc, time::Duration};
 
 use hermod_actors::{
     model::{
-        AgentName, MAX_SCHEDULE_TEXT_BYTES, Misfire, Overlap, ScheduleDefinition, ScheduleName,
-        ScheduleRules, ScheduledTask, SessionId, Timestamp, Timing,
+        AgentName, MAX_PAUSE_AFTER, MAX_SCHEDULE_TEXT_BYTES, Misfire, Overlap, ScheduleDefinition,
+        ScheduleName, ScheduleRules, ScheduledTask, SessionId, Timestamp, Timing,
     },
     port::Calendar,
 };
@@ -23,8 +23,6 @@ use crate::{
 
 /// Most bytes of the key of a session.
 const MAX_SESSION_BYTES: usize = 200;
-/// Most failures in a row after which a schedule can be paused.
-const MAX_PAUSE_AFTER: u32 = 100;
 /// The longest time of a rule: a year.
 const MAX_RULE: Duration = Duration::from_hours(365 * 24);
 
@@ -91,6 +89,7 @@ pub struct ScheduleWords {
     pub ends_at: Option<String>,
     /// The number of failed runs in a row that pauses it.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(minimum = 1, maximum = 100)]
     pub pause_after: Option<u32>,
 }
 

@@ -186,6 +186,22 @@ fn answers_are_as_the_document_says() {
     {
         api.get(&served, path, path);
     }
+    let schedule =
+        json!({ "name": "hourly", "definition": { "every": "1h", "text": "hi", "deliver_to": [] } });
+    api.post(&served, "/v1/schedules", "/v1/schedules", &schedule);
+    let form = "/v1/schedules/{schedule}";
+    let ran = api
+        .check(("post", &format!("{form}/run")), served.send(("POST", "/v1/schedules/hourly/run"), &[], ""));
+    until("the run has ended", || {
+        let run = format!("/v1/runs/{}", ran["run"].as_str().unwrap());
+        api.get(&served, RUN, &run)["outcome"] == "completed"
+    });
+    for part in ["", "/history"] {
+        api.get(&served, &format!("{form}{part}"), &format!("/v1/schedules/hourly{part}"));
+    }
+    let paused = json!({ "reason": "holidays" });
+    api.post(&served, &format!("{form}/pause"), "/v1/schedules/hourly/pause", &paused);
+    api.get(&served, "/v1/schedules", "/v1/schedules");
     let chat = json!({ "model": "default", "messages": [{ "role": "user", "content": "hi" }] });
     api.post(&served, "/v1/chat/completions", "/v1/chat/completions", &chat);
     let response = api.post(&served, "/v1/responses", "/v1/responses", &json!({ "input": "hi" }));

@@ -124,10 +124,8 @@ async fn list(
     granted: Granted<Read>,
     State(service): State<Arc<Service>>,
 ) -> Result<Json<ScheduleList>, Problem> {
-    let reach = granted.reach(Arc::clone(&service));
-    let mut items = service.handler.reader().schedules().await?;
-    items.retain(|schedule| sees(&reach, schedule));
-    Ok(Json(ScheduleList { items }))
+    let reach = granted.reach(service);
+    Ok(Json(ScheduleList { items: reach.schedules().await? }))
 }
 
 /// Makes a schedule
@@ -153,7 +151,7 @@ async fn create(
     let reach = granted.reach(Arc::clone(&service));
     let made = definition.definition(&name).map_err(|part| wrong_part("definition.", part))?;
     let is_other = |present: &ScheduleView| present.definition != ScheduleWords::from(&made);
-    if find(&service, &name).await?.is_some_and(|present| is_other(&present)) {
+    if reach.find_schedule(&name).await?.is_some_and(|present| is_other(&present)) {
         let detail = format!("name: there is a schedule `{name}` with another definition; PUT changes it");
         return Err(Problem::new(StatusCode::CONFLICT, detail).with_field("name"));
     }
@@ -171,8 +169,7 @@ async fn show(
     State(service): State<Arc<Service>>,
     PathSchedule(name): PathSchedule,
 ) -> Result<Json<ScheduleView>, Problem> {
-    let reach = granted.reach(Arc::clone(&service));
-    Ok(Json(seen(&service, &reach, &name).await?))
+    Ok(Json(granted.reach(service).schedule(&name).await?))
 }
 
 /// Makes a schedule, or gives it this definition
@@ -193,7 +190,7 @@ async fn put(
     body: JsonBody<ScheduleWords>,
 ) -> Result<Json<ScheduleView>, Problem> {
     let reach = granted.reach(Arc::clone(&service));
-    if let Some(present) = find(&service, &name).await? {
+    if let Some(present) = reach.find_schedule(&name).await? {
         check_changeable(&reach, &present)?;
     }
     define(&service, &reach, name, &body.value, "").await
@@ -214,7 +211,7 @@ async fn remove(
     PathSchedule(name): PathSchedule,
 ) -> Result<StatusCode, Problem> {
     let reach = granted.reach(Arc::clone(&service));
-    check_changeable(&reach, &seen(&service, &reach, &name).await?)?;
+    check_changeable(&reach, &reach.schedule(&name).await?)?;
     let _removed = change(&service, name, ScheduleChange::Remove).await?;
     Ok(StatusCode::NO_CONTENT)
 }
@@ -232,7 +229,7 @@ async fn pause(
     OptionalJsonBody(body): OptionalJsonBody<PauseBody>,
 ) -> Result<Json<ScheduleView>, Problem> {
     let reach = granted.reach(Arc::clone(&service));
-    seen(&service, &reach, &name).await?;
+    reach.schedule(&name).await?;
     let reason = body.reason.unwrap_or_else(|| format!("by the token `{}`", reach.token().name));
     if reason.trim().is_empty() || reason.len() > MAX_REASON_BYTES {
         let detail = format!("reason: has {} bytes; 1 to {MAX_REASON_BYTES} are possible", reason.len());
@@ -253,7 +250,7 @@ async fn resume(
     PathSchedule(name): PathSchedule,
 ) -> Result<Json<ScheduleView>, Problem> {
     let reach = granted.reach(Arc::clone(&service));
-    seen(&service, &reach, &name).await?;
+    reach.schedule(&name).await?;
     change(&service, name, ScheduleChange::Resume).await
 }
 
@@ -271,7 +268,7 @@ async fn run(
     PathSchedule(name): PathSchedule,
 ) -> Result<(StatusCode, Json<StartedRun>), Problem> {
     let reach = granted.reach(Arc::clone(&service));
-    seen(&service, &reach, &name).await?;
+    reach.schedule(&name).await?;
     let run = service.handler.run_schedule(name).await?.ok_or_else(Problem::stopping)?;
     Ok((StatusCode::CREATED, Json(StartedRun { run })))
 }
@@ -288,14 +285,13 @@ async fn history(
     PathSchedule(name): PathSchedule,
     Query(query): Query<HistoryQuery>,
 ) -> Result<Json<History>, Problem> {
-    let reach = granted.reach(Arc::clone(&service));
-    seen(&service, &reach, &name).await?;
+    let reach = granted.reach(service);
     let max = query.max.unwrap_or(DEFAULT_ROWS);
     if !(1..=MAX_ROWS).contains(&max) {
         return Err(Problem::unprocessable(format!("max: is not from 1 to {MAX_ROWS}")));
     }
     let since: Option<Timestamp> = query.since.map(|since| since.0);
-    let items = service.handler.reader().schedule_history(Some(name), since, max).await?;
+    let items = reach.schedule_history(name, since, max).await?;
     Ok(Json(History { items }))
 }
 
@@ -331,28 +327,9 @@ fn wrong_part(prefix: &str, (part, reason): (&'static str, String)) -> Problem {
     Problem::unprocessable(format!("{prefix}{part}: {reason}")).with_field(format!("{prefix}{part}"))
 }
 
-async fn find(service: &Service, name: &ScheduleName) -> Result<Option<ScheduleView>, Problem> {
-    let reader = service.handler.reader();
-    match reader.read(|rows| rows.schedule(name.clone())).await? {
-        Some(schedule) => Ok(Some(reader.schedule_view(schedule).await?)),
-        None => Ok(None),
-    }
-}
-
-/// The schedule, if the token reaches its agent.
-async fn seen(service: &Service, reach: &Reach, name: &ScheduleName) -> Result<ScheduleView, Problem> {
-    let found = find(service, name).await?.filter(|schedule| sees(reach, schedule));
-    found.ok_or_else(|| Problem::not_found(format!("there is no schedule `{name}`")))
-}
-
-fn sees(reach: &Reach, schedule: &ScheduleView) -> bool {
-    let agent = schedule.definition.agent.as_deref().unwrap_or("default").parse();
-    agent.is_ok_and(|agent| reach.sees(&agent))
-}
-
 /// Refuses a change of what the configuration defines, or of what the token does not reach.
 fn check_changeable(reach: &Reach, present: &ScheduleView) -> Result<(), Problem> {
-    if !sees(reach, present) {
+    if !reach.sees_schedule(present) {
         let detail = format!("the token `{}` may not change `{}`", reach.token().name, present.name);
         return Err(Problem::new(StatusCode::FORBIDDEN, detail));
     }
