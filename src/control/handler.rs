@@ -136,11 +136,8 @@ impl RequestHandler {
             }
             ControlRequest::FeedFollow { after } => return follow_feed(self.slot()?, after, to).await,
             ControlRequest::BudgetAdd { run, by } => return self.raise(&run, by).await,
-            ControlRequest::ApprovalsDecide { call, verdict, scope } => {
-                return decided(self.decide(&call, |approval| decision(approval, verdict, scope)).await);
-            }
-            ControlRequest::ApprovalsAnswer { call, text } => {
-                return decided(self.decide(&call, |approval| text_answer(approval, text)).await);
+            ControlRequest::ApprovalsDecide { .. } | ControlRequest::ApprovalsAnswer { .. } => {
+                return self.answer_approval(request).await;
             }
             ControlRequest::MessagesSend(_)
             | ControlRequest::MessagesSendFile { .. }
@@ -183,6 +180,23 @@ impl RequestHandler {
             }
             _ => return Err(RequestError::internal("this is no request about runs")),
         }))
+    }
+
+    /// Takes a person's answer to a pending approval.
+    async fn answer_approval(
+        &self,
+        request: ControlRequest,
+    ) -> Result<Option<ControlResponse>, RequestError> {
+        #[expect(clippy::wildcard_enum_match_arm, reason = "the handler passes no other request")]
+        decided(match request {
+            ControlRequest::ApprovalsDecide { call, verdict, scope } => {
+                self.decide(&call, |approval| decision(approval, verdict, scope)).await
+            }
+            ControlRequest::ApprovalsAnswer { call, text } => {
+                self.decide(&call, |approval| text_answer(approval, text)).await
+            }
+            _ => Err(RequestError::internal("this is no answer to an approval")),
+        })
     }
 
     /// The present periods, with the limits of the runtime, else with these.

@@ -31,9 +31,10 @@ impl RunSubmitter {
         let (changed, restart) = changed_keys(&before.config, &config);
         host.exchange(&config, &variables, !self.has_script()).await?;
         prompt.exchange(LayeredPrompt::new(&config, &host.state));
-        host.reconcile_schedules(&config).await?;
         let files = config.files.clone();
         self.exchange_settings(RunSettings { config, variables });
+        // Last: what is due now begins with the new settings.
+        host.reconcile_schedules(&self.settings().config).await?;
         Ok(ReloadView { files, changed, restart })
     }
 }

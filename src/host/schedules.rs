@@ -212,7 +212,7 @@ mod tests {
         };
         check(RequestError::new(RequestErrorKind::Busy, "draining").into(), OccurrenceError::NotNow);
         check(HostError::usage("agent: there is no agent `x`"), OccurrenceError::Never);
-        let overloaded = SubmitError::Overloaded { limit: 1 };
+        let overloaded = SubmitError::Overloaded { waiting: 1 };
         check(RunError::NotAccepted(overloaded).into(), OccurrenceError::NotNow);
         let reason = "is no folder".to_owned();
         check(StartError::Workspace { path: "/x".into(), reason }.into(), OccurrenceError::Never);

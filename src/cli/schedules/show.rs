@@ -2,7 +2,7 @@
 
 use hermod_actors::{
     SanitizedText,
-    model::{ScheduleSource, Timestamp},
+    model::{Outcome, ScheduleSource, Timestamp},
 };
 
 use crate::{
@@ -82,7 +82,7 @@ pub(super) fn history(occurrences: &[OccurrenceView]) -> String {
             occurrence.schedule.to_string(),
             rfc3339(occurrence.at),
             occurrence.state.clone(),
-            or_dash(occurrence.outcome.map(|outcome| outcome.name())),
+            or_dash(occurrence.outcome.map(Outcome::name)),
             or_dash(occurrence.run),
             or_dash(reason) + &further.unwrap_or_default(),
         ]
