@@ -111,7 +111,7 @@ pub async fn change_schedule(
 ) -> Result<ScheduleView, RequestError> {
     let changed = match change {
         ScheduleChange::Put { definition, replace } => {
-            let present = runtime.schedule(name).await?;
+            let present = reader.read(|rows| rows.schedule(name.clone())).await?;
             if !replace && present.is_some_and(|present| present.definition != *definition) {
                 return Err(RequestError::usage(format!(
                     "there is a schedule `{name}` already; `--replace` changes it, and `hermod schedules show {name}` shows it"
@@ -119,7 +119,7 @@ pub async fn change_schedule(
             }
             runtime.put_schedule(name.clone(), ScheduleSource::Command, *definition, &SystemCalendar).await?
         }
-        ScheduleChange::Pause { reason } => runtime.pause_schedule(name, reason.into()).await?,
+        ScheduleChange::Pause { reason } => runtime.pause_schedule(name, &reason).await?,
         ScheduleChange::Resume => runtime.resume_schedule(name, &SystemCalendar).await?,
         ScheduleChange::Remove => {
             let present = reader.schedule(name).await?;

@@ -16,7 +16,10 @@ use super::{
     submission::{RunSubmitter, Submission},
 };
 use crate::{
-    budget_limits::BudgetLimits, config::Config, control::RequestErrorKind, schedule::SystemCalendar,
+    budget_limits::BudgetLimits,
+    config::Config,
+    control::{RequestError, RequestErrorKind},
+    schedule::SystemCalendar,
 };
 
 /// What a standing agent reads behind the text of its heartbeat.
@@ -37,7 +40,7 @@ impl RuntimeHost {
             }
             configured.insert(name);
         }
-        for schedule in self.runtime.schedules().await? {
+        for schedule in self.runtime.schedules().await.map_err(RequestError::from)? {
             if schedule.source == ScheduleSource::Config && !configured.contains(&schedule.name) {
                 match self.runtime.remove_schedule(&schedule.name, ScheduleSource::Config).await {
                     Ok(()) | Err(ScheduleError::Unknown(_)) => {}
@@ -57,7 +60,8 @@ impl RuntimeHost {
     ) -> Result<(), HostError> {
         self.reconcile_schedules(config).await?;
         let submitter = Arc::new(OccurrenceRuns(Arc::clone(submitter)));
-        Ok(self.runtime.start_scheduler(Arc::new(SystemCalendar), submitter).await?)
+        self.runtime.start_scheduler(Arc::new(SystemCalendar), submitter);
+        Ok(())
     }
 
     fn note(&self, line: &str) {
@@ -177,7 +181,6 @@ mod tests {
     use hermod_actors::model::Timestamp;
 
     use super::*;
-    use crate::control::RequestError;
 
     fn task() -> ScheduledTask {
         serde_json::from_value(serde_json::json!({ "text": "Look" })).unwrap()
