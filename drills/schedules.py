@@ -44,7 +44,7 @@ def main():
     further = {time for row in history if "further" in row for time in range(seconds(row["at"]), seconds(row["further"]["until"]) + 1, INTERVAL_S)}
     due = set(range(min(times), max(times) + 1, INTERVAL_S))
     of_rows = [row["run"] for row in history if "run" in row]
-    runs = {run["run"] for run in listed}
+    runs = {run["id"] for run in listed}
     counts["due"], counts["rows"] = len(due), len(history)
     for state in ("ran", "missed", "skipped"):
         counts[state] = len([row for row in history if row["state"] == state])

@@ -72,7 +72,7 @@ fn each_occurrence_has_one_row_and_each_run_its_row_over_kills() {
     let listed = served.world.ok(&["runs", "list", "--schedule", "tick", "--limit", "10000", "--json"]);
     let listed = object(&listed);
     let runs: BTreeSet<&str> =
-        listed.as_array().unwrap().iter().map(|run| run["run"].as_str().unwrap()).collect();
+        listed.as_array().unwrap().iter().map(|run| run["id"].as_str().unwrap()).collect();
     let of_rows: BTreeSet<&str> = recorded.values().filter_map(Value::as_str).collect();
     assert_eq!(runs, of_rows, "each run has one row");
     served.stop();
