@@ -149,12 +149,13 @@ impl StoreClient {
         }
     }
 
-    /// Changes a schedule. Without an owner its agent and its targets are looked for in this configuration.
+    /// Changes a schedule. Without an owner, the agent and the targets of a new definition are looked for in this
+    /// configuration.
     pub async fn change_schedule(
         &self,
         name: &ScheduleName,
         change: ScheduleChange,
-        config: &Config,
+        config: Option<&Config>,
     ) -> Result<ScheduleView, HostError> {
         let request = ControlRequest::SchedulesChange { name: name.clone(), change: change.clone() };
         let remedy = "`hermod schedules list` shows what holds";
@@ -164,7 +165,7 @@ impl StoreClient {
             OwnerReply::Disconnected => return Err(HostError::ConnectionLost(remedy.to_owned())),
             OwnerReply::NoOwner(journal) => journal,
         };
-        if let ScheduleChange::Put { definition, .. } = &change {
+        if let (ScheduleChange::Put { definition, .. }, Some(config)) = (&change, config) {
             let checked = config.check_schedule(definition);
             checked.map_err(|(part, reason)| HostError::usage(format!("{part}: {reason}")))?;
         }

@@ -156,9 +156,12 @@ async fn change_one(
     change: ScheduleChange,
     variables: &Variables,
 ) -> Result<(), CliError> {
-    let (client, config) = (StoreClient::new(variables)?, Config::read(variables)?);
+    let client = StoreClient::new(variables)?;
+    // A pause needs no configuration, which may be what is wrong.
+    let needs_config = matches!(change, ScheduleChange::Put { .. });
+    let config = needs_config.then(|| Config::read(variables)).transpose()?;
     let is_removed = change == ScheduleChange::Remove;
-    let changed = client.change_schedule(&name, change, &config).await?;
+    let changed = client.change_schedule(&name, change, config.as_ref()).await?;
     if is_removed && !json {
         return print(&format!("removed {name}; its history stays"));
     }
