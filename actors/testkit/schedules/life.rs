@@ -14,6 +14,7 @@ use hermod_actors::{
     model::{
         Failure, FailureClass, Lane, OccurrenceId, RunId, RunSpec, ScheduleSource, ScheduledTask, Timestamp,
     },
+    fault_injection::{ActorFault, ActorKind, inject},
     port::{Clock, OccurrenceError, OccurrenceSubmitter},
 };
 use tokio::{sync::Notify, time::sleep};
@@ -180,6 +181,10 @@ async fn act(
             Event::Jump(ms) => {
                 clock.offset.fetch_add(ms, Ordering::SeqCst);
                 *jumps += 1;
+                Ok(())
+            }
+            Event::Crash => {
+                inject(&runtime, ActorKind::Scheduler, ActorFault::Error).await;
                 Ok(())
             }
             Event::Pause(n) => runtime.pause_schedule(name(n), "a person wants it").await.map(drop),

@@ -51,6 +51,8 @@ pub(super) enum Event {
     Pause(usize),
     Resume(usize),
     RunNow(usize),
+    /// The actor crashes.
+    Crash,
 }
 
 impl Plan {
@@ -134,12 +136,13 @@ fn life(is_dense: bool, rng: &mut SeededRng) -> Life {
 
 fn event(rng: &mut SeededRng) -> Event {
     let n = rng.index(ZONES.len());
-    match rng.below(6) {
+    match rng.below(7) {
         0 | 1 => {
             let ms = i64::try_from(rng.pick(&[5_000, 10 * MINUTE_MS, 3 * HOUR_MS, 2 * DAY_MS])).unwrap_or_default();
             Event::Jump(if rng.chance(50) { -ms } else { ms })
         }
         2 => Event::Pause(n),
+        5 => Event::Crash,
         3 | 4 => Event::Resume(n),
         _ => Event::RunNow(n),
     }

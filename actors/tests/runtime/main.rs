@@ -24,7 +24,6 @@ mod records;
 mod reopen;
 mod requests;
 mod runs;
-mod schedules;
 mod shared_events;
 mod shown;
 mod simulation;
