@@ -8,7 +8,10 @@ use std::{
     time::Duration,
 };
 
-use futures::{FutureExt, future::BoxFuture};
+use futures::{
+    FutureExt,
+    future::{BoxFuture, join},
+};
 use hermod_actors::{
     RunError, RunRequest, Runtime, ScheduleError, SessionChoice, SubmitError,
     model::{
@@ -83,20 +86,33 @@ impl OccurrenceSubmitter for Submitter {
             if drawn < not_now + never + slow {
                 sleep(Duration::from_secs(drawn * 20)).await;
             }
-            let defaults = runtime.defaults().spec.clone();
-            let request = RunRequest {
-                session: task.session.map_or(SessionChoice::New, SessionChoice::Key),
-                occurrence: Some(occurrence),
-                spec: Some(RunSpec { lane: Lane::Cron, ..defaults }),
-                ..RunRequest::new(task.text)
-            };
-            match runtime.submit(request).await {
-                Ok(accepted) => Ok(accepted.run),
-                Err(RunError::NotAccepted(SubmitError::OccurrenceLeftOut(_))) => Err(OccurrenceError::LeftOut),
-                Err(error) => Err(OccurrenceError::NotNow(error.to_string())),
+            // Another process may submit it at the same time.
+            if drawn % 4 == 0 {
+                let first = submit(&runtime, occurrence.clone(), &task);
+                return join(first, submit(&runtime, occurrence, &task)).await.0;
             }
+            submit(&runtime, occurrence, &task).await
         }
         .boxed()
+    }
+}
+
+async fn submit(
+    runtime: &Runtime,
+    occurrence: OccurrenceId,
+    task: &ScheduledTask,
+) -> Result<RunId, OccurrenceError> {
+    let defaults = runtime.defaults().spec.clone();
+    let request = RunRequest {
+        session: task.session.clone().map_or(SessionChoice::New, SessionChoice::Key),
+        occurrence: Some(occurrence),
+        spec: Some(RunSpec { lane: Lane::Cron, ..defaults }),
+        ..RunRequest::new(Arc::clone(&task.text))
+    };
+    match runtime.submit(request).await {
+        Ok(accepted) => Ok(accepted.run),
+        Err(RunError::NotAccepted(SubmitError::OccurrenceLeftOut(_))) => Err(OccurrenceError::LeftOut),
+        Err(error) => Err(OccurrenceError::NotNow(error.to_string())),
     }
 }
 
