@@ -47,6 +47,9 @@ pub(crate) enum SchedulerMsg {
     WorkerEnded(ScheduleName, u64, bool),
     /// Looks at the clock.
     Tick,
+    /// Inspects the state.
+    #[cfg(feature = "testkit")]
+    Inspect(crate::inspect::Inspect<SchedulerState>),
 }
 
 /// How schedules get their times and their runs.
@@ -182,9 +185,11 @@ impl Actor for SchedulerActor {
                 state.workers.clear();
             }
             SchedulerMsg::WorkerEnded(name, number, has_panicked) => {
-                state.on_worker_end(&me, name, number, has_panicked);
+                state.on_worker_end(&me, name, number, has_panicked).await?;
             }
             SchedulerMsg::Tick => state.tick(),
+            #[cfg(feature = "testkit")]
+            SchedulerMsg::Inspect(inspection) => return inspection.run(state),
         }
         Ok(())
     }
@@ -279,33 +284,32 @@ impl SchedulerState {
         self.workers.insert(name, RunningWorker { number, signal, task });
     }
 
-    fn on_worker_end(
+    /// The task of a schedule has ended. It is started again if it has panicked, or if the schedule was created again.
+    async fn on_worker_end(
         &mut self,
         me: &ActorRef<SchedulerMsg>,
         name: ScheduleName,
         number: u64,
         has_panicked: bool,
-    ) {
-        // The schedule may have been created again meanwhile.
+    ) -> Result<(), ReadError> {
         if self.workers.get(&name).is_none_or(|worker| worker.number != number) {
-            return;
+            return Ok(());
         }
         self.workers.remove(&name);
         self.parts.scheduler.set_status(&name, None);
-        let pause = if has_panicked { RESTART } else { Duration::ZERO };
-        if has_panicked {
-            tracing::error!(schedule = %name, "the task of a schedule has panicked; it is started again");
+        if !has_panicked {
+            let is_there = self.parts.journal.rows().schedule(name.clone()).await?.is_some();
+            return if is_there { self.wake(me, name, None).await } else { Ok(()) };
         }
-        // A schedule that is gone ends its task again, which is then not started any more.
+        tracing::error!(schedule = %name, "the task of a schedule has panicked; it is started again");
         let me = me.clone();
-        if has_panicked {
-            tokio::spawn(async move {
-                sleep(pause).await;
-                if me.cast(SchedulerMsg::Changed(name)).is_err() {
-                    tracing::debug!("the scheduler has ended");
-                }
-            });
-        }
+        tokio::spawn(async move {
+            sleep(RESTART).await;
+            if me.cast(SchedulerMsg::Changed(name)).is_err() {
+                tracing::debug!("the scheduler has ended");
+            }
+        });
+        Ok(())
     }
 
     /// Notes that the actor works, and wakes all tasks if the clock has jumped: their sleeps do not see that.

@@ -148,7 +148,7 @@ impl<'t> Batch<'t> {
                 IndexRow::Model(row) => self.index_model(row)?,
                 IndexRow::Outbox(message) => self.add_message(*message)?,
                 IndexRow::Message(row) => self.index_message(&row)?,
-                IndexRow::Occurrence(row) => self.add_occurrence(&row)?,
+                IndexRow::Occurrence(row) => self.add_occurrences(&[row])?,
             }
         }
         if let Some((key, run)) = key {

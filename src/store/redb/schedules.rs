@@ -28,9 +28,7 @@ impl Batch<'_> {
         }
         schedules.insert(schedule.name.as_str(), &*json(&schedule))?;
         self.dirty = true;
-        for row in &left_out {
-            self.add_occurrence(row)?;
-        }
+        self.add_occurrences(&left_out)?;
         for notice in notices {
             self.add_message(notice)?;
         }
@@ -58,15 +56,17 @@ impl Batch<'_> {
         Ok(Some(serde_json::from_slice::<Schedule>(stored.value()).map_or(0, |schedule| schedule.revision)))
     }
 
-    /// Adds the row of an occurrence that has none, and removes the oldest of its schedule beyond the limit.
-    pub(super) fn add_occurrence(&mut self, row: &Occurrence) -> batch::Result<()> {
-        let name = row.id.schedule.as_str();
+    /// Adds the rows of occurrences of a schedule that have none, and removes its oldest beyond the limit.
+    pub(super) fn add_occurrences(&mut self, rows: &[Occurrence]) -> batch::Result<()> {
+        let Some(first) = rows.first() else { return Ok(()) };
+        let name = first.id.schedule.as_str();
         let occurrences = self.tables.occurrences()?;
-        let key = (name, row.id.at.0);
-        if occurrences.get(key)?.is_some() {
-            return Ok(());
+        for row in rows {
+            let key = (row.id.schedule.as_str(), row.id.at.0);
+            if occurrences.get(key)?.is_none() {
+                occurrences.insert(key, &*json(row))?;
+            }
         }
-        occurrences.insert(key, &*json(row))?;
         let newest = occurrences.range(occurrences_of(name))?.rev().nth(KEPT_OCCURRENCES).transpose()?;
         if let Some(last) = newest.map(|(key, _)| key.value().1) {
             occurrences.retain_in((name, i64::MIN)..=(name, last), |_, _| false)?;

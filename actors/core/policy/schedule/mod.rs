@@ -6,6 +6,8 @@
 mod due;
 mod pause;
 mod step;
+#[cfg(test)]
+mod tests;
 mod times;
 
 pub use pause::{FailureStreak, failures_in_row, pause_notices, resume};

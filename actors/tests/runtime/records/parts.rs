@@ -221,6 +221,7 @@ pub(crate) fn stop_reason() -> Made<StopReason> {
         StopReason::Parent,
         StopReason::Interrupt,
         StopReason::QueueFull,
+        StopReason::Overlap,
     ])
     .boxed()
 }
