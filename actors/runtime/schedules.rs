@@ -106,8 +106,7 @@ impl Runtime {
         calendar: &dyn Calendar,
     ) -> Result<Schedule> {
         redact_text(&mut definition.task.text, &*self.parts.redactor);
-        validate_definition(&definition)
-            .map_err(|(field, error)| ScheduleError::Invalid { field, error })?;
+        validate_definition(&definition).map_err(|(field, error)| ScheduleError::Invalid { field, error })?;
         for _ in 0..MAX_TRIES {
             let before = self.parts.journal.rows().schedule(name.clone()).await?;
             if let Some(known) = &before {

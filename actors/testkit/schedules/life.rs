@@ -14,10 +14,10 @@ use futures::{
 };
 use hermod_actors::{
     RunError, RunRequest, Runtime, ScheduleError, SessionChoice, SubmitError,
+    fault_injection::{ActorFault, ActorKind, inject},
     model::{
         Failure, FailureClass, Lane, OccurrenceId, RunId, RunSpec, ScheduleSource, ScheduledTask, Timestamp,
     },
-    fault_injection::{ActorFault, ActorKind, inject},
     port::{Clock, OccurrenceError, OccurrenceSubmitter},
 };
 use tokio::{sync::Notify, time::sleep};

@@ -56,8 +56,7 @@ pub(super) fn check(
         }
     }
     let of_schedule = read(journal.runs(None, usize::MAX));
-    let of_schedule: Vec<_> =
-        of_schedule.iter().filter(|run| run.schedule.as_ref() == Some(name)).collect();
+    let of_schedule: Vec<_> = of_schedule.iter().filter(|run| run.schedule.as_ref() == Some(name)).collect();
     for run in &of_schedule {
         if !runs.contains_key(&run.id) && rows.len() < KEPT {
             violation(format!("run {} has no row", run.id));
@@ -81,7 +80,11 @@ fn fates(schedule: &Schedule, rows: &[Occurrence], watched: &Watched, violation:
         rows.iter().filter_map(|row| Some((row.id.at, row.further?.until))).collect();
     let of = |timing: &Timing, after| ZoneCalendar.next(timing, after);
     let times = ScheduleTimes::new(&schedule.name, &schedule.definition, &of);
-    let oldest = if rows.len() < KEPT { schedule.created_at } else { rows.last().map_or(schedule.created_at, |row| row.id.at) };
+    let oldest = if rows.len() < KEPT {
+        schedule.created_at
+    } else {
+        rows.last().map_or(schedule.created_at, |row| row.id.at)
+    };
     let mut at = times.after(oldest).unwrap_or_default();
     while let Some(this) = at {
         let is_decided = schedule.next.is_none_or(|next| this < next);
@@ -109,7 +112,13 @@ fn fates(schedule: &Schedule, rows: &[Occurrence], watched: &Watched, violation:
 }
 
 /// At the end nothing is due that could have begun.
-fn stuck(schedule: &Schedule, plan: &Plan, wall: Timestamp, is_busy: bool, violation: &mut impl FnMut(String)) {
+fn stuck(
+    schedule: &Schedule,
+    plan: &Plan,
+    wall: Timestamp,
+    is_busy: bool,
+    violation: &mut impl FnMut(String),
+) {
     let slack_ms = 2 * 3_600_000 + schedule.definition.rules.jitter_ms;
     let is_due = schedule.next.is_some_and(|next| next.plus_ms(slack_ms) < wall);
     let catches_up = plan.lives.last().is_some_and(|life| life.lasts_ms > slack_ms);

@@ -90,6 +90,7 @@ fn facts(schedule: &Schedule, now: i64) -> ScheduleFacts<'_> {
         last_end: None,
         failures: NO_FAILURES,
         has_row: false,
+        jitter: jitter_ms,
         last_error: None,
     }
 }
@@ -232,7 +233,8 @@ fn failures_in_a_row_pause_the_schedule_and_tell_its_targets() {
     let mut schedule = schedule(rules(Misfire::RunOnce, Overlap::Skip));
     schedule.definition.rules.pause_after = Some(2);
     let streak = failures_in_row([row(9, failed), row(8, failed)]);
-    let reason = format!("2 runs in a row did not complete; the last one was {}: failed", RunId::from_bits(9));
+    let reason =
+        format!("2 runs in a row did not complete; the last one was {}: failed", RunId::from_bits(9));
     check_facts(ScheduleFacts { failures: &streak, ..facts(&schedule, 0) }, &format!("pause: {reason}"));
     let pause = SchedulePause { since: Timestamp(5), reason: reason.into() };
     let notices = pause_notices(&schedule, &streak, &pause);
