@@ -118,7 +118,7 @@ impl Runtime {
                     return Ok(known.clone());
                 }
             }
-            let wanted = self.changed(&name, source, &definition, before.as_ref(), calendar)?;
+            let wanted = self.changed(&name, (source, &definition), before.as_ref(), calendar)?;
             if let Some(written) = self.write_schedule(wanted, Vec::new()).await? {
                 return Ok(written);
             }
@@ -130,8 +130,7 @@ impl Runtime {
     fn changed(
         &self,
         name: &ScheduleName,
-        source: ScheduleSource,
-        definition: &ScheduleDefinition,
+        (source, definition): (ScheduleSource, &ScheduleDefinition),
         before: Option<&Schedule>,
         calendar: &dyn Calendar,
     ) -> Result<Schedule> {

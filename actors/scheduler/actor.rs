@@ -119,7 +119,7 @@ impl SchedulerState {
         let names = names.filter(|name| !self.workers.contains_key(name)).collect::<Vec<_>>();
         let last = rows.occurrences(OccurrenceQuery { max: 1, ..OccurrenceQuery::default() }).await?;
         if let Some(last) = last.first() {
-            self.warn_of_jump(self.parts.clock.at(), last.recorded_at);
+            warn_of_jump(self.parts.clock.at(), last.recorded_at);
         }
         let open = rows.open_runs().await?;
         for name in names {
@@ -215,18 +215,18 @@ impl SchedulerState {
         if at.0.abs_diff(expected.0) < MIN_JUMP_MS.unsigned_abs() {
             return;
         }
-        self.warn_of_jump(at, expected);
+        warn_of_jump(at, expected);
         for worker in self.workers.values() {
             worker.signal.changed.notify_one();
         }
     }
+}
 
-    fn warn_of_jump(&self, at: Timestamp, expected: Timestamp) {
-        if at.0.saturating_add(LONG_JUMP_MS) < expected.0 {
-            tracing::warn!(
-                now = %at, before = %expected,
-                "the clock went back by more than a day; no schedule is due until it is there again"
-            );
-        }
+fn warn_of_jump(at: Timestamp, expected: Timestamp) {
+    if at.0.saturating_add(LONG_JUMP_MS) < expected.0 {
+        tracing::warn!(
+            now = %at, before = %expected,
+            "the clock went back by more than a day; no schedule is due until it is there again"
+        );
     }
 }

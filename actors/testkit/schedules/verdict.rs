@@ -25,15 +25,17 @@ fn read<T>(read: ReadFuture<T>) -> T {
     }
 }
 
+/// What is left at the end.
+pub(super) struct Evidence<'a> {
+    pub(super) plan: &'a Plan,
+    pub(super) journal: &'a MemoryJournal,
+    pub(super) wall: Timestamp,
+    pub(super) watched: &'a Watched,
+}
+
 /// Adds what is wrong with a schedule.
-pub(super) fn check(
-    name: &ScheduleName,
-    plan: &Plan,
-    journal: &MemoryJournal,
-    wall: Timestamp,
-    watched: &Watched,
-    report: &mut ScheduleReport,
-) {
+pub(super) fn check(name: &ScheduleName, evidence: &Evidence<'_>, report: &mut ScheduleReport) {
+    let Evidence { plan, journal, wall, watched } = *evidence;
     let Some(schedule) = read(journal.schedule(name.clone())) else { return };
     let rows = read(journal.occurrences(OccurrenceQuery::of(name.clone(), usize::MAX)));
     for row in &rows {

@@ -110,7 +110,7 @@ impl ScheduleFacts<'_> {
             Misfire::RunAll => 0,
         };
         if left_out > 0 || due.older.is_some() {
-            return self.leave_out(due, left_out, |facts, at| facts.missed(at));
+            return self.leave_out(due, left_out, Self::missed);
         }
         if self.overlap_rule() == Overlap::Cancel && self.misfire() != Misfire::RunAll && due.listed.len() > 1
         {

@@ -10,10 +10,11 @@ use crate::model::{
 const MINUTE: i64 = 60_000;
 const RUN: RunId = RunId::from_bits(7);
 
+#[expect(clippy::unnecessary_wraps, reason = "the signature of a calendar")]
 fn every_minute(timing: &Timing, after: Timestamp) -> Result<Option<Timestamp>, String> {
     match timing {
         Timing::Every { interval_ms, .. } => {
-            let interval = *interval_ms as i64;
+            let interval = interval_ms.cast_signed();
             Ok(Some(Timestamp((after.0.div_euclid(interval) + 1) * interval)))
         }
         // Times that are only known one by one.
@@ -189,7 +190,7 @@ fn a_long_gap_has_a_bounded_number_of_rows() {
         assert!((500..=1_001).contains(&rows.len()), "{}", rows.len());
         let of_gap = (next.unwrap().0 - 10 * MINUTE) / interval;
         let FurtherOccurrences { count, until } = rows[0].further.unwrap();
-        assert_eq!(count, counted.min(of_gap as u64 - rows.len() as u64));
+        assert_eq!(count, counted.min(of_gap.cast_unsigned() - rows.len() as u64));
         assert!(rows[0].id.at == Timestamp(10 * MINUTE) && until < rows[1].id.at);
         assert!(rows[1..].iter().all(|row| row.further.is_none()));
         assert!(next.is_some_and(|next| next.0 > week));
@@ -205,10 +206,10 @@ fn a_row_that_is_there_advances_the_time() {
 #[test]
 fn jitter_is_below_the_distance_and_always_the_same() {
     let mut schedule = schedule(rules(Misfire::RunOnce, Overlap::Skip));
-    schedule.definition.rules.jitter_ms = 10 * MINUTE as u64;
-    let jitter = jitter_ms(&schedule.name, Timestamp(10 * MINUTE), MINUTE as u64 - 1);
-    assert!(jitter < MINUTE as u64 && jitter > 0);
-    let begins = 10 * MINUTE + jitter as i64;
+    schedule.definition.rules.jitter_ms = 10 * MINUTE.cast_unsigned();
+    let jitter = jitter_ms(&schedule.name, Timestamp(10 * MINUTE), MINUTE.cast_unsigned() - 1);
+    assert!(jitter < MINUTE.cast_unsigned() && jitter > 0);
+    let begins = 10 * MINUTE + jitter.cast_signed();
     check_facts(facts(&schedule, 10 * MINUTE), &format!("wait until {begins}"));
     check_facts(facts(&schedule, begins), "start 10");
     assert_eq!(jitter_ms(&schedule.name, Timestamp(5), 0), 0);
