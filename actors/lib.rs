@@ -39,13 +39,13 @@ pub use builtin_tools::message_tool;
 pub use compressor::CompressorStatus;
 pub use handlers::StalledHandler;
 pub use policy::delegation::DELEGATE_TASK;
-#[doc(hidden)]
-pub use policy::{message, schedule};
 pub use policy::{
     AnswerSource, Bill, FinalText, HookTally, MEMORY_TOOL, SanitizedText, SummarizerStatus, spent_by_failure,
     usage_anomaly,
 };
 pub use policy::{clarify::CLARIFY, message::MESSAGE, shaping, todo::TODO};
+#[doc(hidden)]
+pub use policy::{message, schedule};
 pub use provider::{ModelStatus, ProviderStatus};
 pub use runtime::{
     ConversationEnd, ConversationPage, Defaults, FirstTask, HealthProbe, KeyConflict, MAX_IMAGE_BYTES,

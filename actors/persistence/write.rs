@@ -7,7 +7,8 @@ use tokio::sync::oneshot;
 use super::{AppendResult, OutcomeReply, PersistenceMsg, WriteResult};
 use crate::{
     model::{
-        Durable, Incarnation, ScheduleName, ScheduleOutcome, ScheduleWrite, SessionId, StoredDelivery, Timestamp,
+        Durable, Incarnation, ScheduleName, ScheduleOutcome, ScheduleWrite, SessionId, StoredDelivery,
+        Timestamp,
     },
     port::{Append, JournalError, OpenedSession, WriteOp, WriteOutcome},
 };

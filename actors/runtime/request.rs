@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     model::{
-        Amounts, BootId, BreakerPolicy, CallId, Expectation, Hash, IdError, Message, ModelRef, OccurrenceId, OutcomeDetail,
-        Queueing, RunId, RunSpec, SessionId, ThinkingLevel, Timestamp, Usage,
+        Amounts, BootId, BreakerPolicy, CallId, Expectation, Hash, IdError, Message, ModelRef, OccurrenceId,
+        OutcomeDetail, Queueing, RunId, RunSpec, SessionId, ThinkingLevel, Timestamp, Usage,
     },
     policy::FinalText,
     port::{

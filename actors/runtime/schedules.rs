@@ -106,8 +106,7 @@ impl Runtime {
         calendar: &dyn Calendar,
     ) -> Result<Schedule> {
         redact_text(&mut definition.task.text, &*self.parts.redactor);
-        validate_definition(&definition)
-            .map_err(|(field, error)| ScheduleError::Invalid { field, error })?;
+        validate_definition(&definition).map_err(|(field, error)| ScheduleError::Invalid { field, error })?;
         for _ in 0..MAX_TRIES {
             let before = self.parts.journal.rows().schedule(name.clone()).await?;
             if let Some(known) = &before {
@@ -119,7 +118,7 @@ impl Runtime {
                     return Ok(known.clone());
                 }
             }
-            let wanted = self.changed(&name, source, &definition, before.as_ref(), calendar)?;
+            let wanted = self.changed(&name, (source, &definition), before.as_ref(), calendar)?;
             if let Some(written) = self.write_schedule(wanted, Vec::new()).await? {
                 return Ok(written);
             }
@@ -131,8 +130,7 @@ impl Runtime {
     fn changed(
         &self,
         name: &ScheduleName,
-        source: ScheduleSource,
-        definition: &ScheduleDefinition,
+        (source, definition): (ScheduleSource, &ScheduleDefinition),
         before: Option<&Schedule>,
         calendar: &dyn Calendar,
     ) -> Result<Schedule> {

@@ -1,7 +1,14 @@
 //! The task of one schedule: it reads the row, decides the next step, and carries it out, one step after another. A slow
 //! submission delays no other schedule.
 
-use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
+use std::{
+    panic::AssertUnwindSafe,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
 
 use futures::{
     FutureExt,
@@ -19,8 +26,8 @@ use crate::{
     mutants::{Mutant, mutant_enabled},
     persistence,
     policy::schedule::{
-        FailureStreak, RunUnderWay, ScheduleFacts, ScheduleStep, ScheduleTimes, failures_in_row, next_step,
-        pause_notices,
+        FailureStreak, RunUnderWay, ScheduleFacts, ScheduleStep, ScheduleTimes, failures_in_row, jitter_ms,
+        next_step, pause_notices,
     },
     port::{OccurrenceError, ReadError},
     session::{InputReply, SessionMsg},
@@ -135,6 +142,7 @@ impl Worker {
             last_end,
             failures: &failures,
             has_row,
+            jitter: if mutant_enabled(Mutant::RandomJitter) { random_jitter } else { jitter_ms },
             last_error: refused.map(|(.., error)| error.as_str()),
         };
         let calendar = &*self.ports.calendar;
@@ -328,7 +336,9 @@ impl Worker {
         schedule.revision = expected.saturating_add(1);
         let write = ScheduleWrite { schedule, expected, left_out, notices };
         match persistence::write_schedule(&self.parts.persistence, write).await {
-            Ok(Ok(ScheduleOutcome::Written | ScheduleOutcome::Changed(_) | ScheduleOutcome::TooMany)) => Ok(()),
+            Ok(Ok(ScheduleOutcome::Written | ScheduleOutcome::Changed(_) | ScheduleOutcome::TooMany)) => {
+                Ok(())
+            }
             Ok(Err(refusal)) => Err(WorkerError::Store(refusal.to_string())),
             Err(error) => Err(WorkerError::Store(error.to_string())),
         }
@@ -349,4 +359,11 @@ impl Worker {
         }
         Ok(())
     }
+}
+
+/// The jitter of a mutant: another one each time.
+fn random_jitter(_: &ScheduleName, _: Timestamp, most: u64) -> u64 {
+    static DRAWN: AtomicU64 = AtomicU64::new(0);
+    let drawn = DRAWN.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
+    (drawn >> 7) % most.saturating_add(1).max(1)
 }

@@ -26,6 +26,6 @@ pub use hermod_actors::{
 };
 pub use journal_contract::{CASES, ContractCase, FAULTS, StoreOpener, fault_contract, journal_contract};
 pub use memory::MemoryJournal;
-pub use schedules::{ScheduleReport, ZoneCalendar, simulate_schedules};
 pub use scenarios::{ExpectedOutcome, FAULT_SCENARIOS, FaultScenario, NO_FREEZE, ObservedOutcome};
+pub use schedules::{ScheduleReport, ZoneCalendar, simulate_schedules};
 pub use world::world;

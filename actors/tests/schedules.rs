@@ -52,7 +52,12 @@ fn each_occurrence_has_one_fate() {
     println!(
         "{seeds} seeds: {ran} ran, {missed} missed, {skipped} skipped, {kills} kills, {jumps} jumps, {pauses} pauses"
     );
-    assert!(violations.is_empty(), "{} violations:\n{}", violations.len(), violations[..violations.len().min(40)].join("\n"));
+    assert!(
+        violations.is_empty(),
+        "{} violations:\n{}",
+        violations.len(),
+        violations[..violations.len().min(40)].join("\n")
+    );
     assert!([ran, kills, jumps, pauses].iter().all(|count| *count > 0) && missed > 0 && skipped > 0);
 }
 

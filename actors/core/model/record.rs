@@ -9,9 +9,9 @@ use super::{
     AgentName, ApprovalAnswered, ApprovalRequested, Artifact, AsideAnswered, Attachment, BootId,
     BudgetRefusal, CallAdmitted, CallEnded, CallLost, CallStarted, ChildEnded, ContextCompacted, Hash, Hold,
     Image, ImportedHistory, Incarnation, LimitIncrease, MemorySaved, MessageCollected, MessageContent,
-    MessageDropped, ModelAnswered, ModelFailed, ModelLate, ModelStarted, ModelWaiting, OccurrenceId, OutcomeDetail,
-    ParentRef, QueueMode, QueueOverrides, Queueing, RunBegun, RunId, RunSpec, RunVerified, StopReason,
-    SummaryStarted, Timestamp, TodoChanged, Usage,
+    MessageDropped, ModelAnswered, ModelFailed, ModelLate, ModelStarted, ModelWaiting, OccurrenceId,
+    OutcomeDetail, ParentRef, QueueMode, QueueOverrides, Queueing, RunBegun, RunId, RunSpec, RunVerified,
+    StopReason, SummaryStarted, Timestamp, TodoChanged, Usage,
 };
 
 /// A journal record: append-only, versioned, numbered per session.

@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 use super::{
     AccountId, AgentName, Amounts, AuxiliaryChain, Body, CompactionPolicy, Delegation, Expectation, Hash,
     InDoubtPolicy, Lane, ModelProfile, ModelRow, OutcomeDetail, ParentRef, PendingApproval, QueueOverrides,
-    RetryPolicy, RunId, ScheduleName, Seq, SessionId, ThinkingLevel, ThinkingRequest, ThinkingStyle, Timestamp, Usage,
+    RetryPolicy, RunId, ScheduleName, Seq, SessionId, ThinkingLevel, ThinkingRequest, ThinkingStyle,
+    Timestamp, Usage,
 };
 
 /// A model of a chain: `provider/model`. The fields are private so that every value can be parsed from its text.

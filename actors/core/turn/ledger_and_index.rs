@@ -7,8 +7,8 @@ use crate::{
     journal::IndexRow,
     model::{
         AccountId, Amounts, AsideJob, Body, Dimension, LedgerChange, LimitRaise, ModelFailed, ModelLate,
-        ModelStarted, NewAccount, Occurrence, Reservation, RetryReason, RunCounts, RunEnded, RunId, RunRow, RunState,
-        Seq, SessionRow, Settlement, Timestamp, Usage,
+        ModelStarted, NewAccount, Occurrence, Reservation, RetryReason, RunCounts, RunEnded, RunId, RunRow,
+        RunState, Seq, SessionRow, Settlement, Timestamp, Usage,
     },
     mutants::{Mutant, mutant_enabled},
     policy::spent_by_failure,

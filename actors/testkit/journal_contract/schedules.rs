@@ -97,9 +97,8 @@ pub(super) async fn a_schedule_is_replaced_by_its_revision(mut journal: Subject)
     let refused = ScheduleWrite { left_out: vec![missed("a", 5)], ..write("a", 7) };
     assert_eq!(put(&journal, refused).await, Changed(2), "with all that came with it");
     check(journal.rows().occurrences(OccurrenceQuery::of(name("a"), 9)), Vec::new()).await;
-    let remove = async |of, revision| {
-        outcome(&journal.batch(vec![WriteOp::RemoveSchedule(name(of), revision)]).await)
-    };
+    let remove =
+        async |of, revision| outcome(&journal.batch(vec![WriteOp::RemoveSchedule(name(of), revision)]).await);
     assert_eq!(remove("a", 1).await, Changed(2));
     assert_eq!(remove("c", 0).await, Changed(0));
     let leaving = ScheduleWrite { left_out: vec![missed("a", 5)], ..write("a", 2) };

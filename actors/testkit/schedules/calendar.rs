@@ -47,9 +47,8 @@ fn cron(expression: &str, zone: &Zone, after: Timestamp) -> Result<Option<Timest
         hour => vec![hour.parse::<i64>().map_err(|error| error.to_string())?],
     };
     let today = (after.0 + offset_ms(zone, after.0)).div_euclid(DAY_MS);
-    let local = (today - 1..=today + 2).flat_map(|day| {
-        hours.iter().map(move |hour| day * DAY_MS + hour * HOUR_MS + minute * 60_000)
-    });
+    let local = (today - 1..=today + 2)
+        .flat_map(|day| hours.iter().map(move |hour| day * DAY_MS + hour * HOUR_MS + minute * 60_000));
     Ok(local.map(|local| Timestamp(instant(zone, local))).filter(|at| *at > after).min())
 }
 
@@ -81,6 +80,11 @@ mod tests {
         check("Europe/Berlin", "30 2 * * *", berlin - HOUR_MS, berlin + HOUR_MS / 2);
         let new_york = ZONES[1].2;
         check("America/New_York", "30 1 * * *", new_york - 2 * HOUR_MS, new_york - HOUR_MS / 2);
-        check("America/New_York", "30 1 * * *", new_york - HOUR_MS / 2, new_york + 24 * HOUR_MS + HOUR_MS / 2);
+        check(
+            "America/New_York",
+            "30 1 * * *",
+            new_york - HOUR_MS / 2,
+            new_york + 24 * HOUR_MS + HOUR_MS / 2,
+        );
     }
 }

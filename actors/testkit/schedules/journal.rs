@@ -56,7 +56,8 @@ impl Watched {
                     (None, _) | (Some(_), None) => false,
                 };
                 if is_back {
-                    self.violations.push(format!("the next time of {name} went back from {before:?} to {next:?}"));
+                    self.violations
+                        .push(format!("the next time of {name} went back from {before:?} to {next:?}"));
                 }
                 self.pauses += usize::from(*is_pause);
             }
@@ -64,7 +65,8 @@ impl Watched {
                 self.accepted.insert(id.clone(), self.latest);
                 let others = self.under_way.get(&id.schedule).map_or(0, BTreeSet::len);
                 if others > 0 && !self.by_person.contains(id) {
-                    self.violations.push(format!("{id} began while {others} runs of its schedule were under way"));
+                    self.violations
+                        .push(format!("{id} began while {others} runs of its schedule were under way"));
                 }
             }
             Written::Run(row) => {

@@ -2,7 +2,7 @@
 
 use std::{
     sync::{
-        Arc, Mutex, OnceLock, PoisonError, Weak,
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak,
         atomic::{AtomicI64, AtomicU64, Ordering},
     },
     time::Duration,
@@ -14,10 +14,10 @@ use futures::{
 };
 use hermod_actors::{
     RunError, RunRequest, Runtime, ScheduleError, SessionChoice, SubmitError,
+    fault_injection::{ActorFault, ActorKind, inject},
     model::{
         Failure, FailureClass, Lane, OccurrenceId, RunId, RunSpec, ScheduleSource, ScheduledTask, Timestamp,
     },
-    fault_injection::{ActorFault, ActorKind, inject},
     port::{Clock, OccurrenceError, OccurrenceSubmitter},
 };
 use tokio::{sync::Notify, time::sleep};
@@ -87,7 +87,7 @@ impl OccurrenceSubmitter for Submitter {
                 sleep(Duration::from_secs(drawn * 20)).await;
             }
             // Another process may submit it at the same time.
-            if drawn % 4 == 0 {
+            if drawn.is_multiple_of(4) {
                 let first = submit(&runtime, occurrence.clone(), &task);
                 return join(first, submit(&runtime, occurrence, &task)).await.0;
             }
@@ -116,13 +116,30 @@ async fn submit(
     }
 }
 
-/// Lives one life, on virtual time of its own.
+/// What the parts of a life need.
+struct Scene<'a> {
+    plan: &'a Plan,
+    life: &'a Life,
+    seed: u64,
+    clock: Arc<JumpingClock>,
+    watched: Arc<Mutex<Watched>>,
+}
+
+impl Scene<'_> {
+    fn watched(&self) -> MutexGuard<'_, Watched> {
+        self.watched.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn violation(&self, text: String) {
+        self.watched().violations.push(text);
+    }
+}
+
+/// Lives a life of the plan from this wall time on, on virtual time of its own.
 pub(super) fn live(
     plan: &Plan,
     number: usize,
-    life: &Life,
-    journal: &MemoryJournal,
-    wall: Timestamp,
+    (journal, wall): (&MemoryJournal, Timestamp),
     watched: &Arc<Mutex<Watched>>,
 ) -> EndOfLife {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build();
@@ -131,10 +148,12 @@ pub(super) fn live(
         let seed = plan.seed.wrapping_mul(1_000).wrapping_add(number as u64);
         let clock = Arc::new(JumpingClock { inner: VirtualClock::new(seed), offset: AtomicI64::new(0) });
         clock.offset.store(wall.0 - clock.inner.at().0, Ordering::SeqCst);
+        let life = &plan.lives[number];
+        let scene = Scene { plan, life, seed, clock, watched: Arc::clone(watched) };
         let killed = Arc::<Notify>::default();
         let journal = LifeJournal {
             inner: journal.clone(),
-            clock: Arc::clone(&clock) as Arc<dyn Clock>,
+            clock: Arc::clone(&scene.clock) as Arc<dyn Clock>,
             watched: Arc::clone(watched),
             killed_at: life.killed_at,
             commits: Arc::new(AtomicU64::new(0)),
@@ -143,23 +162,16 @@ pub(super) fn live(
         let mut jumps = 0;
         let was_killed = tokio::select! {
             () = killed.notified() => true,
-            () = act(plan, life, seed, journal, &clock, watched, &mut jumps) => false,
+            () = act(&scene, journal, &mut jumps) => false,
         };
-        EndOfLife { wall: clock.at(), was_killed, jumps }
+        EndOfLife { wall: scene.clock.at(), was_killed, jumps }
     })
 }
 
-async fn act(
-    plan: &Plan,
-    life: &Life,
-    seed: u64,
-    journal: LifeJournal,
-    clock: &Arc<JumpingClock>,
-    watched: &Arc<Mutex<Watched>>,
-    jumps: &mut usize,
-) {
-    let (failing, asked) = (life.failing, AtomicU64::new(seed));
-    let provider = ScriptedProvider::new(Duration::from_millis(life.answer_ms), move |_| {
+/// A runtime with a model that fails as planned.
+async fn start(scene: &Scene<'_>, journal: LifeJournal) -> Option<Arc<Runtime>> {
+    let (failing, asked) = (scene.life.failing, AtomicU64::new(scene.seed));
+    let provider = ScriptedProvider::new(Duration::from_millis(scene.life.answer_ms), move |_| {
         let drawn = SeededRng::new(asked.fetch_add(1, Ordering::SeqCst)).below(100);
         match drawn < failing {
             true => Err(Failure::new(FailureClass::InvalidRequest, "no")),
@@ -167,56 +179,57 @@ async fn act(
         }
     });
     let mut dependencies = world(Arc::new(journal), provider, Vec::new());
-    dependencies.clock = Arc::clone(clock) as Arc<dyn Clock>;
-    let Ok(runtime) = Runtime::start(dependencies).await else { return };
-    let runtime = Arc::new(runtime);
-    let rng = Mutex::new(SeededRng::new(seed));
-    let submitter = Arc::new(Submitter { runtime: OnceLock::new(), rng, refused: life.refused });
+    dependencies.clock = Arc::clone(&scene.clock) as Arc<dyn Clock>;
+    Runtime::start(dependencies).await.ok().map(Arc::new)
+}
+
+async fn act(scene: &Scene<'_>, journal: LifeJournal, jumps: &mut usize) {
+    let Some(runtime) = start(scene, journal).await else { return };
+    let rng = Mutex::new(SeededRng::new(scene.seed));
+    let submitter = Arc::new(Submitter { runtime: OnceLock::new(), rng, refused: scene.life.refused });
     submitter.runtime.get_or_init(|| Arc::downgrade(&runtime));
-    let violation = |text: String| {
-        watched.lock().unwrap_or_else(PoisonError::into_inner).violations.push(text);
-    };
-    for schedule in &plan.schedules {
+    for schedule in &scene.plan.schedules {
         let (name, definition) = (schedule.name.clone(), schedule.definition.clone());
         let put = runtime.put_schedule(name, ScheduleSource::Config, definition, &ZoneCalendar).await;
         // A schedule that has ended has no time any more.
         match put {
             Ok(_) | Err(ScheduleError::Invalid { .. }) => {}
-            Err(error) => violation(format!("a put fails: {error}")),
+            Err(error) => scene.violation(format!("a put fails: {error}")),
         }
     }
     if let Err(error) = runtime.revive_all().await {
-        violation(format!("the runs are not revived: {error}"));
+        scene.violation(format!("the runs are not revived: {error}"));
     }
     runtime.start_scheduler(Arc::new(ZoneCalendar), submitter);
-    for (ms, event) in &life.events {
+    for (ms, event) in &scene.life.events {
         sleep(Duration::from_millis(*ms)).await;
-        let name = |n: usize| &plan.schedules[n].name;
-        watched.lock().unwrap_or_else(PoisonError::into_inner).sees_time(clock.at());
-        let done = match *event {
-            Event::Jump(ms) => {
-                clock.offset.fetch_add(ms, Ordering::SeqCst);
-                *jumps += 1;
-                Ok(())
-            }
-            Event::Crash => {
-                inject(&runtime, ActorKind::Scheduler, ActorFault::Error).await;
-                Ok(())
-            }
-            Event::Pause(n) => runtime.pause_schedule(name(n), "a person wants it").await.map(drop),
-            Event::Resume(n) => runtime.resume_schedule(name(n), &ZoneCalendar).await.map(drop),
-            Event::RunNow(n) => {
-                let at = clock.at();
-                let mut watched = watched.lock().unwrap_or_else(PoisonError::into_inner);
-                watched.by_person.insert(OccurrenceId { schedule: name(n).clone(), at });
-                drop(watched);
-                runtime.run_schedule_now(name(n)).await.map(drop)
-            }
-        };
-        match done {
+        scene.watched().sees_time(scene.clock.at());
+        *jumps += usize::from(matches!(event, Event::Jump(_)));
+        match perform(scene, &runtime, *event).await {
             Ok(()) | Err(ScheduleError::NotNow(_) | ScheduleError::Never(_) | ScheduleError::Unknown(_)) => {}
-            Err(error) => violation(format!("{event:?} fails: {error}")),
+            Err(error) => scene.violation(format!("{event:?} fails: {error}")),
         }
     }
-    sleep(Duration::from_millis(life.lasts_ms)).await;
+    sleep(Duration::from_millis(scene.life.lasts_ms)).await;
+}
+
+async fn perform(scene: &Scene<'_>, runtime: &Runtime, event: Event) -> Result<(), ScheduleError> {
+    let name = |n: usize| &scene.plan.schedules[n].name;
+    match event {
+        Event::Jump(ms) => {
+            scene.clock.offset.fetch_add(ms, Ordering::SeqCst);
+            Ok(())
+        }
+        Event::Crash => {
+            inject(runtime, ActorKind::Scheduler, ActorFault::Error).await;
+            Ok(())
+        }
+        Event::Pause(n) => runtime.pause_schedule(name(n), "a person wants it").await.map(drop),
+        Event::Resume(n) => runtime.resume_schedule(name(n), &ZoneCalendar).await.map(drop),
+        Event::RunNow(n) => {
+            let id = OccurrenceId { schedule: name(n).clone(), at: scene.clock.at() };
+            scene.watched().by_person.insert(id);
+            runtime.run_schedule_now(name(n)).await.map(drop)
+        }
+    }
 }

@@ -41,7 +41,7 @@ pub fn simulate_schedules(seed: u64) -> ScheduleReport {
     let watched = Arc::new(Mutex::new(Watched::default()));
     let (mut journal, mut wall) = (MemoryJournal::new(), plan.starts_at);
     for (n, life) in plan.lives.iter().enumerate() {
-        let ended = life::live(&plan, n, life, &journal, wall, &watched);
+        let ended = life::live(&plan, n, (&journal, wall), &watched);
         report.kills += usize::from(ended.was_killed);
         report.jumps += ended.jumps;
         wall = Timestamp(ended.wall.0.saturating_add(life.downtime_ms));
@@ -51,7 +51,8 @@ pub fn simulate_schedules(seed: u64) -> ScheduleReport {
     report.violations.extend(watched.violations.iter().cloned());
     report.pauses = watched.pauses;
     for schedule in &plan.schedules {
-        verdict::check(&schedule.name, &plan, &journal, wall, &watched, &mut report);
+        let evidence = verdict::Evidence { plan: &plan, journal: &journal, wall, watched: &watched };
+        verdict::check(&schedule.name, &evidence, &mut report);
     }
     report
 }

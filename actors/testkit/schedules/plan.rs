@@ -138,7 +138,8 @@ fn event(rng: &mut SeededRng) -> Event {
     let n = rng.index(ZONES.len());
     match rng.below(7) {
         0 | 1 => {
-            let ms = i64::try_from(rng.pick(&[5_000, 10 * MINUTE_MS, 3 * HOUR_MS, 2 * DAY_MS])).unwrap_or_default();
+            let ms = i64::try_from(rng.pick(&[5_000, 10 * MINUTE_MS, 3 * HOUR_MS, 2 * DAY_MS]))
+                .unwrap_or_default();
             Event::Jump(if rng.chance(50) { -ms } else { ms })
         }
         2 => Event::Pause(n),

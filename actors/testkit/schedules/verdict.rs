@@ -25,15 +25,17 @@ fn read<T>(read: ReadFuture<T>) -> T {
     }
 }
 
+/// What is left at the end.
+pub(super) struct Evidence<'a> {
+    pub(super) plan: &'a Plan,
+    pub(super) journal: &'a MemoryJournal,
+    pub(super) wall: Timestamp,
+    pub(super) watched: &'a Watched,
+}
+
 /// Adds what is wrong with a schedule.
-pub(super) fn check(
-    name: &ScheduleName,
-    plan: &Plan,
-    journal: &MemoryJournal,
-    wall: Timestamp,
-    watched: &Watched,
-    report: &mut ScheduleReport,
-) {
+pub(super) fn check(name: &ScheduleName, evidence: &Evidence<'_>, report: &mut ScheduleReport) {
+    let Evidence { plan, journal, wall, watched } = *evidence;
     let Some(schedule) = read(journal.schedule(name.clone())) else { return };
     let rows = read(journal.occurrences(OccurrenceQuery::of(name.clone(), usize::MAX)));
     for row in &rows {
@@ -56,8 +58,7 @@ pub(super) fn check(
         }
     }
     let of_schedule = read(journal.runs(None, usize::MAX));
-    let of_schedule: Vec<_> =
-        of_schedule.iter().filter(|run| run.schedule.as_ref() == Some(name)).collect();
+    let of_schedule: Vec<_> = of_schedule.iter().filter(|run| run.schedule.as_ref() == Some(name)).collect();
     for run in &of_schedule {
         if !runs.contains_key(&run.id) && rows.len() < KEPT {
             violation(format!("run {} has no row", run.id));
@@ -81,7 +82,11 @@ fn fates(schedule: &Schedule, rows: &[Occurrence], watched: &Watched, violation:
         rows.iter().filter_map(|row| Some((row.id.at, row.further?.until))).collect();
     let of = |timing: &Timing, after| ZoneCalendar.next(timing, after);
     let times = ScheduleTimes::new(&schedule.name, &schedule.definition, &of);
-    let oldest = if rows.len() < KEPT { schedule.created_at } else { rows.last().map_or(schedule.created_at, |row| row.id.at) };
+    let oldest = if rows.len() < KEPT {
+        schedule.created_at
+    } else {
+        rows.last().map_or(schedule.created_at, |row| row.id.at)
+    };
     let mut at = times.after(oldest).unwrap_or_default();
     while let Some(this) = at {
         let is_decided = schedule.next.is_none_or(|next| this < next);
@@ -109,7 +114,13 @@ fn fates(schedule: &Schedule, rows: &[Occurrence], watched: &Watched, violation:
 }
 
 /// At the end nothing is due that could have begun.
-fn stuck(schedule: &Schedule, plan: &Plan, wall: Timestamp, is_busy: bool, violation: &mut impl FnMut(String)) {
+fn stuck(
+    schedule: &Schedule,
+    plan: &Plan,
+    wall: Timestamp,
+    is_busy: bool,
+    violation: &mut impl FnMut(String),
+) {
     let slack_ms = 2 * 3_600_000 + schedule.definition.rules.jitter_ms;
     let is_due = schedule.next.is_some_and(|next| next.plus_ms(slack_ms) < wall);
     let catches_up = plan.lives.last().is_some_and(|life| life.lasts_ms > slack_ms);

@@ -12,4 +12,4 @@ mod times;
 
 pub use pause::{FailureStreak, failures_in_row, pause_notices, resume};
 pub use step::{RunUnderWay, ScheduleFacts, ScheduleStep, next_step};
-pub use times::{NextTime, ScheduleTimes, jitter_ms, validate_definition};
+pub use times::{Jitter, NextTime, ScheduleTimes, jitter_ms, validate_definition};

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{due::further, times::ScheduleTimes};
 use crate::model::{
-    Occurrence, OccurrenceId, OccurrenceState, Outcome, OutboxContent, OutboxMessage, RunRow, Schedule,
+    Occurrence, OccurrenceId, OccurrenceState, OutboxContent, OutboxMessage, Outcome, RunRow, Schedule,
     SchedulePause, ScheduleRules, Timestamp,
 };
 
@@ -51,7 +51,11 @@ impl FailureStreak {
 }
 
 /// The notices of a pause, for the targets of the schedule. They are of the session of its last run.
-pub fn pause_notices(schedule: &Schedule, streak: &FailureStreak, pause: &SchedulePause) -> Vec<OutboxMessage> {
+pub fn pause_notices(
+    schedule: &Schedule,
+    streak: &FailureStreak,
+    pause: &SchedulePause,
+) -> Vec<OutboxMessage> {
     let Some(last) = &streak.last else { return Vec::new() };
     let name = &schedule.name;
     let text: Arc<str> = format!(
@@ -86,7 +90,8 @@ pub fn resume(
     if !times.is_before_end(at) {
         return Ok((resumed, None));
     }
-    let last = schedule.definition.rules.ends_at.map_or(now, |end| now.min(Timestamp(end.0.saturating_sub(1))));
+    let last =
+        schedule.definition.rules.ends_at.map_or(now, |end| now.min(Timestamp(end.0.saturating_sub(1))));
     let further = further(times, at, last)?;
     let reason = format!("paused from {} to {now}: {}", pause.since, pause.reason).into();
     let id = OccurrenceId { schedule: schedule.name.clone(), at };

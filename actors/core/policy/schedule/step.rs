@@ -5,11 +5,9 @@ use std::{sync::Arc, time::Duration};
 use super::{
     due::{DueOccurrences, MAX_LISTED},
     pause::FailureStreak,
-    times::{NextTime, OccurrenceTime, ScheduleTimes},
+    times::{Jitter, NextTime, OccurrenceTime, ScheduleTimes},
 };
-use crate::model::{
-    Misfire, Occurrence, OccurrenceId, OccurrenceState, Overlap, RunId, Schedule, Timestamp,
-};
+use crate::model::{Misfire, Occurrence, OccurrenceId, OccurrenceState, Overlap, RunId, Schedule, Timestamp};
 
 /// Most occurrences that wait for the run before, unless all late ones run.
 const MAX_WAITING: usize = 16;
@@ -42,6 +40,8 @@ pub struct ScheduleFacts<'a> {
     pub failures: &'a FailureStreak,
     /// Whether the occurrence `next` has a row already.
     pub has_row: bool,
+    /// Draws the jitter of an occurrence: [`jitter_ms`](super::jitter_ms).
+    pub jitter: Jitter,
     /// Why no run of `next` could be submitted so far.
     pub last_error: Option<&'a str>,
 }
@@ -68,7 +68,7 @@ pub enum ScheduleStep {
 /// Decides the next step. An error names what is wrong with the timing.
 pub fn next_step(facts: ScheduleFacts<'_>, next: NextTime<'_>) -> Result<ScheduleStep, String> {
     let ScheduleFacts { schedule, now, .. } = facts;
-    let times = ScheduleTimes::new(&schedule.name, &schedule.definition, next);
+    let times = ScheduleTimes::new(&schedule.name, &schedule.definition, next).with_jitter(facts.jitter);
     if schedule.paused.is_some() {
         return Ok(ScheduleStep::Rest);
     }
@@ -110,7 +110,7 @@ impl ScheduleFacts<'_> {
             Misfire::RunAll => 0,
         };
         if left_out > 0 || due.older.is_some() {
-            return self.leave_out(due, left_out, |facts, at| facts.missed(at));
+            return self.leave_out(due, left_out, Self::missed);
         }
         if self.overlap_rule() == Overlap::Cancel && self.misfire() != Misfire::RunAll && due.listed.len() > 1
         {
@@ -134,7 +134,10 @@ impl ScheduleFacts<'_> {
             Overlap::Skip => {
                 let run = self.under_way.first().map(|run| run.run);
                 self.leave_out(due, due.listed.len(), |_, _| OccurrenceState::Skipped {
-                    reason: run.map_or_else(|| "overlap".into(), |run| format!("overlap: run {run} was under way").into()),
+                    reason: run.map_or_else(
+                        || "overlap".into(),
+                        |run| format!("overlap: run {run} was under way").into(),
+                    ),
                 })
             }
             Overlap::Cancel if due.listed.len() > 1 || due.older.is_some() => {
@@ -153,7 +156,8 @@ impl ScheduleFacts<'_> {
         let surplus = due.listed.len().saturating_sub(most);
         if surplus > 0 || due.older.is_some() {
             let reason: Arc<str> = format!("overlap: {most} later ones wait for the run before").into();
-            return self.leave_out(due, surplus, |_, _| OccurrenceState::Skipped { reason: Arc::clone(&reason) });
+            return self
+                .leave_out(due, surplus, |_, _| OccurrenceState::Skipped { reason: Arc::clone(&reason) });
         }
         ScheduleStep::WaitForEnd(due.next.map(|next| next.begins_at))
     }
@@ -162,7 +166,8 @@ impl ScheduleFacts<'_> {
     fn is_late(&self, occurrence: &OccurrenceTime) -> bool {
         let rules = &self.schedule.definition.rules;
         let waits = rules.overlap != Overlap::Skip || rules.misfire == Misfire::RunAll;
-        let ready = self.last_end.filter(|_| waits).map_or(occurrence.begins_at, |end| end.max(occurrence.begins_at));
+        let ready =
+            self.last_end.filter(|_| waits).map_or(occurrence.begins_at, |end| end.max(occurrence.begins_at));
         self.now > ready.plus_ms(rules.grace_ms.max(MIN_GRACE_MS))
     }
 

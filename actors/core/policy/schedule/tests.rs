@@ -10,10 +10,11 @@ use crate::model::{
 const MINUTE: i64 = 60_000;
 const RUN: RunId = RunId::from_bits(7);
 
+#[expect(clippy::unnecessary_wraps, reason = "the signature of a calendar")]
 fn every_minute(timing: &Timing, after: Timestamp) -> Result<Option<Timestamp>, String> {
     match timing {
         Timing::Every { interval_ms, .. } => {
-            let interval = *interval_ms as i64;
+            let interval = interval_ms.cast_signed();
             Ok(Some(Timestamp((after.0.div_euclid(interval) + 1) * interval)))
         }
         // Times that are only known one by one.
@@ -90,6 +91,7 @@ fn facts(schedule: &Schedule, now: i64) -> ScheduleFacts<'_> {
         last_end: None,
         failures: NO_FAILURES,
         has_row: false,
+        jitter: jitter_ms,
         last_error: None,
     }
 }
@@ -188,7 +190,7 @@ fn a_long_gap_has_a_bounded_number_of_rows() {
         assert!((500..=1_001).contains(&rows.len()), "{}", rows.len());
         let of_gap = (next.unwrap().0 - 10 * MINUTE) / interval;
         let FurtherOccurrences { count, until } = rows[0].further.unwrap();
-        assert_eq!(count, counted.min(of_gap as u64 - rows.len() as u64));
+        assert_eq!(count, counted.min(of_gap.cast_unsigned() - rows.len() as u64));
         assert!(rows[0].id.at == Timestamp(10 * MINUTE) && until < rows[1].id.at);
         assert!(rows[1..].iter().all(|row| row.further.is_none()));
         assert!(next.is_some_and(|next| next.0 > week));
@@ -204,10 +206,10 @@ fn a_row_that_is_there_advances_the_time() {
 #[test]
 fn jitter_is_below_the_distance_and_always_the_same() {
     let mut schedule = schedule(rules(Misfire::RunOnce, Overlap::Skip));
-    schedule.definition.rules.jitter_ms = 10 * MINUTE as u64;
-    let jitter = jitter_ms(&schedule.name, Timestamp(10 * MINUTE), MINUTE as u64 - 1);
-    assert!(jitter < MINUTE as u64 && jitter > 0);
-    let begins = 10 * MINUTE + jitter as i64;
+    schedule.definition.rules.jitter_ms = 10 * MINUTE.cast_unsigned();
+    let jitter = jitter_ms(&schedule.name, Timestamp(10 * MINUTE), MINUTE.cast_unsigned() - 1);
+    assert!(jitter < MINUTE.cast_unsigned() && jitter > 0);
+    let begins = 10 * MINUTE + jitter.cast_signed();
     check_facts(facts(&schedule, 10 * MINUTE), &format!("wait until {begins}"));
     check_facts(facts(&schedule, begins), "start 10");
     assert_eq!(jitter_ms(&schedule.name, Timestamp(5), 0), 0);
@@ -232,7 +234,8 @@ fn failures_in_a_row_pause_the_schedule_and_tell_its_targets() {
     let mut schedule = schedule(rules(Misfire::RunOnce, Overlap::Skip));
     schedule.definition.rules.pause_after = Some(2);
     let streak = failures_in_row([row(9, failed), row(8, failed)]);
-    let reason = format!("2 runs in a row did not complete; the last one was {}: failed", RunId::from_bits(9));
+    let reason =
+        format!("2 runs in a row did not complete; the last one was {}: failed", RunId::from_bits(9));
     check_facts(ScheduleFacts { failures: &streak, ..facts(&schedule, 0) }, &format!("pause: {reason}"));
     let pause = SchedulePause { since: Timestamp(5), reason: reason.into() };
     let notices = pause_notices(&schedule, &streak, &pause);

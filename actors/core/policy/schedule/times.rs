@@ -4,16 +4,16 @@ use std::fmt;
 
 use sha2::{Digest, Sha256};
 
-use crate::{
-    model::{
-        MAX_PAUSE_AFTER, MAX_SCHEDULE_TEXT_BYTES, MIN_INTERVAL_MS, ScheduleDefinition, ScheduleName,
-        Timestamp, Timing,
-    },
-    mutants::{Mutant, mutant_enabled},
+use crate::model::{
+    MAX_PAUSE_AFTER, MAX_SCHEDULE_TEXT_BYTES, MIN_INTERVAL_MS, ScheduleDefinition, ScheduleName, Timestamp,
+    Timing,
 };
 
 /// Returns the first occurrence of a timing after a time.
 pub type NextTime<'a> = &'a (dyn Fn(&Timing, Timestamp) -> Result<Option<Timestamp>, String> + Sync);
+
+/// Returns the jitter of an occurrence in milliseconds, at most the number.
+pub type Jitter = fn(&ScheduleName, Timestamp, u64) -> u64;
 
 /// The times of one schedule.
 #[derive(Clone, Copy)]
@@ -21,6 +21,7 @@ pub struct ScheduleTimes<'a> {
     name: &'a ScheduleName,
     definition: &'a ScheduleDefinition,
     next: NextTime<'a>,
+    jitter: Jitter,
 }
 
 /// An occurrence with the time at which its run may begin, and the occurrence after it.
@@ -40,7 +41,13 @@ impl fmt::Debug for ScheduleTimes<'_> {
 impl<'a> ScheduleTimes<'a> {
     /// The times of a schedule by this function.
     pub const fn new(name: &'a ScheduleName, definition: &'a ScheduleDefinition, next: NextTime<'a>) -> Self {
-        Self { name, definition, next }
+        Self { name, definition, next, jitter: jitter_ms }
+    }
+
+    /// The times with this jitter.
+    #[must_use]
+    pub const fn with_jitter(self, jitter: Jitter) -> Self {
+        Self { jitter, ..self }
     }
 
     /// The first occurrence after a time; `None` if there is none before the schedule's end.
@@ -70,11 +77,7 @@ impl<'a> ScheduleTimes<'a> {
         let following = self.after(at)?;
         let distance = following.map_or(u64::MAX, |following| following.ms_since(at));
         let most = self.definition.rules.jitter_ms.min(distance.saturating_sub(1));
-        let jitter = if mutant_enabled(Mutant::RandomJitter) {
-            random_below(most.saturating_add(1))
-        } else {
-            jitter_ms(self.name, at, most)
-        };
+        let jitter = (self.jitter)(self.name, at, most);
         Ok(OccurrenceTime { at, begins_at: at.plus_ms(jitter), following })
     }
 }
@@ -89,13 +92,6 @@ pub fn jitter_ms(name: &ScheduleName, at: Timestamp, most: u64) -> u64 {
     let hash = hasher.finalize();
     let drawn = hash.iter().take(8).fold(0_u64, |drawn, byte| drawn << 8 | u64::from(*byte));
     most.checked_add(1).map_or(drawn, |limit| drawn % limit)
-}
-
-/// The draw of a mutant: another number each time.
-fn random_below(limit: u64) -> u64 {
-    static DRAWN: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
-    let drawn = DRAWN.fetch_add(0x9e37_79b9_7f4a_7c15, std::sync::atomic::Ordering::Relaxed);
-    (drawn >> 7) % limit.max(1)
 }
 
 /// Refuses a definition that no schedule can have. The error is the field and what is wrong with it, with the remedy.

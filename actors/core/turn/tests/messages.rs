@@ -267,8 +267,11 @@ fn the_queue_of_a_session_is_set_once_and_is_in_its_row() {
     let rows = |driver: &Driver| {
         let queue = |row: &IndexRow| match row {
             IndexRow::Session(row) => Some((row.key.to_string(), row.queue)),
-            IndexRow::Message(_) | IndexRow::Run(_) | IndexRow::Model(_) | IndexRow::Outbox(_)
- | IndexRow::Occurrence(_) => None,
+            IndexRow::Message(_)
+            | IndexRow::Run(_)
+            | IndexRow::Model(_)
+            | IndexRow::Outbox(_)
+            | IndexRow::Occurrence(_) => None,
         };
         driver.index.iter().filter_map(queue).collect::<Vec<_>>()
     };

@@ -397,17 +397,19 @@ pub(crate) fn accepted() -> Made<RunAccepted> {
     let queueing = (queueing(), hold.prop_map(|(until, lane, hooks)| Hold { until, lane, hooks }));
     let begin = (maybe(queueing.boxed()), maybe(occurrence()));
     (run(), shared(), images(), past(), spec(), maybe(parent()), maybe(hash()), begin)
-        .prop_map(|(run, input, images, history, spec, parent, request_hash, (queueing, occurrence))| RunAccepted {
-            run,
-            input,
-            images,
-            history,
-            spec,
-            parent,
-            request_hash,
-            queueing: queueing.map(|(queueing, _)| queueing),
-            hold: queueing.map(|(_, hold)| hold),
-            occurrence,
+        .prop_map(|(run, input, images, history, spec, parent, request_hash, (queueing, occurrence))| {
+            RunAccepted {
+                run,
+                input,
+                images,
+                history,
+                spec,
+                parent,
+                request_hash,
+                queueing: queueing.map(|(queueing, _)| queueing),
+                hold: queueing.map(|(_, hold)| hold),
+                occurrence,
+            }
         })
         .boxed()
 }

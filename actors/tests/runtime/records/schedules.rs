@@ -72,8 +72,11 @@ fn task() -> Made<ScheduledTask> {
 }
 
 pub(crate) fn schedule() -> Made<Schedule> {
-    let definition = (timing(), task(), rules())
-        .prop_map(|(timing, task, rules)| ScheduleDefinition { timing, task, rules });
+    let definition = (timing(), task(), rules()).prop_map(|(timing, task, rules)| ScheduleDefinition {
+        timing,
+        task,
+        rules,
+    });
     let paused = (time(), shared()).prop_map(|(since, reason)| SchedulePause { since, reason });
     let source = select(vec![ScheduleSource::Config, ScheduleSource::Command]);
     let times = (time(), maybe(time()), maybe(time()));

@@ -12,12 +12,12 @@ use crate::store::redb::{
     accounts,
     damage::Damage,
     error::Result,
+    schedules::{check_occurrence, check_schedule},
     tables::{
-        ACCOUNTS, DEAD_LETTERS, DELIVERED, INBOX, KEYS, MESSAGES, MESSAGES_BY_SESSION, MODELS, OPEN_RUNS,
-        OCCURRENCES, OUTBOX, RUNS, RUNS_BY_SESSION, SCHEDULES, SESSION_KEYS, SESSIONS, for_each_row,
+        ACCOUNTS, DEAD_LETTERS, DELIVERED, INBOX, KEYS, MESSAGES, MESSAGES_BY_SESSION, MODELS, OCCURRENCES,
+        OPEN_RUNS, OUTBOX, RUNS, RUNS_BY_SESSION, SCHEDULES, SESSION_KEYS, SESSIONS, for_each_row,
         open_existing,
     },
-    schedules::{check_occurrence, check_schedule},
 };
 
 impl CheckPass<'_> {

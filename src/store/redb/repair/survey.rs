@@ -12,12 +12,12 @@ use crate::store::redb::{
     damage::Damage,
     error::Result,
     log::{LogRow, SessionTail, session_of_row},
+    schedules::{check_occurrence, check_schedule},
     tables::{
         ACCOUNTS, DEAD_LETTERS, DELIVERED, Definition, INBOX, KEYS, LOG, MESSAGES, MESSAGES_BY_SESSION,
         MODELS, OCCURRENCES, OPEN_RUNS, OUTBOX, RUNS, RUNS_BY_SESSION, SCHEDULES, SESSION_KEYS, TAILS,
         for_each_row, open_existing,
     },
-    schedules::{check_occurrence, check_schedule},
 };
 
 /// The rows that a repair removes or rewrites.
