@@ -1,26 +1,21 @@
-//! `hermod schedules`: tasks that begin at a time. `add.rs` has the options of a definition, `show.rs` what people see.
+//! `hermod schedules`: tasks that begin at a time. `add.rs` has the options of a definition, `run_now.rs` starts
+//! a run, `show.rs` has what people see.
 
 mod add;
+mod run_now;
 mod show;
 
-use std::time::Duration;
-
 use clap::{Args, Subcommand};
-use hermod_actors::model::{RunId, ScheduleName, Timestamp};
-use serde::Serialize;
-use tokio::time::sleep;
+use hermod_actors::model::{ScheduleName, Timestamp};
 
-use super::{CliError, Exit, examples, moment::parse_moment, print, print_as, print_json, print_note};
+use super::{CliError, Exit, examples, moment::parse_moment, print, print_as, print_note};
 use crate::{
     config::Config,
     control::{ControlRequest, ControlResponse, ScheduleChange},
     discovery::Variables,
     host::{Identifier, StoreClient, unexpected_response},
-    view::{RunDetailView, ScheduleView},
+    view::ScheduleView,
 };
-
-/// Pauses between two looks at a run that is waited for: the first, and the longest.
-const POLL_INTERVALS: [Duration; 2] = [Duration::from_millis(50), Duration::from_secs(1)];
 
 /// Tasks that begin at a time; `hermod serve` starts them
 #[derive(Debug, Args)]
@@ -92,14 +87,6 @@ struct HistoryArgs {
     json: bool,
 }
 
-/// The run that was started: `{run, outcome?}`.
-#[derive(Debug, Serialize)]
-struct StartedRun {
-    run: RunId,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    outcome: Option<String>,
-}
-
 /// Parses the name of a schedule.
 pub(crate) fn schedule_name(text: &str) -> Result<ScheduleName, String> {
     if text.trim().is_empty() {
@@ -136,7 +123,7 @@ pub(crate) async fn execute(args: SchedulesArgs, variables: &Variables) -> Resul
             change(of, ScheduleChange::Pause { reason }).await?;
         }
         SchedulesCommand::Resume(of) => change(of, ScheduleChange::Resume).await?,
-        SchedulesCommand::RunNow { of, wait } => return run_now(of, wait, &client).await,
+        SchedulesCommand::RunNow { of, wait } => return run_now::execute(of, wait, &client).await,
         SchedulesCommand::Remove(of) => change(of, ScheduleChange::Remove).await?,
     }
     Ok(Exit::Ok)
@@ -182,37 +169,4 @@ async fn history(args: HistoryArgs, client: &StoreClient) -> Result<(), CliError
         print_note("no occurrence yet");
     }
     print_as(json, &found, |found| show::history(found))
-}
-
-/// Starts a run; with `wait`, its outcome is that of the command.
-async fn run_now(
-    NameArgs { name, json }: NameArgs,
-    wait: bool,
-    client: &StoreClient,
-) -> Result<Exit, CliError> {
-    let run = client.run_schedule(&name).await?;
-    let (exit, outcome) = if wait { ended(run, client).await? } else { (Exit::Ok, None) };
-    if json {
-        print_json(&StartedRun { run, outcome })?;
-    } else {
-        let outcome = outcome.map(|outcome| format!(": {outcome}")).unwrap_or_default();
-        print(&format!("run {run} of {name}{outcome}"))?;
-    }
-    Ok(exit)
-}
-
-/// How a run has ended; it may wait for a person.
-async fn ended(run: RunId, client: &StoreClient) -> Result<(Exit, Option<String>), CliError> {
-    let [mut pause, longest] = POLL_INTERVALS;
-    loop {
-        let RunDetailView { run, .. } = client.run_detail(run.to_string()).await?;
-        if let Some(ended) = &run.ended {
-            return Ok((Exit::from(ended), Some(ended.outcome.name().to_owned())));
-        }
-        if run.state == crate::view::RunStateView::Parked {
-            return Ok((Exit::Parked, Some("waits for a person".to_owned())));
-        }
-        sleep(pause).await;
-        pause = (pause * 2).min(longest);
-    }
 }
