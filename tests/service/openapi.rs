@@ -186,6 +186,26 @@ fn answers_are_as_the_document_says() {
     {
         api.get(&served, path, path);
     }
+    let chat = json!({ "model": "default", "messages": [{ "role": "user", "content": "hi" }] });
+    api.post(&served, "/v1/chat/completions", "/v1/chat/completions", &chat);
+    let response = api.post(&served, "/v1/responses", "/v1/responses", &json!({ "input": "hi" }));
+    let path = format!("/v1/responses/{}", response["id"].as_str().unwrap());
+    api.get(&served, "/v1/responses/{response}", &path);
+    let model = api.get(&served, "/v1/models/{model}", "/v1/models/default");
+    assert_eq!(model["id"], "default");
+    // Errors.
+    api.get(&served, RUN, "/v1/runs/x");
+    api.get(&served, "/v1/models/{model}", "/v1/models/x");
+    api.check(("get", "/v1/runs"), served.get("/v1/runs?max=0"));
+    api.check(("get", "/v1/runs"), served.send_plain(("GET", "/v1/runs"), &[], ""));
+    api.check(("post", "/v1/runs"), served.post("/v1/runs", &json!({ "input": " " })));
+    api.check(("post", "/v1/responses"), served.post("/v1/responses", &json!({ "input": 1 })));
+}
+
+#[test]
+fn answers_about_schedules_are_as_the_document_says() {
+    let served = Served::start(&scripts());
+    let api = Api::of(&served);
     let schedule =
         json!({ "name": "hourly", "definition": { "every": "1h", "text": "hi", "deliver_to": [] } });
     api.post(&served, "/v1/schedules", "/v1/schedules", &schedule);
@@ -202,20 +222,6 @@ fn answers_are_as_the_document_says() {
     let paused = json!({ "reason": "holidays" });
     api.post(&served, &format!("{form}/pause"), "/v1/schedules/hourly/pause", &paused);
     api.get(&served, "/v1/schedules", "/v1/schedules");
-    let chat = json!({ "model": "default", "messages": [{ "role": "user", "content": "hi" }] });
-    api.post(&served, "/v1/chat/completions", "/v1/chat/completions", &chat);
-    let response = api.post(&served, "/v1/responses", "/v1/responses", &json!({ "input": "hi" }));
-    let path = format!("/v1/responses/{}", response["id"].as_str().unwrap());
-    api.get(&served, "/v1/responses/{response}", &path);
-    let model = api.get(&served, "/v1/models/{model}", "/v1/models/default");
-    assert_eq!(model["id"], "default");
-    // Errors.
-    api.get(&served, RUN, "/v1/runs/x");
-    api.get(&served, "/v1/models/{model}", "/v1/models/x");
-    api.check(("get", "/v1/runs"), served.get("/v1/runs?max=0"));
-    api.check(("get", "/v1/runs"), served.send_plain(("GET", "/v1/runs"), &[], ""));
-    api.check(("post", "/v1/runs"), served.post("/v1/runs", &json!({ "input": " " })));
-    api.check(("post", "/v1/responses"), served.post("/v1/responses", &json!({ "input": 1 })));
 }
 
 #[test]
