@@ -141,7 +141,7 @@ async fn a_schedule_runs_pauses_and_runs_when_a_person_asks() {
     assert_eq!(runtime.scheduler_health(), None);
     serve(&runtime);
     put(&runtime, ScheduleSource::Command, every(5)).await.unwrap();
-    tokio::time::sleep(Duration::from_secs(11 * 60)).await;
+    tokio::time::sleep(Duration::from_mins(11)).await;
     assert_eq!(history(&runtime).await, ["ran", "ran"]);
     runtime.pause_schedule(&name(), "a holiday").await.unwrap();
     tokio::time::sleep(Duration::from_mins(20)).await;
