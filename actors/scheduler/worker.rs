@@ -63,6 +63,8 @@ pub(super) struct Worker {
     under_way: Vec<RunUnderWay>,
     /// When its last run ended, and its failures; `None` until they are read.
     ended: Option<(Option<Timestamp>, FailureStreak)>,
+    /// By which the failures were counted: the end of the last pause, and the limit.
+    counted: (Option<Timestamp>, Option<u32>),
     /// The occurrence that could not be submitted, how often, and why.
     refused: Option<(Timestamp, u32, String)>,
 }
@@ -74,7 +76,16 @@ impl Worker {
         name: ScheduleName,
         signal: Arc<WorkerSignal>,
     ) -> Self {
-        Self { parts, ports, name, signal, under_way: Vec::new(), ended: None, refused: None }
+        Self {
+            parts,
+            ports,
+            name,
+            signal,
+            under_way: Vec::new(),
+            ended: None,
+            counted: (None, None),
+            refused: None,
+        }
     }
 
     /// Serves the schedule until it is removed. True if that panicked.
@@ -124,6 +135,11 @@ impl Worker {
     }
 
     async fn decide(&mut self, schedule: &Schedule) -> Result<ScheduleStep, WorkerError> {
+        // A resumption, or another limit, changes which failures count.
+        let counted = (schedule.resumed_at, schedule.definition.rules.pause_after);
+        if std::mem::replace(&mut self.counted, counted) != counted {
+            self.ended = None;
+        }
         let (last_end, failures) = match &self.ended {
             Some(ended) => ended.clone(),
             None => self.ended.insert(self.read_ended(schedule).await?).clone(),

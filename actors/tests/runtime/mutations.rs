@@ -56,7 +56,7 @@ fn promise(mutation: Mutant) -> LocalBoxFuture<'static, Kept> {
         Mutant::IgnoreLoops => a_loop_ends().boxed_local(),
         Mutant::SkipVerification => what_is_expected_is_checked().boxed_local(),
         Mutant::DueEarly => nothing_is_done_before_the_revival_is_durable().boxed_local(),
-        // `schedules.rs` finds these.
+        // `tests/schedules` finds these.
         Mutant::AdvanceEarly | Mutant::RandomJitter => ready(Ok(())).boxed_local(),
         Mutant::StartUnapproved => a_call_that_needs_approval_waits_for_it().boxed_local(),
     }

@@ -1,8 +1,10 @@
-//! The simulation of schedules finds nothing wrong, and finds each mutant.
+//! Schedules: requests about them, and their simulation, which finds nothing wrong, and finds each mutant.
 //!
 //! `HERMOD_SEEDS=10000 cargo test -p hermod-actors --test schedules` tries more seeds.
 
 #![allow(clippy::unwrap_used)] // a test ends where it fails
+
+mod requests;
 
 use std::{
     env,
