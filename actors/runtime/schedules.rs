@@ -186,7 +186,14 @@ impl Runtime {
             }
             let of = |timing: &Timing, after: Timestamp| calendar.next(timing, after);
             let times = ScheduleTimes::new(name, &schedule.definition, &of);
-            let (resumed, skipped) = resume(&schedule, &times, self.parts.clock.at())
+            let has_row = match schedule.next {
+                Some(at) => {
+                    let id = OccurrenceId { schedule: name.clone(), at };
+                    self.parts.journal.rows().occurrence(id).await?.is_some()
+                }
+                None => false,
+            };
+            let (resumed, skipped) = resume(&schedule, &times, self.parts.clock.at(), has_row)
                 .map_err(|error| ScheduleError::Invalid { field: "timing", error })?;
             if let Some(written) = self.write_schedule(resumed, skipped.into_iter().collect()).await? {
                 return Ok(written);

@@ -76,14 +76,21 @@ pub fn pause_notices(
 }
 
 /// Ends the pause of a schedule: the changed row, and the row of the occurrences that have passed. One row stands for all
-/// of them.
+/// of them. `has_row` tells whether the occurrence `next` has a row already.
 pub fn resume(
     schedule: &Schedule,
     times: &ScheduleTimes<'_>,
     now: Timestamp,
+    has_row: bool,
 ) -> Result<(Schedule, Option<Occurrence>), String> {
     let mut resumed = Schedule { paused: None, resumed_at: Some(now), ..schedule.clone() };
-    let (Some(pause), Some(at)) = (&schedule.paused, schedule.next.filter(|next| *next <= now)) else {
+    // The run of `next` may have been accepted just before the pause: its row stays, and is no row of the pause.
+    let first = match schedule.next {
+        Some(next) if has_row => times.after(next)?,
+        next => next,
+    };
+    resumed.next = first;
+    let (Some(pause), Some(at)) = (&schedule.paused, first.filter(|first| *first <= now)) else {
         return Ok((resumed, None));
     };
     resumed.next = times.after(now)?;

@@ -249,7 +249,7 @@ fn one_row_stands_for_a_pause() {
     paused.paused = Some(SchedulePause { since: Timestamp(0), reason: "so".into() });
     let check = |paused: &Schedule, now: i64, expect: Option<Option<(u64, i64)>>, next: Option<i64>| {
         let times = ScheduleTimes::new(&paused.name, &paused.definition, &every_minute);
-        let (resumed, row) = resume(paused, &times, Timestamp(now)).unwrap();
+        let (resumed, row) = resume(paused, &times, Timestamp(now), false).unwrap();
         let further = |row: Occurrence| row.further.map(|of| (of.count, of.until.0 / MINUTE));
         assert_eq!((row.map(further), resumed.next.map(|next| next.0 / MINUTE)), (expect, next));
         assert_eq!((resumed.paused, resumed.resumed_at), (None, Some(Timestamp(now))));
