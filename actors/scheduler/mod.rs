@@ -20,7 +20,9 @@ use crate::{
     port::{Calendar, OccurrenceSubmitter},
     supervisor::StableActorRef,
 };
-pub(crate) use actor::{SchedulerActor, SchedulerState};
+pub(crate) use actor::SchedulerActor;
+#[cfg(feature = "testkit")]
+pub(crate) use actor::SchedulerState;
 
 /// The messages of [`SchedulerActor`].
 #[derive(Debug)]
