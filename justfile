@@ -23,6 +23,10 @@ bench:
 simulation seeds="50000":
     HERMOD_SEEDS={{seeds}} cargo test -p hermod-actors --release --test runtime simulation:: -- --nocapture
 
+# Seeds of the simulation of schedules.
+schedules seeds="10000":
+    HERMOD_SEEDS={{seeds}} cargo test -p hermod-actors --release --test schedules -- --nocapture
+
 # Seeds of the simulation until each mutation is found.
 mutations seeds="50000":
     HERMOD_SEEDS={{seeds}} cargo test -p hermod-actors --release --test runtime mutations_found:: -- --nocapture

@@ -17,6 +17,7 @@ mod raise;
 mod read;
 mod repeat;
 mod request;
+mod schedules;
 mod shared_events;
 mod store_limits;
 mod submit;
@@ -52,6 +53,7 @@ pub use images::{MAX_IMAGE_BYTES, MAX_IMAGES};
 pub(crate) use memory::PresentMemory;
 pub use repeat::{FirstTask, KeyConflict, TaskPart};
 pub use request::{Defaults, RunError, RunRequest, RunResult, RuntimeDependencies, SessionChoice};
+pub use schedules::ScheduleError;
 pub use shared_events::{SharedEntry, SharedEvent};
 pub(crate) use store_limits::PresentStoreLimits;
 pub use submit::MAX_MESSAGE_BYTES;
@@ -238,6 +240,7 @@ impl Runtime {
     /// Ends a shared runtime as [`Runtime::suspend`] does. The others that share it get
     /// [`RunError::Terminated`], and the store closes when the last of them drops it.
     pub async fn shut_down(&self) {
+        self.halt_scheduler();
         if self.request(SessionsMsg::Suspend).await.is_none() {
             tracing::debug!("there were no sessions to suspend any more");
         }

@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     model::{
-        Amounts, BootId, BreakerPolicy, CallId, Expectation, Hash, IdError, Message, ModelRef, OutcomeDetail,
-        Queueing, RunId, RunSpec, SessionId, ThinkingLevel, Timestamp, Usage,
+        Amounts, BootId, BreakerPolicy, CallId, Expectation, Hash, IdError, Message, ModelRef, OccurrenceId,
+        OutcomeDetail, Queueing, RunId, RunSpec, SessionId, ThinkingLevel, Timestamp, Usage,
     },
     policy::FinalText,
     port::{
@@ -111,6 +111,9 @@ pub struct RunRequest {
     /// The hash of the client's whole request. A repeat of its idempotency key with another hash is a
     /// [`RunError::KeyConflict`] too.
     pub request_hash: Option<Hash>,
+    /// The occurrence of a schedule whose run this is: a repeat gets the first run, whatever its task. Neither an
+    /// idempotency key nor `queueing` comes with it.
+    pub occurrence: Option<OccurrenceId>,
     /// If the task is a message to its session: how it queues. It then becomes a run of its own, joins one, or is dropped;
     /// [`Runtime::message`](crate::Runtime::message) tells which.
     pub queueing: Option<Queueing>,

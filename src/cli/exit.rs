@@ -134,7 +134,9 @@ impl From<&RunError> for Exit {
             RunError::NotAccepted(SubmitError::NoPrompt(SystemPromptError::Failed(_))) => Self::Config,
             RunError::NotAccepted(SubmitError::CrashLooping(_)) => Self::Internal,
             RunError::NotAccepted(SubmitError::Overloaded { .. }) => Self::Busy,
-            RunError::NotAccepted(SubmitError::Duplicate(_) | SubmitError::KeyTaken(_)) => Self::Failed,
+            RunError::NotAccepted(
+                SubmitError::Duplicate(_) | SubmitError::OccurrenceLeftOut(_) | SubmitError::KeyTaken(_),
+            ) => Self::Failed,
             RunError::Terminated(end) => end.into(),
             RunError::WaitTimedOut(_) => Self::TimedOut,
             RunError::NotCompleted(result) => (&result.ended).into(),

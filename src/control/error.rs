@@ -86,7 +86,10 @@ impl From<RunError> for RequestError {
                 RequestErrorKind::Config
             }
             RunError::NotAccepted(
-                SubmitError::Duplicate(_) | SubmitError::KeyTaken(_) | SubmitError::CrashLooping(_),
+                SubmitError::Duplicate(_)
+                | SubmitError::OccurrenceLeftOut(_)
+                | SubmitError::KeyTaken(_)
+                | SubmitError::CrashLooping(_),
             )
             | RunError::Terminated(RuntimeEnd::Suspended | RuntimeEnd::Actor { .. })
             | RunError::NotCompleted(_) => RequestErrorKind::Internal,

@@ -27,6 +27,7 @@ mod report;
 mod run;
 #[path = "../common/running.rs"]
 mod running;
+mod schedules;
 mod server;
 mod session_workspace;
 mod show;

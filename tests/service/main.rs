@@ -30,6 +30,7 @@ mod rpc_socket;
 #[allow(dead_code)] // other binaries use more of it
 #[path = "../common/running.rs"]
 mod running;
+mod schedules;
 mod send;
 mod served;
 mod session_queue;

@@ -34,7 +34,8 @@ fn fate(driver: &Driver, n: u128) -> (MessageState, Option<u128>) {
         | IndexRow::Run(_)
         | IndexRow::Session(_)
         | IndexRow::Model(_)
-        | IndexRow::Outbox(_) => None,
+        | IndexRow::Outbox(_)
+        | IndexRow::Occurrence(_) => None,
     };
     let run_row = |id: RunId| {
         driver.index.iter().rev().find_map(|row| match row {
@@ -43,7 +44,8 @@ fn fate(driver: &Driver, n: u128) -> (MessageState, Option<u128>) {
             | IndexRow::Run(_)
             | IndexRow::Session(_)
             | IndexRow::Model(_)
-            | IndexRow::Outbox(_) => None,
+            | IndexRow::Outbox(_)
+            | IndexRow::Occurrence(_) => None,
         })
     };
     let row = driver.index.iter().rev().find_map(message);
@@ -265,7 +267,11 @@ fn the_queue_of_a_session_is_set_once_and_is_in_its_row() {
     let rows = |driver: &Driver| {
         let queue = |row: &IndexRow| match row {
             IndexRow::Session(row) => Some((row.key.to_string(), row.queue)),
-            IndexRow::Message(_) | IndexRow::Run(_) | IndexRow::Model(_) | IndexRow::Outbox(_) => None,
+            IndexRow::Message(_)
+            | IndexRow::Run(_)
+            | IndexRow::Model(_)
+            | IndexRow::Outbox(_)
+            | IndexRow::Occurrence(_) => None,
         };
         driver.index.iter().filter_map(queue).collect::<Vec<_>>()
     };
