@@ -142,19 +142,7 @@ impl Model {
                 for founded in &append.spawned {
                     self.records.entry(founded.session).or_default().extend(founded.records.iter().cloned());
                 }
-                for index in &append.index {
-                    match index {
-                        IndexRow::Session(row) => drop(self.sessions.insert(row.id, row.clone())),
-                        IndexRow::Run(row) => drop(self.runs.insert(row.id, RunRow::clone(row))),
-                        IndexRow::Message(row) => drop(self.messages.insert(row.id, row.clone())),
-                        IndexRow::Model(row) => {
-                            let before = self.models.remove(&row.model);
-                            self.models.insert(row.model.clone(), row.clone().merged_over(before));
-                        }
-                        IndexRow::Occurrence(row) => self.add_occurrence(row),
-                        IndexRow::Outbox(_) => {}
-                    }
-                }
+                append.index.iter().for_each(|row| self.put_row(row));
                 self.keys.extend(append.key.clone());
                 let inbox = self.inbox.entry(append.session).or_default();
                 inbox.retain(|(row, _)| row.is_none_or(|row| !append.consumed.contains(&row)));
@@ -164,6 +152,20 @@ impl Model {
             }
         }
         Ok(())
+    }
+
+    fn put_row(&mut self, row: &IndexRow) {
+        match row {
+            IndexRow::Session(row) => drop(self.sessions.insert(row.id, row.clone())),
+            IndexRow::Run(row) => drop(self.runs.insert(row.id, RunRow::clone(row))),
+            IndexRow::Message(row) => drop(self.messages.insert(row.id, row.clone())),
+            IndexRow::Model(row) => {
+                let before = self.models.remove(&row.model);
+                self.models.insert(row.model.clone(), row.clone().merged_over(before));
+            }
+            IndexRow::Occurrence(row) => self.add_occurrence(row),
+            IndexRow::Outbox(_) => {}
+        }
     }
 
     fn write_schedule(&mut self, write: &ScheduleWrite) {
