@@ -41,6 +41,8 @@ fn write_pages(command: &Command, folder: &Path, date: &str) -> Result<(), Box<d
     if command.get_name() != "hermod" {
         writeln!(page, ".SH \"SEE ALSO\"\n.BR hermod (1)")?;
     }
+    // Breaks beside a space break nothing, and `mandoc` warns of them.
+    let page = String::from_utf8(page)?.replace("\n.br\n\n.br\n", "\n\n");
     fs::write(folder.join(man.get_filename()), page)?;
     Ok(())
 }
