@@ -22,10 +22,8 @@ fn write_pages(command: &Command, folder: &Path, date: &str) -> Result<(), Box<d
         write_pages(subcommand, folder, date)?;
     }
     let version = env!("CARGO_PKG_VERSION");
-    let man = Man::new(command.clone())
-        .date(date)
-        .source(format!("hermod {version}"))
-        .manual("Hermod's commands");
+    let man =
+        Man::new(command.clone()).date(date).source(format!("hermod {version}")).manual("Hermod's commands");
     let mut page = Vec::new();
     man.render_title(&mut page)?;
     man.render_name_section(&mut page)?;
