@@ -12,11 +12,11 @@ ARG BASE=gcr.io/distroless/cc-debian12:nonroot
 FROM rust:1.95-bookworm AS build
 WORKDIR /src
 COPY . .
-RUN cargo build --release --locked --bin hermod
+RUN cargo build --profile dist --locked --bin hermod
 RUN mkdir -p -m 700 /root-of-image/var/lib/hermod/state /root-of-image/var/lib/hermod/workspace
 
 FROM ${BASE}
-COPY --from=build /src/target/release/hermod /usr/local/bin/hermod
+COPY --from=build /src/target/dist/hermod /usr/local/bin/hermod
 COPY --from=build --chown=65532:65532 /root-of-image/ /
 USER 65532:65532
 ENV HERMOD_HOME=/var/lib/hermod/state PATH=/usr/local/bin:/usr/bin:/bin

@@ -23,6 +23,10 @@ bench:
 simulation seeds="50000":
     HERMOD_SEEDS={{seeds}} cargo test -p hermod-actors --release --test runtime simulation:: -- --nocapture
 
+# Seeds of the simulation of schedules.
+schedules seeds="10000":
+    HERMOD_SEEDS={{seeds}} cargo test -p hermod-actors --release --test schedules -- --nocapture
+
 # Seeds of the simulation until each mutation is found.
 mutations seeds="50000":
     HERMOD_SEEDS={{seeds}} cargo test -p hermod-actors --release --test runtime mutations_found:: -- --nocapture
@@ -47,3 +51,8 @@ full-disk rounds="100":
 # Seconds for which each tool is called with damaged arguments.
 fuzz-tools seconds="1800":
     HERMOD_FUZZ_SECONDS={{seconds}} cargo test --release --test process tools::fuzz:: -- --nocapture
+
+# Shows a promise on a release build: one of the scripts in drills/, by its name, with its numbers.
+drill name *args:
+    cargo build --release
+    python3 drills/{{name}}.py target/release/hermod {{args}}

@@ -8,6 +8,7 @@ use crate::{
     inspect::Inspect,
     model::SessionId,
     provider::ProviderMsg,
+    scheduler::SchedulerMsg,
     session::SessionMsg,
     supervisor::{Directory, ProvidersMsg, RootMsg, SessionsMsg},
     tool_executor::ToolExecutorMsg,
@@ -28,6 +29,8 @@ pub enum ActorKind {
     ToolExecutor,
     /// The actor that admits summary calls.
     Compressor,
+    /// The actor that starts the runs of schedules.
+    Scheduler,
     /// The supervisor of the sessions, with their directory.
     SessionSupervisor,
     /// A live session.
@@ -84,6 +87,9 @@ pub async fn inject_if_alive(runtime: &Runtime, kind: ActorKind, fault: ActorFau
         }),
         ActorKind::Compressor => inject_into(fault, parts.compressor.actor.actor(), |actor| {
             send(actor, CompressorMsg::Inspect(fault.inspection()))
+        }),
+        ActorKind::Scheduler => inject_into(fault, parts.scheduler.actor.actor(), |actor| {
+            send(actor, SchedulerMsg::Inspect(fault.inspection()))
         }),
         ActorKind::SessionSupervisor => inject_into(fault, parts.sessions.actor(), |actor| {
             send(actor, SessionsMsg::Inspect(fault.inspection()))

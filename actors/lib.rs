@@ -22,6 +22,7 @@ mod persistence;
 mod provider;
 mod redaction;
 mod runtime;
+mod scheduler;
 mod session;
 mod supervisor;
 mod tool_executor;
@@ -38,19 +39,20 @@ pub use builtin_tools::message_tool;
 pub use compressor::CompressorStatus;
 pub use handlers::StalledHandler;
 pub use policy::delegation::DELEGATE_TASK;
-#[doc(hidden)]
-pub use policy::message;
 pub use policy::{
     AnswerSource, Bill, FinalText, HookTally, MEMORY_TOOL, SanitizedText, SummarizerStatus, spent_by_failure,
     usage_anomaly,
 };
 pub use policy::{clarify::CLARIFY, message::MESSAGE, shaping, todo::TODO};
+#[doc(hidden)]
+pub use policy::{message, schedule};
 pub use provider::{ModelStatus, ProviderStatus};
 pub use runtime::{
     ConversationEnd, ConversationPage, Defaults, FirstTask, HealthProbe, KeyConflict, MAX_IMAGE_BYTES,
     MAX_IMAGES, MAX_MESSAGE_BYTES, RecordFeed, RunError, RunRequest, RunResult, Runtime, RuntimeDependencies,
-    SessionChoice, SharedEntry, SharedEvent, SteerReceipt, TaskPart, Watch,
+    ScheduleError, SessionChoice, SharedEntry, SharedEvent, SteerReceipt, TaskPart, Watch,
 };
+pub use scheduler::SchedulerHealth;
 pub use session::{AcceptedRun, SubmitError};
 pub use supervisor::{ChildStatus, RuntimeEnd, SessionCounts, SessionPhase, SessionStatus, SupervisionTree};
 pub use tool_executor::{ToolClassStatus, ToolStatus};

@@ -126,7 +126,9 @@ impl Journal for Progress {
             | WriteOp::Close(..)
             | WriteOp::Deliver(..)
             | WriteOp::UpdateDelivery(_)
-            | WriteOp::RetryDelivery(..) => None,
+            | WriteOp::RetryDelivery(..)
+            | WriteOp::Schedule(_)
+            | WriteOp::RemoveSchedule(..) => None,
         };
         let sessions: Vec<_> = batch.iter().filter_map(answered).collect();
         let (begin, first, progressed) = (self.begin, Arc::clone(&self.first), Arc::clone(&self.progressed));

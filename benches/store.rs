@@ -101,6 +101,7 @@ impl Appends {
             | WriteOutcome::Closed(_)
             | WriteOutcome::Delivered(_)
             | WriteOutcome::DeliveryUpdated(_)
+            | WriteOutcome::ScheduleWritten(_)
             | WriteOutcome::Refused(_)) => {
                 panic!("{other:?}")
             }

@@ -5,6 +5,7 @@
 pub mod access;
 pub mod artifacts;
 pub mod backup;
+mod budget_limits;
 mod builder;
 pub mod channel;
 pub mod cli;
@@ -34,6 +35,7 @@ pub mod provider;
 pub mod provider_account;
 pub mod redaction;
 pub mod rehearsal;
+pub mod schedule;
 pub mod secret;
 pub mod service;
 pub mod store;

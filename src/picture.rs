@@ -1,14 +1,16 @@
 //! Pictures for models: decoded within bounds of memory, and scaled to what models read. Blocking: callers run it off
 //! the async threads.
 
-use std::io::Cursor;
+use std::{io::Cursor, sync::Arc};
 
 use bytes::Bytes;
-use hermod_actors::model::ImageFormat;
+use futures::{FutureExt, future::BoxFuture};
+use hermod_actors::{model::ImageFormat, port::PictureScaler};
 use image::{
     DynamicImage, ImageDecoder, ImageError, ImageReader, Limits, codecs::jpeg::JpegEncoder,
     metadata::Orientation,
 };
+use tokio::sync::Semaphore;
 
 /// Most pixels of a side: vendors scale a larger picture down themselves.
 const MAX_SIDE: u32 = 1_568;
@@ -20,6 +22,39 @@ const MAX_DECODED_SIDE: u32 = 20_000;
 const MAX_DECODED_BYTES: u64 = 256 << 20;
 /// The quality of JPEG, of 100.
 const JPEG_QUALITY: u8 = 85;
+
+/// Most pictures of submissions that are decoded at the same time: each may take as much memory as is allowed.
+const DECODERS: usize = 2;
+
+/// Scales the pictures of submissions.
+#[derive(Debug)]
+pub struct ModelPictures {
+    decoders: Arc<Semaphore>,
+}
+
+impl Default for ModelPictures {
+    fn default() -> Self {
+        Self { decoders: Arc::new(Semaphore::new(DECODERS)) }
+    }
+}
+
+impl PictureScaler for ModelPictures {
+    fn scale(&self, file: Bytes) -> BoxFuture<'static, Result<Bytes, String>> {
+        let decoders = Arc::clone(&self.decoders);
+        let scale = async move {
+            let permit = decoders.acquire_owned().await;
+            let decode = move || {
+                // Held until the memory is free again, also if the submission is given up meanwhile.
+                let _permit = permit;
+                for_model(&file)
+            };
+            let scaled = tokio::task::spawn_blocking(decode).await;
+            let picture = scaled.map_err(|error| format!("it cannot be decoded: {error}"))?;
+            picture.map(|picture| picture.bytes).map_err(|error| error.to_string())
+        };
+        scale.boxed()
+    }
+}
 
 /// A picture that a model can read.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -190,8 +190,8 @@ fn adapters_know_the_actors_and_never_each_other() {
     check_rooms("src/prompt", &["config", "memory", "process", "secret", "tool"]);
     check_rooms("src/memory", &["files"]);
     check_rooms("src/store", &["clock", "files", "disk_space"]);
-    check_rooms("src/view", &["access", "clock", "config", "store"]);
-    check_rooms("src/control", &["clock", "files", "policy", "redaction", "secret", "view"]);
+    check_rooms("src/view", &["access", "clock", "config", "schedule", "store"]);
+    check_rooms("src/control", &["clock", "files", "policy", "redaction", "schedule", "secret", "view"]);
     check_rooms(
         "src/backup",
         &["artifacts", "clock", "control", "files", "memory", "process", "disk_space", "store"],
@@ -201,6 +201,7 @@ fn adapters_know_the_actors_and_never_each_other() {
         &[
             "artifacts",
             "backup",
+            "budget_limits",
             "clock",
             "config",
             "control",
@@ -215,6 +216,7 @@ fn adapters_know_the_actors_and_never_each_other() {
             "memory",
             "model_catalogue",
             "ollama",
+            "picture",
             "policy",
             "process",
             "prompt",
@@ -222,6 +224,7 @@ fn adapters_know_the_actors_and_never_each_other() {
             "provider_account",
             "redaction",
             "rehearsal",
+            "schedule",
             "store",
             "tool",
             "view",
@@ -251,6 +254,7 @@ fn what_is_beside_the_actors_knows_only_what_it_needs() {
         ],
     );
     check_rooms("src/rehearsal", &[]);
+    check_rooms("src/schedule", &["budget_limits", "clock"]);
     check_rooms(
         "src/config",
         &[
@@ -262,6 +266,7 @@ fn what_is_beside_the_actors_knows_only_what_it_needs() {
             "policy",
             "process",
             "provider",
+            "schedule",
             "secret",
             "text_template",
             "tool",

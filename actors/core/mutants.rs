@@ -32,6 +32,12 @@ pub enum Mutant {
     IgnoreLoops,
     /// A run completes although its expectations were not checked.
     SkipVerification,
+    /// An occurrence of a schedule that has a run gets another one.
+    RepeatOccurrence,
+    /// The next time of a schedule advances before the run of its occurrence is accepted.
+    AdvanceEarly,
+    /// The jitter of an occurrence is drawn anew by each look at it.
+    RandomJitter,
 }
 
 #[cfg(feature = "mutants")]
@@ -56,7 +62,7 @@ const _: () = assert!(!mutant_enabled(Mutant::NoFence), "a mutant is enabled in 
 
 #[cfg(feature = "mutants")]
 impl Mutant {
-    /// All mutants.
+    /// All mutants but those of schedules.
     pub const ALL: [Self; 14] = [
         Self::AcknowledgeEarly,
         Self::RepeatInDoubt,
@@ -73,6 +79,9 @@ impl Mutant {
         Self::IgnoreLoops,
         Self::SkipVerification,
     ];
+
+    /// The mutants of schedules, which the simulation of schedules finds.
+    pub const OF_SCHEDULES: [Self; 3] = [Self::RepeatOccurrence, Self::AdvanceEarly, Self::RandomJitter];
 
     /// Runs `what` with this mutant enabled in the current thread; all of `what` must run on that thread.
     pub fn run_with<T>(self, what: impl FnOnce() -> T) -> T {

@@ -27,7 +27,9 @@ use crate::{
 };
 
 pub(crate) use replay::{replay, replay_page, run_records};
-pub(crate) use write::{append, append_with, close, open, retry_delivery, update_delivery};
+pub(crate) use write::{
+    append, append_with, close, open, remove_schedule, retry_delivery, update_delivery, write_schedule,
+};
 
 /// The result of a write: its answer, or why nothing was written. An error means that the store has failed.
 pub(crate) type WriteResult<T> = Result<Result<T, WriteRefusal>, JournalError>;

@@ -6,7 +6,10 @@ use tokio::sync::oneshot;
 
 use super::{AppendResult, OutcomeReply, PersistenceMsg, WriteResult};
 use crate::{
-    model::{Durable, Incarnation, SessionId, StoredDelivery, Timestamp},
+    model::{
+        Durable, Incarnation, ScheduleName, ScheduleOutcome, ScheduleWrite, SessionId, StoredDelivery,
+        Timestamp,
+    },
     port::{Append, JournalError, OpenedSession, WriteOp, WriteOutcome},
 };
 
@@ -79,6 +82,32 @@ fn send_delivery(
         if let WriteOutcome::DeliveryUpdated(is_updated) = outcome { Some(is_updated) } else { None }
     };
     send(writer, move |reply| PersistenceMsg::Write(write, typed(updated, reply)))
+}
+
+/// Creates or replaces a schedule.
+pub(crate) fn write_schedule(
+    writer: &ActorRef<PersistenceMsg>,
+    write: ScheduleWrite,
+) -> impl Future<Output = WriteResult<ScheduleOutcome>> + Send + use<> {
+    send_schedule(writer, WriteOp::Schedule(Box::new(write)))
+}
+
+/// Removes the schedule if it has this revision.
+pub(crate) fn remove_schedule(
+    writer: &ActorRef<PersistenceMsg>,
+    name: ScheduleName,
+    revision: u64,
+) -> impl Future<Output = WriteResult<ScheduleOutcome>> + Send + use<> {
+    send_schedule(writer, WriteOp::RemoveSchedule(name, revision))
+}
+
+fn send_schedule(
+    writer: &ActorRef<PersistenceMsg>,
+    write: WriteOp,
+) -> impl Future<Output = WriteResult<ScheduleOutcome>> + Send + use<> {
+    let written =
+        |outcome| if let WriteOutcome::ScheduleWritten(outcome) = outcome { Some(outcome) } else { None };
+    send(writer, move |reply| PersistenceMsg::Write(write, typed(written, reply)))
 }
 
 /// Passes the answer that `extract` takes from an outcome. An outcome of another write means a defective adapter.

@@ -8,8 +8,9 @@ use hermod_core::journal::{InboxRow, StoredRecord, WriteOp, WriteOutcome};
 
 use super::feed::{FeedCursor, FeedEntry};
 use crate::model::{
-    AccountId, BudgetAccount, DecodeError, DeliveryQuery, DiskFull, MessageRow, ModelRef, ModelRow, RunId,
-    RunRow, Seq, SessionId, SessionRow, StoredDelivery,
+    AccountId, BudgetAccount, DecodeError, DeliveryQuery, DiskFull, MessageRow, ModelRef, ModelRow,
+    Occurrence, OccurrenceId, OccurrenceQuery, RunId, RunRow, Schedule, ScheduleName, Seq, SessionId,
+    SessionRow, StoredDelivery,
 };
 
 /// The store, as the core sees it.
@@ -96,6 +97,19 @@ pub trait RowReader: Send + Sync {
 
     /// Deliveries, in the order of their numbers. Rows that cannot be read are left out.
     fn deliveries(&self, query: DeliveryQuery) -> ReadFuture<Vec<StoredDelivery>>;
+
+    /// All schedules, in the order of their names. Rows that cannot be read are left out.
+    fn schedules(&self) -> ReadFuture<Vec<Schedule>>;
+
+    /// One schedule.
+    fn schedule(&self, name: ScheduleName) -> ReadFuture<Option<Schedule>>;
+
+    /// The row of an occurrence.
+    fn occurrence(&self, id: OccurrenceId) -> ReadFuture<Option<Occurrence>>;
+
+    /// Occurrences, the newest first. Those of the same time are in the reverse order of their schedules' names. Rows that
+    /// cannot be read are left out.
+    fn occurrences(&self, query: OccurrenceQuery) -> ReadFuture<Vec<Occurrence>>;
 
     /// Entries of the feed after a place, in their order; at most `max`, and none only if there are no more. The records
     /// of removed sessions are left out.

@@ -196,7 +196,7 @@ mod tests {
     }
 
     fn picture() -> Image {
-        Image { format: ImageFormat::Png, artifact: Artifact { handle: "p".into(), bytes: 9, sha256: None } }
+        Image::new(ImageFormat::Png, Artifact { handle: "p".into(), bytes: 9, sha256: None })
     }
 
     #[test]

@@ -43,10 +43,16 @@ impl PromptRequest {
     }
 }
 
-/// Why the prompt could not be built, with the remedy.
+/// Why there is no prompt, with the remedy.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0}")]
-pub struct SystemPromptError(pub String);
+pub enum SystemPromptError {
+    /// It cannot be built.
+    #[error("{0}")]
+    Failed(String),
+    /// A rule of the operator refuses the new session.
+    #[error("{0}")]
+    Refused(String),
+}
 
 /// A system prompt; the layers that change least come first.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]

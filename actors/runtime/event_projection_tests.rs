@@ -70,6 +70,7 @@ fn accepted(run: u128) -> Body {
         request_hash: None,
         queueing: None,
         hold: None,
+        occurrence: None,
     }))
 }
 

@@ -17,6 +17,7 @@ mod raise;
 mod read;
 mod repeat;
 mod request;
+mod schedules;
 mod shared_events;
 mod store_limits;
 mod submit;
@@ -36,7 +37,7 @@ use crate::{
     hub::Hub,
     model::Outcome,
     model::{RunId, RunRow, RunState, Seq, SessionId, SessionRow, StopReason},
-    port::{DiskSpaceGauge, ModelProvider, Tool},
+    port::{DiskSpaceGauge, ModelProvider, PictureScaler, Tool},
     session::{InputReply, SessionMsg, SubmitError},
     supervisor::{ProvidersMsg, Root, RootArguments, RootMsg, RuntimeEnd, RuntimeParts, SessionsMsg},
     tool_executor::ToolExecutorHandle,
@@ -52,6 +53,7 @@ pub use images::{MAX_IMAGE_BYTES, MAX_IMAGES};
 pub(crate) use memory::PresentMemory;
 pub use repeat::{FirstTask, KeyConflict, TaskPart};
 pub use request::{Defaults, RunError, RunRequest, RunResult, RuntimeDependencies, SessionChoice};
+pub use schedules::ScheduleError;
 pub use shared_events::{SharedEntry, SharedEvent};
 pub(crate) use store_limits::PresentStoreLimits;
 pub use submit::MAX_MESSAGE_BYTES;
@@ -75,6 +77,7 @@ pub struct Runtime {
     defaults: Defaults,
     submissions: usize,
     space: Option<Arc<dyn DiskSpaceGauge>>,
+    pictures: Arc<dyn PictureScaler>,
     terminated: Receiver<Option<RuntimeEnd>>,
 }
 
@@ -87,7 +90,7 @@ impl Runtime {
         let executor = ToolExecutorHandle::new(tools, dependencies.tool_calls, artifacts, policy)
             .map_err(|error| RuntimeEnd::Actor { name: "ToolExecutor", error })?;
         let (defaults, space) = (dependencies.defaults.clone(), dependencies.space.clone());
-        let submissions = dependencies.submissions;
+        let (submissions, pictures) = (dependencies.submissions, Arc::clone(&dependencies.pictures));
         let (terminated, on_end) = channel(None);
         let (parts, on_parts) = oneshot::channel();
         let arguments = RootArguments { dependencies, executor, terminated, parts };
@@ -95,7 +98,7 @@ impl Runtime {
         let (root, _) =
             Actor::spawn(None, Root, arguments).await.map_err(|error| failed(error.to_string()))?;
         let parts = on_parts.await.map_err(|error| failed(error.to_string()))?;
-        let runtime = Self { root, parts, defaults, submissions, space, terminated: on_end };
+        let runtime = Self { root, parts, defaults, submissions, space, pictures, terminated: on_end };
         runtime.request_default_limits().await;
         Ok(runtime)
     }
@@ -237,6 +240,7 @@ impl Runtime {
     /// Ends a shared runtime as [`Runtime::suspend`] does. The others that share it get
     /// [`RunError::Terminated`], and the store closes when the last of them drops it.
     pub async fn shut_down(&self) {
+        self.halt_scheduler();
         if self.request(SessionsMsg::Suspend).await.is_none() {
             tracing::debug!("there were no sessions to suspend any more");
         }

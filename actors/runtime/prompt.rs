@@ -24,15 +24,15 @@ impl Runtime {
         let build = AssertUnwindSafe(async { builder.build(request).await }).catch_unwind();
         let result = match ActiveDeadline::after(PROMPT_TIMEOUT).bound(build).await {
             Some(Ok(result)) => result,
-            Some(Err(_)) => {
-                Err(SystemPromptError("what builds it panicked; this is a fault of the program".into()))
-            }
+            Some(Err(_)) => Err(SystemPromptError::Failed(
+                "what builds it panicked; this is a fault of the program".into(),
+            )),
             None => {
                 let error = format!(
                     "it took longer than {} s; see whether the folders that it reads answer",
                     PROMPT_TIMEOUT.as_secs()
                 );
-                Err(SystemPromptError(error))
+                Err(SystemPromptError::Failed(error))
             }
         };
         let prompt = result.map_err(SubmitError::NoPrompt)?;

@@ -7,13 +7,13 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     model::{
-        Amounts, BootId, BreakerPolicy, CallId, Expectation, Hash, IdError, Message, ModelRef, OutcomeDetail,
-        Queueing, RunId, RunSpec, SessionId, ThinkingLevel, Timestamp, Usage,
+        Amounts, BootId, BreakerPolicy, CallId, Expectation, Hash, IdError, Message, ModelRef, OccurrenceId,
+        OutcomeDetail, Queueing, RunId, RunSpec, SessionId, ThinkingLevel, Timestamp, Usage,
     },
     policy::FinalText,
     port::{
         Artifacts, CallPolicy, Clock, DecisionHooks, DiskSpaceGauge, FixedPrompt, Journal, ModelProvider,
-        ReadError, SystemPromptBuilder, TextRedactor, Tool,
+        PictureScaler, ReadError, SystemPromptBuilder, TextRedactor, Tool,
     },
     runtime::repeat::KeyConflict,
     session::SubmitError,
@@ -52,6 +52,8 @@ pub struct RuntimeDependencies {
     pub space: Option<Arc<dyn DiskSpaceGauge>>,
     /// The store of outputs that are too long for the model.
     pub artifacts: Arc<dyn Artifacts>,
+    /// Scales the pictures of submissions.
+    pub pictures: Arc<dyn PictureScaler>,
     /// Hides secrets in all texts from outside before they are recorded or shown.
     pub redactor: Arc<dyn TextRedactor>,
     /// Defaults for what a request leaves out.
@@ -109,6 +111,9 @@ pub struct RunRequest {
     /// The hash of the client's whole request. A repeat of its idempotency key with another hash is a
     /// [`RunError::KeyConflict`] too.
     pub request_hash: Option<Hash>,
+    /// The occurrence of a schedule whose run this is: a repeat gets the first run, whatever its task. Neither an
+    /// idempotency key nor `queueing` comes with it.
+    pub occurrence: Option<OccurrenceId>,
     /// If the task is a message to its session: how it queues. It then becomes a run of its own, joins one, or is dropped;
     /// [`Runtime::message`](crate::Runtime::message) tells which.
     pub queueing: Option<Queueing>,

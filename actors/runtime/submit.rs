@@ -6,7 +6,7 @@ use std::{sync::Arc, time::Duration};
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::{
-    model::{Dimension, ModelRow, RunAccepted, RunId, RunSpec, SessionId, SessionRow},
+    model::{Dimension, ModelRow, RunAccepted, RunId, RunRow, RunSpec, SessionId, SessionRow},
     port::TextRedactor,
     redaction::{redact_expectations, redact_messages, redact_text},
     runtime::{RunError, RunRequest, Runtime, SessionChoice, images, repeat::FirstTask},
@@ -52,18 +52,20 @@ impl Runtime {
             let level = level.name();
             tracing::info!(%run, %model, level, "the model cannot be told how much to think, so it is not told");
         }
-        let images = images::describe_all(run, &request.images)?;
+        let scaled = images::scale_all(&request.images, &*self.pictures).await?;
+        let images = images::describe_all(run, &scaled);
         let accepted = RunAccepted::new(run, Arc::clone(&request.input), Arc::clone(&spec));
         let (history, request_hash) = (Arc::new(repaired.past), request.request_hash);
-        let accepted = RunAccepted { images, history, request_hash, queueing: request.queueing, ..accepted };
+        let (queueing, occurrence) = (request.queueing, request.occurrence.clone());
+        let accepted = RunAccepted { images, history, request_hash, queueing, occurrence, ..accepted };
         let input = Input::Submitted { accepted: Box::new(accepted), key: request.idempotency_key.clone() };
-        self.submit_to_session(&request, (run, &spec), input, permit).await
+        self.submit_to_session(&request, (run, &spec, &scaled), input, permit).await
     }
 
     async fn submit_to_session(
         &self,
         request: &RunRequest,
-        (run, spec): (RunId, &RunSpec),
+        (run, spec, images): (RunId, &RunSpec, &[images::ScaledImage]),
         input: Input,
         permit: Arc<OwnedSemaphorePermit>,
     ) -> Result<AcceptedRun, RunError> {
@@ -75,7 +77,7 @@ impl Runtime {
                 Some(key) => Some(self.session_seed(key, spec, &mut prompt).await?),
                 None => None,
             };
-            images::write_all(&*self.parts.executor.artifacts, session, run, &request.images).await?;
+            images::write_all(&*self.parts.executor.artifacts, session, run, images).await?;
             let (input, permit) = (input.clone(), Arc::clone(&permit));
             let command = |reply| {
                 let reply = InputReply::Submit(SubmitReply::new(reply, permit));
@@ -91,6 +93,9 @@ impl Runtime {
             }
             match answer {
                 Some(Ok(accepted)) => return Ok(accepted),
+                Some(Err(SubmitError::Duplicate(first))) if request.occurrence.is_some() => {
+                    return Ok(accepted_run(&self.row(first).await?));
+                }
                 Some(Err(SubmitError::Duplicate(first))) => {
                     return self.check_repeat_of(request, first).await;
                 }
@@ -174,8 +179,16 @@ impl Runtime {
         }
     }
 
-    /// The first run of the request's idempotency key.
+    /// The first run of the request's idempotency key, or of its occurrence.
     async fn find_first(&self, request: &RunRequest) -> Result<Option<AcceptedRun>, RunError> {
+        if let Some(occurrence) = &request.occurrence {
+            let known = self.parts.journal.rows().occurrence(occurrence.clone()).await?;
+            return match known.map(|known| known.state.run()) {
+                None => Ok(None),
+                Some(Some(run)) => Ok(Some(accepted_run(&self.row(run).await?))),
+                Some(None) => Err(SubmitError::OccurrenceLeftOut(occurrence.clone()).into()),
+            };
+        }
         let Some(key) = &request.idempotency_key else { return Ok(None) };
         match self.parts.journal.rows().id_of_key(key).await? {
             Some(first) => self.check_repeat_of(request, first).await.map(Some),
@@ -199,8 +212,12 @@ impl Runtime {
         let first = FirstTask { row: &row, session: &session, accepted: &accepted };
         let repeats = request.check_repeats(first, &*self.parts.executor.artifacts).await;
         repeats.map_err(|conflict| RunError::KeyConflict(Box::new(conflict)))?;
-        Ok(AcceptedRun { run, session: row.session, at: row.accepted_at })
+        Ok(accepted_run(&row))
     }
+}
+
+const fn accepted_run(row: &RunRow) -> AcceptedRun {
+    AcceptedRun { run: row.id, session: row.session, at: row.accepted_at }
 }
 
 impl RunRequest {
@@ -235,6 +252,9 @@ impl RunRequest {
         }
         if self.queueing.is_some() && !self.history.is_empty() {
             return invalid("history", "comes with a message; only a task may bring one");
+        }
+        if self.occurrence.is_some() && (self.queueing.is_some() || self.idempotency_key.is_some()) {
+            return invalid("occurrence", "comes with an idempotency key or as a message; leave those out");
         }
         let is_blank = |text: &Arc<str>| text.trim().is_empty();
         if self.task.as_ref().is_some_and(is_blank) {

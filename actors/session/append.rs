@@ -85,10 +85,11 @@ impl SessionActorState {
         applied
     }
 
-    /// The inputs to decide together: all that wait, up to a second idempotency key (an append carries one).
+    /// The inputs to decide together: all that wait, up to a second submission that can be a repeat (an append has one
+    /// idempotency key, and is refused as a whole).
     fn take_waiting(&mut self) -> Vec<QueuedInput> {
-        let has_key = |queued: &QueuedInput| matches!(queued.input, Input::Submitted { key: Some(_), .. });
-        let second = self.waiting.iter().enumerate().filter(|(_, queued)| has_key(queued)).nth(1);
+        let is_unique = |queued: &QueuedInput| queued.input.is_unique_submission();
+        let second = self.waiting.iter().enumerate().filter(|(_, queued)| is_unique(queued)).nth(1);
         let count = second.map_or(self.waiting.len(), |(index, _)| index);
         let mut inputs: Vec<QueuedInput> = self.waiting.drain(..count).collect();
         for queued in &mut inputs {

@@ -37,6 +37,9 @@ impl SessionActorState {
             Err(WriteRefusal::Duplicate(run)) => {
                 self.reject(inputs, &SubmitError::Duplicate(run));
             }
+            Err(WriteRefusal::OccurrenceLeftOut(occurrence)) => {
+                self.reject(inputs, &SubmitError::OccurrenceLeftOut(occurrence));
+            }
             Err(WriteRefusal::KeyTaken(other)) => {
                 self.reject(inputs, &SubmitError::KeyTaken(other));
                 self.me.stop(Some("another session has its key".into()));
@@ -117,8 +120,8 @@ impl SessionActorState {
         let mut rest = Vec::new();
         for queued in inputs {
             let rejects_all = matches!(why, SubmitError::KeyTaken(_) | SubmitError::Unreadable(_));
-            let rejects =
-                matches!(&queued.input, Input::Submitted { key, .. } if rejects_all || key.is_some());
+            let is_submission = matches!(queued.input, Input::Submitted { .. });
+            let rejects = is_submission && rejects_all || queued.input.is_unique_submission();
             match queued.reply {
                 Some(InputReply::Submit(caller)) if rejects => caller.send(Err(why.clone())),
                 reply => rest.push(QueuedInput { reply, ..queued }),

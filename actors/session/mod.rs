@@ -31,7 +31,7 @@ use ractor::{Actor, ActorProcessingErr, ActorRef, RpcReplyPort};
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::{
-    model::{AgentName, CallId, LowDiskSpace, RunId, SessionId, Timestamp},
+    model::{AgentName, CallId, LowDiskSpace, OccurrenceId, RunId, SessionId, Timestamp},
     persistence::AppendResult,
     port::SystemPromptError,
     supervisor::RuntimeParts,
@@ -152,9 +152,12 @@ pub struct AcceptedRun {
 /// Why a run was not accepted.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SubmitError {
-    /// The idempotency key belongs to an earlier run.
-    #[error("the idempotency key stands for run {0}")]
+    /// The idempotency key or the occurrence belongs to an earlier run.
+    #[error("the idempotency key or the occurrence stands for run {0}")]
     Duplicate(RunId),
+    /// The occurrence was missed or skipped.
+    #[error("the occurrence {0} was left out")]
+    OccurrenceLeftOut(OccurrenceId),
     /// The records that would accept the run could not be read back.
     #[error("the run cannot be recorded: {0}")]
     Unreadable(String),

@@ -8,8 +8,9 @@
 //! │   └── Provider        one for each endpoint; restarted when it crashes
 //! ├── ToolExecutor
 //! ├── Compressor
-//! └── SessionSupervisor   the directory
-//!     └── Session         one for each live session; revived from its journal when it crashes
+//! ├── SessionSupervisor   the directory
+//! │   └── Session         one for each live session; revived from its journal when it crashes
+//! └── Scheduler           starts the runs of schedules
 //! ```
 
 mod directory;
@@ -41,6 +42,7 @@ use crate::{
     runtime::{
         ConversationMarks, FeedTail, PresentMemory, PresentStoreLimits, PresentVerifier, RuntimeDependencies,
     },
+    scheduler::SchedulerHandle,
     tool_executor::ToolExecutorHandle,
 };
 pub(crate) use directory::Directory;
@@ -96,6 +98,7 @@ pub(crate) struct RuntimeParts {
     pub(crate) providers: StableActorRef<ProvidersMsg>,
     pub(crate) executor: Arc<ToolExecutorHandle>,
     pub(crate) compressor: Arc<CompressorHandle>,
+    pub(crate) scheduler: Arc<SchedulerHandle>,
     pub(crate) leases: Arc<Leases>,
     pub(crate) hub: Arc<Hub>,
     pub(crate) feed_tail: FeedTail,

@@ -17,6 +17,7 @@ use crate::{
     runtime::{
         ConversationMarks, FeedTail, PresentMemory, PresentStoreLimits, PresentVerifier, RuntimeDependencies,
     },
+    scheduler::SchedulerActor,
     supervisor::{
         ChildStatus, DirectoryCheckpoint, ProviderSupervisor, RootArguments, RuntimeEnd, RuntimeParts,
         SessionSupervisor, StableActorRef, actor_end,
@@ -59,12 +60,18 @@ enum ChildKind {
     ToolExecutor,
     Compressor,
     SessionSupervisor,
+    Scheduler,
 }
 
 impl ChildKind {
     /// All kinds, in the order in which they are started.
-    const ALL: [Self; 4] =
-        [Self::ProviderSupervisor, Self::ToolExecutor, Self::Compressor, Self::SessionSupervisor];
+    const ALL: [Self; 5] = [
+        Self::ProviderSupervisor,
+        Self::ToolExecutor,
+        Self::Compressor,
+        Self::SessionSupervisor,
+        Self::Scheduler,
+    ];
 
     /// Starts the child and sets its stable reference.
     async fn start(self, root: ActorCell, parts: &Arc<RuntimeParts>) -> Result<ActorId, SpawnErr> {
@@ -92,6 +99,12 @@ impl ChildKind {
                 let arguments = Arc::clone(parts);
                 let (actor, _) = Actor::spawn_linked(None, SessionSupervisor, arguments, root).await?;
                 parts.sessions.set_running(actor.clone());
+                actor.get_id()
+            }
+            Self::Scheduler => {
+                let arguments = Arc::clone(parts);
+                let (actor, _) = Actor::spawn_linked(None, SchedulerActor, arguments, root).await?;
+                parts.scheduler.actor.set_running(actor.clone());
                 actor.get_id()
             }
         })
@@ -134,6 +147,7 @@ impl Actor for Root {
             providers: StableActorRef::default(),
             executor: arguments.executor,
             compressor: Arc::new(CompressorHandle::new(summaries)),
+            scheduler: Arc::default(),
             leases: Arc::new(Leases::new(providers, breakers)),
             hub: Arc::default(),
             feed_tail: FeedTail::default(),
@@ -258,6 +272,7 @@ impl RootState {
         parts.providers.close();
         parts.executor.shut_down();
         parts.compressor.actor.close();
+        parts.scheduler.actor.close();
         parts.hub.wake_all();
     }
 }

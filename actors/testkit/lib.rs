@@ -10,6 +10,7 @@ mod faulty;
 mod journal_contract;
 mod memory;
 mod scenarios;
+mod schedules;
 pub mod simulation;
 mod world;
 
@@ -26,4 +27,5 @@ pub use hermod_actors::{
 pub use journal_contract::{CASES, ContractCase, FAULTS, StoreOpener, fault_contract, journal_contract};
 pub use memory::MemoryJournal;
 pub use scenarios::{ExpectedOutcome, FAULT_SCENARIOS, FaultScenario, NO_FREEZE, ObservedOutcome};
+pub use schedules::{ScheduleReport, ZoneCalendar, simulate_schedules};
 pub use world::world;

@@ -12,9 +12,10 @@ use futures::{
 
 use hermod_actors::{
     model::{
-        AccountId, BudgetAccount, Delivery, DeliveryQuery, DeliveryState, Incarnation, MessageRow, ModelRef,
-        ModelRow, Record, RunId, RunRow, RunState, Seq, SessionId, SessionRow, StoredDelivery, Timestamp,
-        decode, encode,
+        AccountId, BudgetAccount, Delivery, DeliveryQuery, DeliveryState, Incarnation, KEPT_OCCURRENCES,
+        MAX_SCHEDULES, MessageRow, ModelRef, ModelRow, Occurrence, OccurrenceId, OccurrenceQuery, Record,
+        RunId, RunRow, RunState, Schedule, ScheduleName, ScheduleOutcome, ScheduleWrite, Seq, SessionId,
+        SessionRow, StoredDelivery, Timestamp, decode, encode,
     },
     mutants::{Mutant, mutant_enabled},
     port::{
@@ -173,6 +174,22 @@ impl RowReader for MemoryJournal {
     fn deliveries(&self, query: DeliveryQuery) -> ReadFuture<Vec<StoredDelivery>> {
         self.read(|store| store.deliveries_of(&query))
     }
+
+    fn schedules(&self) -> ReadFuture<Vec<Schedule>> {
+        self.read(|store| store.schedules.values().cloned().collect())
+    }
+
+    fn schedule(&self, name: ScheduleName) -> ReadFuture<Option<Schedule>> {
+        self.read(|store| store.schedules.get(&name).cloned())
+    }
+
+    fn occurrence(&self, id: OccurrenceId) -> ReadFuture<Option<Occurrence>> {
+        self.read(|store| store.occurrences.get(&id).cloned())
+    }
+
+    fn occurrences(&self, query: OccurrenceQuery) -> ReadFuture<Vec<Occurrence>> {
+        self.read(|store| store.occurrences_of(&query))
+    }
 }
 
 /// Ignores poisoning: a panic in another test thread leaves no row half written.
@@ -202,6 +219,8 @@ struct MemoryStore {
     models: BTreeMap<String, ModelRow>,
     deliveries: BTreeMap<u64, Delivery>,
     delivery_last: u64,
+    schedules: BTreeMap<ScheduleName, Schedule>,
+    occurrences: BTreeMap<OccurrenceId, Occurrence>,
 }
 
 impl MemoryStore {
@@ -218,6 +237,10 @@ impl MemoryStore {
             }
             WriteOp::RetryDelivery(number, now) => {
                 Ok(WriteOutcome::DeliveryUpdated(self.retry_delivery(number, now)))
+            }
+            WriteOp::Schedule(write) => Ok(WriteOutcome::ScheduleWritten(self.write_schedule(*write))),
+            WriteOp::RemoveSchedule(name, revision) => {
+                Ok(WriteOutcome::ScheduleWritten(self.remove_schedule(&name, revision)))
             }
         }
     }
@@ -236,6 +259,7 @@ impl MemoryStore {
                 IndexRow::Model(row) => self.index_model(row),
                 IndexRow::Outbox(message) => self.add_delivery(Delivery::new(*message)),
                 IndexRow::Message(row) => drop(self.messages.insert(row.id, row)),
+                IndexRow::Occurrence(row) => self.add_occurrence(row),
             }
         }
         self.keys.extend(append.key);
@@ -336,6 +360,56 @@ impl MemoryStore {
         all.into_iter().skip(first).take(query.max).collect()
     }
 
+    fn write_schedule(&mut self, write: ScheduleWrite) -> ScheduleOutcome {
+        let ScheduleWrite { schedule, expected, left_out, notices } = write;
+        let revision = self.schedules.get(&schedule.name).map_or(0, |stored| stored.revision);
+        if revision != expected {
+            return ScheduleOutcome::Changed(revision);
+        }
+        if revision == 0 && self.schedules.len() as u64 >= MAX_SCHEDULES {
+            return ScheduleOutcome::TooMany;
+        }
+        for row in left_out {
+            self.add_occurrence(row);
+        }
+        for notice in notices {
+            self.add_delivery(Delivery::new(notice));
+        }
+        self.schedules.insert(schedule.name.clone(), schedule);
+        ScheduleOutcome::Written
+    }
+
+    fn remove_schedule(&mut self, name: &ScheduleName, expected: u64) -> ScheduleOutcome {
+        let revision = self.schedules.get(name).map_or(0, |stored| stored.revision);
+        if revision == 0 || revision != expected {
+            return ScheduleOutcome::Changed(revision);
+        }
+        self.schedules.remove(name);
+        ScheduleOutcome::Written
+    }
+
+    /// Adds the row of an occurrence that has none, and removes the oldest of its schedule beyond the limit.
+    fn add_occurrence(&mut self, row: Occurrence) {
+        let first = |schedule: &ScheduleName, at| OccurrenceId { schedule: schedule.clone(), at };
+        let times = |schedule| first(schedule, Timestamp(i64::MIN))..=first(schedule, Timestamp(i64::MAX));
+        let times = times(&row.id.schedule);
+        if mutant_enabled(Mutant::RepeatOccurrence) {
+            self.occurrences.remove(&row.id);
+        }
+        self.occurrences.entry(row.id.clone()).or_insert(row);
+        let oldest = self.occurrences.range(times.clone()).rev().nth(KEPT_OCCURRENCES);
+        if let Some(oldest) = oldest.map(|(id, _)| id.clone()) {
+            self.occurrences.retain(|id, _| !(times.start()..=&oldest).contains(&id));
+        }
+    }
+
+    fn occurrences_of(&self, query: &OccurrenceQuery) -> Vec<Occurrence> {
+        let mut wanted: Vec<_> = self.occurrences.values().filter(|row| query.wants(row)).cloned().collect();
+        wanted.sort_by(|a, b| (b.id.at, &b.id.schedule).cmp(&(a.id.at, &a.id.schedule)));
+        wanted.truncate(query.max);
+        wanted
+    }
+
     fn index_session(&mut self, row: SessionRow) {
         self.session_keys.insert(Arc::clone(&row.key), row.id);
         let key = Arc::clone(&row.key);
@@ -408,6 +482,10 @@ impl StoreView for MemoryStore {
 
     fn has_inbox_row(&mut self, session: SessionId, row: u64) -> Result<bool, WriteRefusal> {
         Ok(self.inbox.contains_key(&(session, row)))
+    }
+
+    fn occurrence(&mut self, id: &OccurrenceId) -> Result<Option<Occurrence>, WriteRefusal> {
+        Ok(self.occurrences.get(id).cloned())
     }
 
     fn account(&mut self, id: AccountId) -> Result<Option<BudgetAccount>, WriteRefusal> {

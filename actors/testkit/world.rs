@@ -6,7 +6,7 @@ use crate::{MemoryArtifacts, ScriptedProvider, VirtualClock};
 use hermod_actors::{
     Defaults, RuntimeDependencies,
     model::{BreakerPolicy, Limits, ModelRef, RunSpec},
-    port::{AllowAllCalls, Journal, NoHooks, NoRedaction, Tool},
+    port::{AllowAllCalls, Journal, NoHooks, NoRedaction, NoScaling, Tool},
 };
 
 /// Runtime dependencies made of test doubles: one provider `test` with one model `model`, these tools, this journal.
@@ -32,6 +32,7 @@ pub fn world(
         idle: Duration::from_mins(1),
         space: None,
         artifacts: Arc::new(MemoryArtifacts::default()),
+        pictures: Arc::new(NoScaling),
         redactor: Arc::new(NoRedaction),
         defaults: Defaults::fixed(spec, "You are a test."),
     }

@@ -41,7 +41,9 @@ impl Journal for Watched {
             | WriteOp::Close(..)
             | WriteOp::Deliver(..)
             | WriteOp::UpdateDelivery(_)
-            | WriteOp::RetryDelivery(..) => 0,
+            | WriteOp::RetryDelivery(..)
+            | WriteOp::Schedule(_)
+            | WriteOp::RemoveSchedule(..) => 0,
         });
         for (count, more) in self.counts.iter().zip([1, batch.len(), records.sum()]) {
             count.fetch_add(more, Ordering::SeqCst);

@@ -92,7 +92,7 @@ impl ChannelOutput {
             None => channel.chat_of_session(message.session).await?.ok_or(Undelivered::NoChat)?,
         };
         let (key, ending) = match &message.content {
-            OutboxContent::Message { text, .. } => {
+            OutboxContent::Message { text, .. } | OutboxContent::Notice { text } => {
                 (message.id.to_string(), Ending::Texts(text::messages(text)))
             }
             OutboxContent::Result { leg, ended, text, .. } => {

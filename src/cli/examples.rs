@@ -36,6 +36,14 @@ pub(crate) const SEND: &str = "Examples:
   hermod send build \"Look at this\" --attach screen.png --mode followup
   hermod messages show 01M8…                       what became of it";
 
+/// Examples of `hermod schedules`.
+pub(crate) const SCHEDULES: &str = "Examples:
+  hermod schedules add backups --cron \"0 6 * * mon-fri\" --tz Europe/Berlin --text \"Check the backups\"
+  hermod schedules add watch --every 15m --heartbeat --agent ops --text \"Look at the queue\"
+  hermod schedules list                    when each is due next, and why one is paused
+  hermod schedules history backups         what ran, what was missed or skipped, and why
+  hermod schedules run-now backups --wait  beside its times";
+
 /// Examples of `hermod agents`.
 pub(crate) const AGENTS: &str = "Examples:
   hermod agents list                       the agents of the configuration

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use hermod_actors::{
     RunError, RuntimeEnd, SubmitError,
     model::{FailureClass, Outcome, OutcomeCause, OutcomeDetail, StopReason},
+    port::SystemPromptError,
 };
 
 use crate::{
@@ -129,10 +130,13 @@ impl From<&RunError> for Exit {
             ) => Self::Usage,
             RunError::NotAccepted(SubmitError::Quarantined { .. } | SubmitError::LowDiskSpace(_))
             | RunError::Read(_) => Self::Store,
-            RunError::NotAccepted(SubmitError::NoPrompt(_)) => Self::Config,
+            RunError::NotAccepted(SubmitError::NoPrompt(SystemPromptError::Refused(_))) => Self::Denied,
+            RunError::NotAccepted(SubmitError::NoPrompt(SystemPromptError::Failed(_))) => Self::Config,
             RunError::NotAccepted(SubmitError::CrashLooping(_)) => Self::Internal,
             RunError::NotAccepted(SubmitError::Overloaded { .. }) => Self::Busy,
-            RunError::NotAccepted(SubmitError::Duplicate(_) | SubmitError::KeyTaken(_)) => Self::Failed,
+            RunError::NotAccepted(
+                SubmitError::Duplicate(_) | SubmitError::OccurrenceLeftOut(_) | SubmitError::KeyTaken(_),
+            ) => Self::Failed,
             RunError::Terminated(end) => end.into(),
             RunError::WaitTimedOut(_) => Self::TimedOut,
             RunError::NotCompleted(result) => (&result.ended).into(),

@@ -36,6 +36,7 @@ mod resume;
 mod resume_at_service;
 mod run;
 mod runs;
+mod schedules;
 mod send;
 mod serve;
 mod service;

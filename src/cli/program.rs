@@ -5,8 +5,8 @@ use clap::{ArgAction, Parser, Subcommand};
 use super::{
     CliError, Exit, agents, approvals, backup, budgets, chaos, completions, config, deliveries, doctor,
     examples, gc, hooks, init, journal, models, operate, policy, prompt, providers, rehearse, report, run,
-    runs, send, serve, service, sessions, show, steer, stop, store, telemetry, terminal, threads, tokens,
-    tree, usage, variables, watch, wire,
+    runs, schedules, send, serve, service, sessions, show, steer, stop, store, telemetry, terminal, threads,
+    tokens, tree, usage, variables, watch, wire,
 };
 use crate::{discovery::Variables, host::StoreClient, secret};
 
@@ -41,6 +41,7 @@ enum CliCommand {
     Tree(tree::TreeArgs),
     Stop(stop::StopArgs),
     Steer(steer::SteerArgs),
+    Schedules(schedules::SchedulesArgs),
     Send(send::SendArgs),
     Messages(send::MessagesArgs),
     Approvals(approvals::ApprovalsArgs),
@@ -100,6 +101,7 @@ async fn dispatch(command: CliCommand, variables: &Variables) -> Result<Exit, Cl
         CliCommand::Tree(args) => return tree::execute(args, &StoreClient::new(variables)?, variables).await,
         CliCommand::Stop(args) => stop::execute(args, &StoreClient::new(variables)?).await?,
         CliCommand::Steer(args) => steer::execute(args, &StoreClient::new(variables)?).await?,
+        CliCommand::Schedules(args) => return schedules::execute(args, variables).await,
         CliCommand::Send(args) => return send::execute(args, &StoreClient::new(variables)?).await,
         CliCommand::Messages(args) => return send::messages(args, &StoreClient::new(variables)?).await,
         CliCommand::Approvals(args) => approvals::execute(args, &StoreClient::new(variables)?).await?,
@@ -177,6 +179,9 @@ mod tests {
                 &["run", "--agent", blank, "hi"],
                 &["run", "--deliver-to", blank, "hi"],
                 &["deliveries", "show", blank],
+                &["schedules", "show", blank],
+                &["schedules", "pause", "n", "--reason", blank],
+                &["runs", "list", "--schedule", blank],
                 &["deliveries", "retry", blank],
                 &["deliveries", "list", "--target", blank],
                 &["runs", "list", "--agent", blank],

@@ -75,7 +75,14 @@ fn gone(error: HandoverError) -> HostError {
 
 async fn unfinished(client: &StoreClient, session: Option<SessionId>) -> Result<Vec<RunView>, HostError> {
     let outcomes = vec![RunOutcomeFilter::Unfinished];
-    let request = ControlRequest::RunsList { max: MAX_RUNS, agent: None, since: None, until: None, outcomes };
+    let request = ControlRequest::RunsList {
+        max: MAX_RUNS,
+        agent: None,
+        since: None,
+        until: None,
+        schedule: None,
+        outcomes,
+    };
     let ControlResponse::Runs(rows) = client.request(&request).await? else {
         return Err(unexpected_response().into());
     };

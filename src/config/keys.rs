@@ -12,7 +12,9 @@ use super::{
     hooks_section::{self, HOOK_FIELDS, HOOKS},
     inbound_section::{self, INBOUND, INBOUND_FIELDS},
     layer::{SettingLayer, first_name},
+    schedules_section::{self, SCHEDULES},
 };
+use crate::schedule::ScheduleWords;
 
 /// A sample value, for the type of keys that take text.
 static TEXT: Value = Value::String(String::new());
@@ -100,7 +102,7 @@ pub(super) enum KeyKind<'a> {
     Setting(&'a Value),
     /// A section that always exists.
     Section,
-    /// The section of a provider, a model, an agent, a target, a hook or a channel.
+    /// The section of a provider, a model, an agent, a target, a hook, a schedule or a channel.
     Named,
     /// An unknown key.
     Unknown,
@@ -147,10 +149,11 @@ pub(super) fn kind<'a>(defaults: &'a SettingLayer, key: &str) -> KeyKind<'a> {
         }
         None => {}
     }
-    let named: [(NamedKey<'_>, Sample); 3] = [
+    let named: [(NamedKey<'_>, Sample); 4] = [
         (hooks_section::hook(key), hooks_section::sample),
         (inbound_section::inbound(key), inbound_section::sample),
         (channels_section::channel(key), channels_section::sample),
+        (schedules_section::schedule(key), schedules_section::sample),
     ];
     if let Some((field, sample)) = named.into_iter().find_map(|(named, sample)| Some((named?.1, sample))) {
         let of_field = |field| sample(field).map_or(KeyKind::Unknown, KeyKind::Setting);
@@ -164,7 +167,9 @@ pub(super) fn kind<'a>(defaults: &'a SettingLayer, key: &str) -> KeyKind<'a> {
             Some(default) => KeyKind::Setting(&default.value),
             None => KeyKind::Unknown,
         },
-        None if [PROVIDERS, MODELS, TARGETS, HOOKS, INBOUND, CHANNELS].contains(&key) => KeyKind::Section,
+        None if [PROVIDERS, MODELS, TARGETS, HOOKS, INBOUND, CHANNELS, SCHEDULES].contains(&key) => {
+            KeyKind::Section
+        }
         None if defaults.keys().any(|known| below(key, known).is_some()) => KeyKind::Section,
         None => KeyKind::Unknown,
     }
@@ -236,6 +241,10 @@ pub(super) fn nearest(defaults: &SettingLayer, key: &str) -> Option<String> {
     }
     if let Some((name, Some(_))) = inbound_section::inbound(key) {
         candidates.extend(INBOUND_FIELDS.into_iter().map(|field| format!("{INBOUND}.{name}.{field}")));
+    }
+    if let Some((name, Some(_))) = schedules_section::schedule(key) {
+        let fields = ScheduleWords::NAMES.into_iter();
+        candidates.extend(fields.map(|field| format!("{SCHEDULES}.{name}.{field}")));
     }
     if let Some((channel, Some(_))) = channels_section::channel(key) {
         candidates.extend(CHANNEL_FIELDS.into_iter().map(|field| format!("{CHANNELS}.{channel}.{field}")));

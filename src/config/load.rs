@@ -16,6 +16,7 @@ use super::{
     keys::{self, KeyKind, MODELS, PROVIDERS},
     layer::{self, Setting, SettingLayer, SettingOrigin, quoted, to_object},
     model_section::{self, PriceSection},
+    schedules_section,
     sections::Config,
     targets_section,
     variables::read_variables,
@@ -88,6 +89,7 @@ impl Config {
         }
         if let (Some(config), true) = (&config, errors.is_empty()) {
             inbound_section::check(config, &mut errors);
+            schedules_section::check(config, &mut errors);
         }
         match config {
             Some(config) if errors.is_empty() => {
@@ -134,8 +136,8 @@ fn check_keys(layer: SettingLayer, defaults: &SettingLayer, errors: &mut Vec<Set
     valid
 }
 
-/// True unless the key names a provider, a model, an agent, a target, a hook, an incoming webhook or a channel by an invalid
-/// name. Each invalid name is reported once.
+/// True unless the key names a provider, a model, an agent, a target, a hook, an incoming webhook, a channel or a schedule
+/// by an invalid name. Each invalid name is reported once.
 fn has_name(key: &str, origin: &SettingOrigin, errors: &mut Vec<SettingError>) -> bool {
     let provider = keys::provider(key).map(|(name, _)| name).filter(|name| !keys::is_provider_name(name));
     let model = keys::model(key).map(|(name, _)| name);
@@ -147,10 +149,13 @@ fn has_name(key: &str, origin: &SettingOrigin, errors: &mut Vec<SettingError>) -
     let inbound = inbound.filter(|name| !keys::is_provider_name(name));
     let channel = channels_section::channel(key).map(|(name, _)| name);
     let channel = channel.filter(|name| !keys::is_provider_name(name));
-    let of_outside = target.or(hook).or(inbound).or(channel);
+    let schedule = schedules_section::schedule(key).map(|(name, _)| name);
+    let schedule = schedule.filter(|name| !schedules_section::is_schedule_name(name));
+    let of_outside = target.or(hook).or(inbound).or(channel).or(schedule);
     let Some(name) = provider.or(model).or(agent).or(of_outside) else { return true };
     let what = target.and(Some("a target")).or(hook.and(Some("a hook")));
     let what = what.or(inbound.and(Some("an inbound webhook"))).or(channel.and(Some("a channel")));
+    let what = what.or(schedule.and(Some("a schedule")));
     let problem = match (provider, what) {
         (None, Some(what)) => {
             format!("`{name}` is no name for {what}; use lower-case letters, digits, `-` and single `_`")

@@ -20,6 +20,7 @@ mod model_section;
 mod queue_section;
 mod replies_section;
 mod sandbox_section;
+mod schedules_section;
 mod sections;
 mod service_section;
 mod targets_section;

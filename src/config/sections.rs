@@ -34,6 +34,7 @@ use super::{
 };
 use crate::{
     provider::{CacheTtl, Deadlines},
+    schedule::ScheduleWords,
     secret::Reference,
 };
 
@@ -112,6 +113,9 @@ pub struct Config {
     /// The webhooks of other services, by name.
     #[serde(default)]
     pub inbound: BTreeMap<String, InboundSection>,
+    /// The schedules, by name.
+    #[serde(default)]
+    pub schedules: BTreeMap<String, ScheduleWords>,
     /// The chats, by name.
     #[serde(default)]
     pub channels: BTreeMap<String, ChannelSection>,

@@ -14,6 +14,7 @@ use super::{
     inbound_section::{INBOUND, inbound},
     keys::{self, KeyKind, LEVEL_SEPARATOR, NOT_SETTINGS, PREFIX, PROVIDERS, TARGETS},
     layer::{Setting, SettingLayer, SettingOrigin, to_json},
+    schedules_section::{SCHEDULES, schedule},
 };
 
 /// The settings among the variables. An unknown variable with the prefix is an error. `file_settings` are the settings
@@ -57,7 +58,7 @@ pub(super) fn read_variables(
 type NamedKey = for<'a> fn(&'a str) -> Option<(&'a str, Option<&'a str>)>;
 
 /// `PROVIDERS__MY_HOST__MODEL` is `providers.my-host.model` if that provider exists, else `providers.my_host.model`. The
-/// same holds for agents, targets, hooks, incoming webhooks and channels.
+/// same holds for agents, targets, hooks, incoming webhooks, schedules and channels.
 fn key_of(rest: &str, file_settings: &SettingLayer) -> String {
     let key = rest.to_lowercase().replace(LEVEL_SEPARATOR, ".");
     let sections = [
@@ -66,6 +67,7 @@ fn key_of(rest: &str, file_settings: &SettingLayer) -> String {
         (TARGETS, keys::target),
         (HOOKS, hook),
         (INBOUND, inbound),
+        (SCHEDULES, schedule),
         (CHANNELS, channel),
     ];
     for (section, named) in sections {

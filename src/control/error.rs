@@ -1,6 +1,9 @@
 //! The error of a request to the control socket, with its kind, and how errors of the runtime become one.
 
-use hermod_actors::{RunError, RuntimeEnd, SubmitError, port::ReadError};
+use hermod_actors::{
+    RunError, RuntimeEnd, SubmitError,
+    port::{ReadError, SystemPromptError},
+};
 use serde::{Deserialize, Serialize};
 
 /// Why a request has no answer.
@@ -76,9 +79,17 @@ impl From<RunError> for RequestError {
             RunError::WaitTimedOut(_) | RunError::NotAccepted(SubmitError::Overloaded { .. }) => {
                 RequestErrorKind::Busy
             }
-            RunError::NotAccepted(SubmitError::NoPrompt(_)) => RequestErrorKind::Config,
+            RunError::NotAccepted(SubmitError::NoPrompt(SystemPromptError::Refused(_))) => {
+                RequestErrorKind::Denied
+            }
+            RunError::NotAccepted(SubmitError::NoPrompt(SystemPromptError::Failed(_))) => {
+                RequestErrorKind::Config
+            }
             RunError::NotAccepted(
-                SubmitError::Duplicate(_) | SubmitError::KeyTaken(_) | SubmitError::CrashLooping(_),
+                SubmitError::Duplicate(_)
+                | SubmitError::OccurrenceLeftOut(_)
+                | SubmitError::KeyTaken(_)
+                | SubmitError::CrashLooping(_),
             )
             | RunError::Terminated(RuntimeEnd::Suspended | RuntimeEnd::Actor { .. })
             | RunError::NotCompleted(_) => RequestErrorKind::Internal,

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use futures::future::BoxFuture;
 use hermod_actors::{
     RunRequest, Runtime,
-    model::{EffectClass, RunId, RunRow, Seq, SessionId},
+    model::{EffectClass, RunId, RunRow, ScheduleDefinition, Seq, SessionId},
     port::Journal,
 };
 use hermod_testkit::{MemoryJournal, ScriptedProvider, ScriptedTool, calls, says, world};
@@ -44,6 +44,10 @@ impl SubmissionService for NoSubmissions {
 
     fn send_file(&self, _: String) -> BoxFuture<'_, Result<RunId, RequestError>> {
         Box::pin(async { Err(RequestError::usage("none")) })
+    }
+
+    fn check_schedule(&self, _: &ScheduleDefinition) -> Result<(), RequestError> {
+        Ok(())
     }
 
     fn resume(&self, _: String) -> BoxFuture<'_, Result<SubmittedRun, RequestError>> {

@@ -136,11 +136,8 @@ impl RequestHandler {
             }
             ControlRequest::FeedFollow { after } => return follow_feed(self.slot()?, after, to).await,
             ControlRequest::BudgetAdd { run, by } => return self.raise(&run, by).await,
-            ControlRequest::ApprovalsDecide { call, verdict, scope } => {
-                return decided(self.decide(&call, |approval| decision(approval, verdict, scope)).await);
-            }
-            ControlRequest::ApprovalsAnswer { call, text } => {
-                return decided(self.decide(&call, |approval| text_answer(approval, text)).await);
+            ControlRequest::ApprovalsDecide { .. } | ControlRequest::ApprovalsAnswer { .. } => {
+                return self.answer_approval(request).await;
             }
             ControlRequest::MessagesSend(_)
             | ControlRequest::MessagesSendFile { .. }
@@ -148,6 +145,11 @@ impl RequestHandler {
             ControlRequest::DeliveriesList { .. }
             | ControlRequest::DeliveriesShow { .. }
             | ControlRequest::DeliveriesRetry { .. } => return self.answer_about_deliveries(request).await,
+            ControlRequest::SchedulesList {}
+            | ControlRequest::SchedulesShow { .. }
+            | ControlRequest::SchedulesHistory { .. }
+            | ControlRequest::SchedulesChange { .. }
+            | ControlRequest::SchedulesRun { .. } => return self.answer_about_schedules(request).await,
             ControlRequest::ProvidersStatus {} => return self.execute(commands::providers).await,
             ControlRequest::SummariesStatus {} => return self.execute(commands::summaries).await,
             ControlRequest::ProvidersReset { name } => return self.reset_provider(name).await,
@@ -162,8 +164,8 @@ impl RequestHandler {
     ) -> Result<Option<ControlResponse>, RequestError> {
         #[expect(clippy::wildcard_enum_match_arm, reason = "the handler passes no other request")]
         Ok(Some(match request {
-            ControlRequest::RunsList { max, agent, since, until, outcomes } => {
-                self.list_runs(max, &RunFilter { agent, since, until, outcomes }).await?
+            ControlRequest::RunsList { max, agent, since, until, schedule, outcomes } => {
+                self.list_runs(max, &RunFilter { agent, since, until, schedule, outcomes }).await?
             }
             ControlRequest::RunsShow { run } => ControlResponse::Run(Box::new(self.run(&run).await?)),
             ControlRequest::RunsRecords { run, from } => return self.send_run_records(&run, from, to).await,
@@ -178,6 +180,23 @@ impl RequestHandler {
             }
             _ => return Err(RequestError::internal("this is no request about runs")),
         }))
+    }
+
+    /// Takes a person's answer to a pending approval.
+    async fn answer_approval(
+        &self,
+        request: ControlRequest,
+    ) -> Result<Option<ControlResponse>, RequestError> {
+        #[expect(clippy::wildcard_enum_match_arm, reason = "the handler passes no other request")]
+        decided(match request {
+            ControlRequest::ApprovalsDecide { call, verdict, scope } => {
+                self.decide(&call, |approval| decision(approval, verdict, scope)).await
+            }
+            ControlRequest::ApprovalsAnswer { call, text } => {
+                self.decide(&call, |approval| text_answer(approval, text)).await
+            }
+            _ => Err(RequestError::internal("this is no answer to an approval")),
+        })
     }
 
     /// The present periods, with the limits of the runtime, else with these.

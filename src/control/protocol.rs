@@ -7,7 +7,7 @@ use hermod_actors::{
     CompressorStatus, ProviderStatus, RunResult, StalledHandler, SteerReceipt,
     model::{
         AgentName, ApprovalDecision, ApprovalScope, DeliveryState, LimitIncrease, ModelRow, QueueOverrides,
-        RecordJson, RunId, Seq, StopReason, StoreLimits, Timestamp,
+        RecordJson, RunId, ScheduleName, Seq, StopReason, StoreLimits, Timestamp,
     },
     port::FeedCursor,
 };
@@ -20,12 +20,13 @@ use super::{
     maintenance::{Footprint, GcReport, GcRequest},
     messages::{MessageStatus, MessageSubmission},
     run_filter::RunOutcomeFilter,
+    schedules::ScheduleChange,
     submission::{OwnerKind, RunSubmission, SubmittedRun},
 };
 use crate::view::{
     ApprovalView, BudgetView, DecisionView, DeliveryView, DrainView, EventView, HookView, NodeView,
-    PeriodUsageView, ReloadView, ReportView, RunDetailView, RunSummaryView, RunView, ServiceStatusView,
-    SessionDetailView, SessionView,
+    OccurrenceView, PeriodUsageView, ReloadView, ReportView, RunDetailView, RunSummaryView, RunView,
+    ScheduleView, ServiceStatusView, SessionDetailView, SessionView,
 };
 
 /// Rows of a list whose request has no `max`.
@@ -62,6 +63,9 @@ pub enum ControlRequest {
         /// Only runs that were accepted before this time.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         until: Option<Timestamp>,
+        /// Only runs of this schedule.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        schedule: Option<ScheduleName>,
         /// Only runs with one of these outcomes; empty means all.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         outcomes: Vec<RunOutcomeFilter>,
@@ -286,6 +290,42 @@ pub enum ControlRequest {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         target: Option<String>,
     },
+    /// Lists the schedules.
+    #[serde(rename = "schedules.list")]
+    SchedulesList {},
+    /// Shows one schedule.
+    #[serde(rename = "schedules.show")]
+    SchedulesShow {
+        /// Its name.
+        name: ScheduleName,
+    },
+    /// Shows what became of occurrences, the newest first.
+    #[serde(rename = "schedules.history")]
+    SchedulesHistory {
+        /// The schedule; absent means all.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        name: Option<ScheduleName>,
+        /// Only those at this time or later, in milliseconds since 1970.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        since: Option<Timestamp>,
+        /// Limit of rows.
+        #[serde(default = "rows")]
+        max: usize,
+    },
+    /// Makes, changes, pauses or removes a schedule.
+    #[serde(rename = "schedules.change")]
+    SchedulesChange {
+        /// Its name.
+        name: ScheduleName,
+        /// What is changed.
+        change: ScheduleChange,
+    },
+    /// Runs a schedule now, beside its times.
+    #[serde(rename = "schedules.run")]
+    SchedulesRun {
+        /// Its name.
+        name: ScheduleName,
+    },
     /// Makes a backup: a progress line each second, then its manifest.
     #[serde(rename = "backup.create")]
     BackupCreate {
@@ -440,6 +480,17 @@ pub enum ControlResponse {
     Deliveries(Vec<DeliveryView>),
     /// Answer to `deliveries.show`.
     Delivery(Box<DeliveryView>),
+    /// Answer to `schedules.list`, by name.
+    Schedules(Vec<ScheduleView>),
+    /// Answer to `schedules.show` and `schedules.change`: the change is durable.
+    Schedule(Box<ScheduleView>),
+    /// Answer to `schedules.history`.
+    Occurrences(Vec<OccurrenceView>),
+    /// Answer to `schedules.run`: the run is durable.
+    ScheduleRun {
+        /// The run.
+        run: RunId,
+    },
     /// Progress of `backup.create`. More lines follow.
     BackingUp {
         /// Bytes done so far.
@@ -544,8 +595,14 @@ mod tests {
     #[test]
     fn a_request_is_read_strictly() {
         check(r#"{"verb":"ping"}"#, Ok(ControlRequest::Ping {}));
-        let list =
-            |outcomes| ControlRequest::RunsList { max: 100, agent: None, since: None, until: None, outcomes };
+        let list = |outcomes| ControlRequest::RunsList {
+            max: 100,
+            agent: None,
+            since: None,
+            until: None,
+            schedule: None,
+            outcomes,
+        };
         check(r#"{"verb":"runs.list"}"#, Ok(list(Vec::new())));
         check(
             r#"{"verb":"runs.list","outcomes":["unfinished"]}"#,

@@ -14,6 +14,7 @@ use super::{
     handler::RequestHandler,
     protocol::ControlResponse,
     report_cost::{CostTotals, RunCostFold},
+    report_schedules::report_schedules,
     tree::has_process,
 };
 use crate::{
@@ -233,6 +234,7 @@ impl ReportBuilder<'_> {
             failed: ReportList { items: self.failed, more },
             waiting: ReportList::new(waiting, MAX_ITEMS),
             dead_letters: ReportList::new(dead.into_iter().map(DeliveryView::in_list).collect(), MAX_ITEMS),
+            schedules: report_schedules(reader, (self.since, self.until)).await?,
             cost: self.costs.view(nano_usd),
             limits,
             service: None,

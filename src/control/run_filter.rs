@@ -1,6 +1,6 @@
 //! Which runs a list has. Everything is decided by the index rows: no journal is read.
 
-use hermod_actors::model::{AgentName, Outcome, RunId, RunRow, Timestamp};
+use hermod_actors::model::{AgentName, Outcome, RunId, RunRow, ScheduleName, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use super::{error::RequestError, reader::StoreReader};
@@ -66,6 +66,8 @@ pub struct RunFilter {
     pub since: Option<Timestamp>,
     /// Accepted before this time.
     pub until: Option<Timestamp>,
+    /// Of an occurrence of this schedule.
+    pub schedule: Option<ScheduleName>,
     /// One of these outcomes; empty means all.
     pub outcomes: Vec<RunOutcomeFilter>,
 }
@@ -76,6 +78,7 @@ impl RunFilter {
         self.agent.as_ref().is_none_or(|agent| *agent == row.agent)
             && self.since.is_none_or(|since| row.accepted_at >= since)
             && self.until.is_none_or(|until| row.accepted_at < until)
+            && self.schedule.as_ref().is_none_or(|name| row.schedule.as_ref() == Some(name))
             && (self.outcomes.is_empty() || self.outcomes.contains(&outcome()))
     }
 

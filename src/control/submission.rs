@@ -5,7 +5,7 @@ use std::{fmt::Debug, path::PathBuf, sync::Arc};
 
 use futures::future::BoxFuture;
 use hermod_actors::model::{
-    Amounts, Expectation, Hash, Message, RunId, Seq, SessionId, ThinkingLevel, Timestamp,
+    Amounts, Expectation, Hash, Message, RunId, ScheduleDefinition, Seq, SessionId, ThinkingLevel, Timestamp,
 };
 use serde::{Deserialize, Serialize};
 
@@ -135,6 +135,9 @@ pub trait SubmissionService: Debug + Send + Sync + 'static {
 
     /// Sends the message in a file, as [`SubmissionService::submit_file`] submits a task.
     fn send_file(&self, name: String) -> BoxFuture<'_, Result<RunId, RequestError>>;
+
+    /// Checks that the agent and the targets of a schedule are configured; the error names what is wrong.
+    fn check_schedule(&self, definition: &ScheduleDefinition) -> Result<(), RequestError>;
 
     /// Lets the unfinished run go on that `id` names, directly or by its conversation.
     fn resume(&self, id: String) -> BoxFuture<'_, Result<SubmittedRun, RequestError>>;

@@ -62,6 +62,7 @@ fn accepted(n: u128) -> Body {
         request_hash: None,
         queueing: None,
         hold: None,
+        occurrence: None,
     }))
 }
 

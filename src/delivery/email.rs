@@ -148,7 +148,7 @@ fn first_line(message: &OutboxMessage) -> String {
 /// How the run has ended, of which this is the result.
 fn heading(message: &OutboxMessage) -> Option<String> {
     match &message.content {
-        OutboxContent::Message { .. } => None,
+        OutboxContent::Message { .. } | OutboxContent::Notice { .. } => None,
         OutboxContent::Result { ended, .. } => Some(format!("run {}: {ended}", message.run)),
     }
 }
@@ -157,7 +157,7 @@ fn body(message: &OutboxMessage) -> String {
     let text = message.text();
     let cut = match &message.content {
         OutboxContent::Result { truncated: true, .. } => "\n[the text is longer]",
-        OutboxContent::Result { .. } | OutboxContent::Message { .. } => "",
+        OutboxContent::Result { .. } | OutboxContent::Message { .. } | OutboxContent::Notice { .. } => "",
     };
     match heading(message) {
         Some(heading) => format!("{heading}\n\n{text}{cut}\n"),

@@ -42,7 +42,12 @@ fn adds_message(write: &WriteOp) -> bool {
     match write {
         WriteOp::Append(append) => append.index.iter().any(|row| matches!(row, IndexRow::Outbox(_))),
         WriteOp::RetryDelivery(..) => true,
-        WriteOp::Open(_) | WriteOp::Close(..) | WriteOp::Deliver(..) | WriteOp::UpdateDelivery(_) => false,
+        WriteOp::Schedule(write) => !write.notices.is_empty(),
+        WriteOp::Open(_)
+        | WriteOp::Close(..)
+        | WriteOp::Deliver(..)
+        | WriteOp::UpdateDelivery(_)
+        | WriteOp::RemoveSchedule(..) => false,
     }
 }
 

@@ -23,6 +23,7 @@ pub(super) fn payload(message: &OutboxMessage) -> Value {
             });
             ("run.ended", own)
         }
+        OutboxContent::Notice { text } => ("notice", json!({ "text": text })),
     };
     let mut data = common;
     if let (Value::Object(data), Value::Object(own)) = (&mut data, own) {

@@ -103,25 +103,26 @@ impl ConfiguredHooks {
         for point in POINTS {
             for hook in self.hooks().iter().filter(|hook| hook.shapes(point)) {
                 let question = prompt_question(point, &hook.name, (request, &prompt));
-                let refused = |why: &str| {
-                    SystemPromptError(format!(
-                        "the hook `{}` refuses this at {}: {why}",
-                        hook.name,
-                        point.name()
-                    ))
-                };
+                let refused =
+                    |why: &str| format!("the hook `{}` refuses this at {}: {why}", hook.name, point.name());
                 let left = end.saturating_duration_since(Instant::now());
                 if left.is_zero() {
                     let seconds = MAX_TIME.as_secs();
-                    return Err(refused(&format!("the {seconds} s that all hooks have together are over")));
+                    let why = refused(&format!("the {seconds} s that all hooks have together are over"));
+                    return Err(SystemPromptError::Failed(why));
                 }
                 match hook.shape(point, &question, left).await {
                     Ok(PromptVerdict::Allow {}) => {}
-                    Ok(PromptVerdict::Refuse { reason }) => return Err(refused(&reason)),
+                    Ok(PromptVerdict::Refuse { reason }) => {
+                        return Err(SystemPromptError::Refused(refused(&reason)));
+                    }
                     Ok(PromptVerdict::Replace { remove, add, prompt: whole }) => {
                         apply(&mut prompt, hook, (remove, add, whole));
                     }
-                    Err(error) => return Err(refused(&format!("it has given no verdict: {error}"))),
+                    Err(error) => {
+                        let why = refused(&format!("it has given no verdict: {error}"));
+                        return Err(SystemPromptError::Failed(why));
+                    }
                 }
             }
         }

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use hermod_actors::{
     Runtime,
     model::{
-        ApprovalDecision, ApprovalScope, LimitIncrease, PersonAnswer, QueueOverrides, RunState, StopReason,
+        ApprovalDecision, ApprovalScope, LimitIncrease, PersonAnswer, QueueOverrides, RunId, RunState,
+        ScheduleName, StopReason,
     },
     port::Journal,
 };
@@ -19,10 +20,13 @@ use super::{
     store_client::{OwnerReply, RETRY_DELAY, StoreClient, unexpected_response},
 };
 use crate::{
-    control::{self, ApprovalWriter, ControlRequest, ControlResponse, RequestError, StoreReader},
+    config::Config,
+    control::{
+        self, ApprovalWriter, ControlRequest, ControlResponse, RequestError, ScheduleChange, StoreReader,
+    },
     policy::ApprovedRules,
     process::runner::{OWN_PROGRAM, Runner},
-    view::{ApprovalView, DecisionView, DeliveryView, RunView},
+    view::{ApprovalView, DecisionView, DeliveryView, RunView, ScheduleView},
 };
 
 impl StoreClient {
@@ -141,6 +145,47 @@ impl StoreClient {
                     let set = async |runtime: &Runtime| runtime.set_queue(session, queue).await;
                     return Ok(self.write(journal, set).await?.queue);
                 }
+            }
+        }
+    }
+
+    /// Changes a schedule. Without an owner, the agent and the targets of a new definition are looked for in this
+    /// configuration.
+    pub async fn change_schedule(
+        &self,
+        name: &ScheduleName,
+        change: ScheduleChange,
+        config: Option<&Config>,
+    ) -> Result<ScheduleView, HostError> {
+        let request = ControlRequest::SchedulesChange { name: name.clone(), change: change.clone() };
+        let remedy = "`hermod schedules list` shows what holds";
+        let journal: Arc<dyn Journal> = match self.ask_owner(&request).await? {
+            OwnerReply::Response(ControlResponse::Schedule(changed)) => return Ok(*changed),
+            OwnerReply::Response(_) => return Err(unexpected_response().into()),
+            OwnerReply::Disconnected => return Err(HostError::ConnectionLost(remedy.to_owned())),
+            OwnerReply::NoOwner(journal) => journal,
+        };
+        if let (ScheduleChange::Put { definition, .. }, Some(config)) = (&change, config) {
+            let checked = config.check_schedule(definition);
+            checked.map_err(|(part, reason)| HostError::usage(format!("{part}: {reason}")))?;
+        }
+        let reader = StoreReader::new(Arc::clone(&journal));
+        let change = async |runtime: &Runtime| control::change_schedule(runtime, &reader, name, change).await;
+        self.write(journal, change).await
+    }
+
+    /// Runs a schedule now. Without a service it is refused: no other process has the models that its run needs.
+    pub async fn run_schedule(&self, name: &ScheduleName) -> Result<RunId, HostError> {
+        let remedy = "`hermod schedules history` shows whether a run has begun";
+        match self.ask_owner(&ControlRequest::SchedulesRun { name: name.clone() }).await? {
+            OwnerReply::Response(ControlResponse::ScheduleRun { run }) => Ok(run),
+            OwnerReply::Response(_) => Err(unexpected_response().into()),
+            OwnerReply::Disconnected => Err(HostError::ConnectionLost(remedy.to_owned())),
+            OwnerReply::NoOwner(journal) => {
+                StoreReader::new(journal).schedule(name).await?;
+                Err(HostError::usage(format!(
+                    "no service runs that could start the run of `{name}`; start `hermod serve`"
+                )))
             }
         }
     }

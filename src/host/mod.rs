@@ -5,7 +5,6 @@
 //! and resumed runs are shown by a [`ResumeObserver`].
 
 mod agents;
-mod budget_limits;
 mod client_commands;
 mod config_check;
 mod conversation;
@@ -29,6 +28,7 @@ mod resume;
 pub mod run_defaults;
 mod run_records;
 mod sandbox_rules;
+mod schedules;
 mod service_manager;
 mod session_workspace;
 mod signals;
@@ -36,8 +36,8 @@ mod start;
 mod store_client;
 mod submission;
 
+pub use crate::budget_limits::{BudgetLimits, millis, parse_count, parse_dollars, parse_duration};
 pub use agents::missing_agent_note;
-pub use budget_limits::{BudgetLimits, millis, parse_count, parse_dollars, parse_duration};
 pub use config_check::check_config;
 pub use conversation::{ConversationChoice, ConversationTarget};
 pub use crash_trials::{fail_crash_looping, first_trial};

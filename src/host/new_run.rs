@@ -13,7 +13,6 @@ use hermod_actors::{
 };
 
 use super::{
-    budget_limits::{BudgetLimits, millis},
     conversation::ConversationTarget,
     endpoints::Endpoints,
     error::HostError,
@@ -21,8 +20,14 @@ use super::{
     run_defaults,
 };
 use crate::{
-    artifacts::FileArtifacts, config::Config, control::StoreReader, discovery::Variables,
-    prompt::skill_folders, redaction, tool::SKILL_VIEW,
+    artifacts::FileArtifacts,
+    budget_limits::{BudgetLimits, millis},
+    config::Config,
+    control::StoreReader,
+    discovery::Variables,
+    prompt::skill_folders,
+    redaction,
+    tool::SKILL_VIEW,
 };
 
 /// The task of a new run.

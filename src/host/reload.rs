@@ -33,6 +33,8 @@ impl RunSubmitter {
         prompt.exchange(LayeredPrompt::new(&config, &host.state));
         let files = config.files.clone();
         self.exchange_settings(RunSettings { config, variables });
+        // Last: what is due now begins with the new settings.
+        host.reconcile_schedules(&self.settings().config).await?;
         Ok(ReloadView { files, changed, restart })
     }
 }

@@ -11,8 +11,8 @@ use hermod_actors::{
     },
 };
 
-use super::budget_limits::millis;
 use crate::{
+    budget_limits::millis,
     clock::{self, SystemClock},
     config::{self, Config},
     model_catalogue,

@@ -36,6 +36,7 @@ use crate::{
     files::{IoResult as _, off_thread},
     hooks::{ConfiguredHooks, HookObservers, HookedPrompt},
     inbound::InboundEndpoints,
+    picture::ModelPictures,
     process::{
         runner::{OWN_PROGRAM, Runner},
         sandbox::remove_temp_folders,
@@ -328,6 +329,7 @@ pub(crate) async fn runtime(config: &Config, dependencies: HostDependencies) -> 
         idle: config.sessions.idle.0,
         space: Some(Arc::new(space)),
         artifacts: Arc::new(artifacts),
+        pictures: Arc::new(ModelPictures::default()),
         redactor: Arc::new(redaction::of_process().clone()),
         defaults,
     };

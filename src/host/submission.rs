@@ -9,12 +9,14 @@ use std::{
 
 use hermod_actors::{
     AcceptedRun, RunRequest, SessionChoice,
-    model::{AgentName, Lane, LimitIncrease, QueueMode, Queueing, RunRow, RunSpec, SessionId, ThinkingLevel},
+    model::{
+        AgentName, Lane, LimitIncrease, OccurrenceId, QueueMode, Queueing, RunRow, RunSpec, SessionId,
+        ThinkingLevel,
+    },
 };
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    budget_limits::BudgetLimits,
     conversation::ConversationTarget,
     drain::Drain,
     error::{HostError, StartError},
@@ -23,6 +25,7 @@ use super::{
     start::RuntimeHost,
 };
 use crate::{
+    budget_limits::BudgetLimits,
     config::Config,
     control::StoreReader,
     discovery::{RequestedModel, Variables},
@@ -60,6 +63,8 @@ pub struct Submission {
     pub idempotency_key: Option<Arc<str>>,
     /// If it is a message to its session and no task of its own: how it queues.
     pub message: Option<MessageOptions>,
+    /// The occurrence of a schedule whose run it is: a repeat gets the first run.
+    pub occurrence: Option<OccurrenceId>,
 }
 
 impl Submission {
@@ -80,6 +85,7 @@ impl Submission {
             lane: Lane::Main,
             idempotency_key: None,
             message: Some(message),
+            occurrence: None,
         }
     }
 }
@@ -298,6 +304,7 @@ impl RunSubmitter {
             spec: Some(spec.clone()),
             idempotency_key: submission.idempotency_key,
             request_hash,
+            occurrence: submission.occurrence,
             queueing: submission
                 .message
                 .map(|message| message.queueing(target.queue.apply(config.queue.queueing()))),

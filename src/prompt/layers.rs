@@ -37,7 +37,7 @@ pub(super) fn identity(inputs: &PromptInputs<'_>) -> Result<BoundedText, SystemP
             Some(_) => "mend it, or change `prompt.identity_file`",
             None => "mend it, or remove it for the one of the program",
         };
-        SystemPromptError(format!("{}: {error}; {remedy}", path.display()))
+        SystemPromptError::Failed(format!("{}: {error}; {remedy}", path.display()))
     };
     match read_own_file(&path, max_bytes).map_err(|error| unreadable(&error))? {
         Some(read) => Ok(bounded(&read)),

@@ -108,7 +108,9 @@ impl LayeredPrompt {
     pub fn build_now(&self, request: &PromptRequest) -> Result<SystemPrompt, SystemPromptError> {
         let agent = &request.agent;
         let sources = self.0.get(agent).ok_or_else(|| {
-            SystemPromptError(format!("there is no agent `{agent}`; add the section [agents.{agent}]"))
+            SystemPromptError::Failed(format!(
+                "there is no agent `{agent}`; add the section [agents.{agent}]"
+            ))
         })?;
         let inputs = PromptInputs { sources, request };
         let layer = |(name, build): &(&str, LayerBuilder)| {
@@ -128,7 +130,7 @@ impl SystemPromptBuilder for LayeredPrompt {
         Box::pin(async move {
             let joined = spawn_blocking(move || prompt.build_now(&request)).await;
             joined.unwrap_or_else(|error| {
-                Err(SystemPromptError(format!("what builds it failed inside: {error}")))
+                Err(SystemPromptError::Failed(format!("what builds it failed inside: {error}")))
             })
         })
     }

@@ -1,5 +1,5 @@
 //! What a client reaches: a token that is limited to agents finds the runs and sessions of these, and all others look to
-//! it as if they did not exist. Every operation that names or lists runs, sessions, approvals or deliveries gets them here, and every
+//! it as if they did not exist. Every operation that names or lists runs, sessions, approvals, deliveries or schedules gets them here, and every
 //! submission passes here (`tests/architecture.rs`).
 
 use std::{
@@ -9,8 +9,8 @@ use std::{
 
 use axum::http::StatusCode;
 use hermod_actors::model::{
-    AgentName, ApprovalScope, CallId, DeliveryState, MessageFate, Record, RunId, RunRow, SessionId,
-    SessionRow,
+    AgentName, ApprovalScope, CallId, DeliveryState, MessageFate, Record, RunId, RunRow, ScheduleName,
+    SessionId, SessionRow, Timestamp,
 };
 
 use super::{Service, problem::Problem};
@@ -19,7 +19,10 @@ use crate::{
     clock,
     control::DeliveryFilter,
     host::Submission,
-    view::{ApprovalView, DeliveryView, MessageAcceptedView, NodeView, PeriodUsageView},
+    view::{
+        ApprovalView, DeliveryView, MessageAcceptedView, NodeView, OccurrenceView, PeriodUsageView,
+        ScheduleView,
+    },
 };
 
 /// Most sessions of which a stream remembers whether its client reaches them.
@@ -262,6 +265,47 @@ impl Reach {
         }
         self.service.handler.retry_deliveries(Some(id), None).await?;
         self.delivery(id).await
+    }
+
+    /// The schedules whose agent the token reaches.
+    pub(super) async fn schedules(&self) -> Result<Vec<ScheduleView>, Problem> {
+        let mut schedules = self.service.handler.reader().schedules().await?;
+        schedules.retain(|schedule| self.sees_schedule(schedule));
+        Ok(schedules)
+    }
+
+    /// True if the token reaches what this schedule does.
+    pub(super) fn sees_schedule(&self, schedule: &ScheduleView) -> bool {
+        schedule.definition.agent.as_deref().map_or_else(
+            || self.sees(&AgentName::default()),
+            |agent| agent.parse().is_ok_and(|agent| self.sees(&agent)),
+        )
+    }
+
+    /// The schedule of this name, also if the token does not reach it: the name is taken.
+    pub(super) async fn find_schedule(&self, name: &ScheduleName) -> Result<Option<ScheduleView>, Problem> {
+        let reader = self.service.handler.reader();
+        match reader.read(|rows| rows.schedule(name.clone())).await? {
+            Some(schedule) => Ok(Some(reader.schedule_view(schedule).await?)),
+            None => Ok(None),
+        }
+    }
+
+    /// The schedule of this name.
+    pub(super) async fn schedule(&self, name: &ScheduleName) -> Result<ScheduleView, Problem> {
+        let found = self.find_schedule(name).await?.filter(|schedule| self.sees_schedule(schedule));
+        found.ok_or_else(|| Problem::not_found(format!("there is no schedule `{name}`")))
+    }
+
+    /// Occurrences of the schedule of this name, the newest first.
+    pub(super) async fn schedule_history(
+        &self,
+        name: ScheduleName,
+        since: Option<Timestamp>,
+        max: usize,
+    ) -> Result<Vec<OccurrenceView>, Problem> {
+        self.schedule(&name).await?;
+        Ok(self.service.handler.reader().schedule_history(Some(name), since, max).await?)
     }
 
     /// The call that waits for an answer.

@@ -155,6 +155,7 @@ async fn serve_host(
         metrics,
         closing: CancellationToken::new(),
     };
+    host.start_schedules(config, &submitter).await?;
     let channels = start_channels(host, &submitter, handler, (door.chats, notes)).await;
     let parts = (door.prompt, door.manager, Arc::clone(&channels));
     let lifecycle = ServiceLifecycle::new(&service, Arc::clone(host), parts, url.clone());

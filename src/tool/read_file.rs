@@ -82,7 +82,7 @@ async fn show(picture: Picture, context: &ToolContext) -> CallEnd {
     };
     let text = format!("[picture, {}, {width} x {height}{scaled}]", format.media_type());
     match context.artifacts.write(bytes).await {
-        Ok(artifact) => CallEnd { images: [Image { format, artifact }].into(), ..CallEnd::ok(text) },
+        Ok(artifact) => CallEnd { images: [Image::new(format, artifact)].into(), ..CallEnd::ok(text) },
         Err(error) => {
             let error = format!("the picture cannot be kept: {error}");
             CallEnd::error(CallStatus::Error, &error, None, "try again later")

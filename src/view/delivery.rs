@@ -87,6 +87,7 @@ impl DeliveryView {
         let (kind, call) = match &message.content {
             OutboxContent::Message { call, .. } => ("message", Some(*call)),
             OutboxContent::Result { .. } => ("result", None),
+            OutboxContent::Notice { .. } => ("notice", None),
         };
         Self {
             id: Arc::clone(&message.id),

@@ -26,6 +26,7 @@ mod reply;
 mod report;
 mod result;
 mod run;
+mod schedule;
 pub(crate) mod schema;
 mod service;
 mod store;
@@ -50,14 +51,15 @@ pub use prompt::{PromptLayerView, PromptView};
 pub use provider::{ConfiguredProviderView, CredentialView, ModelView, ProviderProbeView};
 pub use reply::{reply_event, reply_event_name};
 pub use report::{
-    ReportAgentView, ReportCostView, ReportList, ReportModelView, ReportRunView, ReportRunsView, ReportView,
-    ReportWaitKind, ReportWaitView,
+    ReportAgentView, ReportCostView, ReportList, ReportModelView, ReportPauseView, ReportRunView,
+    ReportRunsView, ReportSchedulesView, ReportView, ReportWaitKind, ReportWaitView,
 };
 pub use result::{EndedRunView, ResultView};
 pub use run::{
     NodeView, RunDetailView, RunStateView, RunSummaryView, RunView, SessionDetailView, SessionSummaryView,
     SessionView,
 };
+pub use schedule::{FurtherOccurrencesView, OccurrenceView, SchedulePauseView, ScheduleView};
 pub use service::{InboundAnswerView, MessageAcceptedView, MessageFateView, RunAcceptedView, RunWaitView};
 pub use store::{RowsFileView, SetAsideView, StoreRepairView};
 pub use stream::{EventIds, derived_event, feed_entry, record_event, stream_event};

@@ -2,12 +2,17 @@
 
 use std::collections::BTreeMap;
 
-use hermod_actors::model::{AgentName, CallId, ModelRef, OutcomeDetail, RunId, SessionId, Timestamp};
+use hermod_actors::model::{
+    AgentName, CallId, ModelRef, OutcomeDetail, RunId, ScheduleName, SessionId, Timestamp,
+};
 use serde::{Deserialize, Serialize};
 
-use super::{account::PeriodUsageView, delivery::DeliveryView, encoding, operations::ServiceStatusView};
+use super::{
+    account::PeriodUsageView, delivery::DeliveryView, encoding, operations::ServiceStatusView,
+    schedule::OccurrenceView,
+};
 
-/// What happened in a time: `{since, until, runs, failed, waiting, dead_letters, cost, limits, service}`.
+/// What happened in a time: `{since, until, runs, failed, waiting, dead_letters, schedules, cost, limits, service}`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReportView {
     /// The beginning of the time.
@@ -24,12 +29,48 @@ pub struct ReportView {
     pub waiting: ReportList<ReportWaitView>,
     /// Messages that could not be delivered, and are not tried again by themselves.
     pub dead_letters: ReportList<DeliveryView>,
+    /// What became of schedules.
+    #[serde(default)]
+    pub schedules: ReportSchedulesView,
     /// What it cost.
     pub cost: ReportCostView,
     /// What all runs together may use in the present periods, the shortest first; empty without limits.
     pub limits: Vec<PeriodUsageView>,
     /// The service that holds the store; `None` without one.
     pub service: Option<Box<ServiceStatusView>>,
+}
+
+/// The occurrences of schedules in a time, and the schedules that are paused: `{ran, missed, skipped, left_out, paused}`.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct ReportSchedulesView {
+    /// Occurrences that became runs.
+    pub ran: u64,
+    /// Those that should have run, and could not.
+    pub missed: u64,
+    /// Those that a rule or a person left out.
+    pub skipped: u64,
+    /// What was missed, the newest first.
+    pub left_out: ReportList<OccurrenceView>,
+    /// The schedules that are paused now.
+    pub paused: ReportList<ReportPauseView>,
+}
+
+/// A paused schedule: `{schedule, since, reason}`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReportPauseView {
+    /// Its name.
+    pub schedule: ScheduleName,
+    /// Since when.
+    #[serde(with = "encoding::time")]
+    pub since: Timestamp,
+    /// Why.
+    pub reason: String,
+}
+
+impl<T> Default for ReportList<T> {
+    fn default() -> Self {
+        Self { items: Vec::new(), more: 0 }
+    }
 }
 
 /// A list that is cut: `{items, more}`.

@@ -17,6 +17,9 @@ mod library;
 mod manners;
 mod model_lists;
 mod models;
+#[allow(dead_code)] // other binaries use more of it
+#[path = "../common/pictures.rs"]
+mod pictures;
 mod policy;
 mod prompt;
 mod providers;
@@ -24,6 +27,7 @@ mod report;
 mod run;
 #[path = "../common/running.rs"]
 mod running;
+mod schedules;
 mod server;
 mod session_workspace;
 mod show;

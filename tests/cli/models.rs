@@ -2,9 +2,13 @@
 
 use std::fs;
 
+use image::ImageFormat;
 use serde_json::{Value, json};
 
-use crate::world::{World, object, stderr};
+use crate::{
+    pictures::picture,
+    world::{World, object, stderr},
+};
 
 /// A world whose scripted model, `t`, is known by these keys.
 struct Known {
@@ -134,19 +138,23 @@ fn what_a_model_cannot_be_told_is_said_once() {
 fn pictures_come_from_files() {
     let known = Known::new("[models.t]\nimages = false");
     let at = |name: &str| known.world.work().join(name).to_str().unwrap().to_owned();
-    fs::write(at("a.gif"), b"GIF89a\x01\x00\x01\x00").unwrap();
-    fs::write(at("b.png"), b"\x89PNG\r\n\x1a\n").unwrap();
+    fs::write(at("a.gif"), picture(ImageFormat::Gif, (2, 2))).unwrap();
+    fs::write(at("b.png"), picture(ImageFormat::Png, (3_136, 20))).unwrap();
     fs::write(at("c.pdf"), b"%PDF-1.7").unwrap();
     let (_, told) = known.run(&["--image", "a.gif", "--image", &at("b.png"), "hi"], 0);
     assert!(told.contains("does not see pictures"), "{told}");
     let images = known.record("run.accepted")["images"].clone();
     let formats: Vec<_> = images.as_array().unwrap().iter().map(|image| image["format"].clone()).collect();
     assert_eq!(formats, ["gif", "png"]);
+    assert!(images[0].get("original").is_none() && images[1]["original"].is_string(), "{images}");
     let wrong = |args: &[&str], part: &str| {
         let (_, told) = known.run(args, 2);
         assert!(told.contains(part), "{told}");
     };
     wrong(&["--image", "c.pdf", "hi"], "--image c.pdf: it is neither PNG, JPEG, GIF nor WebP; convert it");
+    let whole = picture(ImageFormat::Png, (40, 30));
+    fs::write(at("damaged.png"), &whole[..whole.len() / 2]).unwrap();
+    wrong(&["--image", "damaged.png", "hi"], "images: picture 1: it cannot be decoded");
     wrong(
         &["--image", "nowhere.png", "hi"],
         "--image nowhere.png: No such file or directory (os error 2); name a PNG",

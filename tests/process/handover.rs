@@ -3,10 +3,12 @@
 
 use std::{fs, process::Stdio};
 
+use image::ImageFormat;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::{
+    pictures::picture,
     resume::{killed_at, left},
     running::{Lines, Running, kinds, texts, until},
     world::{World, object},
@@ -271,15 +273,15 @@ fn a_task_that_waits_for_its_acceptance_is_not_lost_by_an_interrupt() {
 fn a_long_task_with_pictures_crosses_over() {
     let world = World::new();
     let service = serve(&world);
-    let mut picture = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR\0\0\0\x01\0\0\0\x01\x08\x02\0\0\0\x90wS\xde".to_vec();
-    picture.extend(vec![0; 400_000]);
-    fs::write(world.work().join("p.png"), picture).unwrap();
+    let picture = picture(ImageFormat::Png, (400, 400));
+    assert!(picture.len() > 400_000);
+    fs::write(world.work().join("p.png"), &picture).unwrap();
     let text = "long ".repeat(20_000);
     world.ok(&["run", &script(&world, 0, false), "--image", "p.png", &text]);
     let accepted = world.journal("last");
     let accepted = accepted.iter().find(|record| record["kind"] == "run.accepted").unwrap();
     assert_eq!(accepted["input"].as_str().map(str::len), Some(text.len()));
-    assert_eq!(accepted["images"][0]["bytes"], json!(400_033), "{}", accepted["images"]);
+    assert_eq!(accepted["images"][0]["bytes"], json!(picture.len()), "{}", accepted["images"]);
     let left = fs::read_dir(world.state().join("submissions")).unwrap().count();
     assert_eq!(left, 0, "the file is removed");
     service.signal(Signal::TERM);

@@ -14,6 +14,9 @@ mod loops;
 mod memory_flush;
 #[path = "../common/own_process.rs"]
 mod own_process;
+#[allow(dead_code)] // other binaries use more of it
+#[path = "../common/pictures.rs"]
+mod pictures;
 mod policy;
 mod queued_behind_parked;
 mod resume;

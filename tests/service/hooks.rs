@@ -189,3 +189,19 @@ fn a_service_that_ends_is_told_too() {
     let names: Vec<Value> = events(&path).iter().map(|event| event["name"].clone()).collect();
     assert_eq!(names, ["service_start", "service_stop"]);
 }
+
+#[test]
+fn a_refused_session_is_told_apart_from_a_broken_hook() {
+    let check = |verdict: &str, status: u16, part: &str| {
+        let served =
+            served(&format!("[hooks.house]\non = [\"session_bootstrap\"]\ncommand = \"echo '{verdict}'\"\n"));
+        let answer = served.post("/v1/runs", &json!({ "input": "go" }));
+        let found = answer.status;
+        let detail = answer.json()["detail"].to_string();
+        assert_eq!(found, status, "{detail}");
+        assert!(detail.contains(part), "{detail}");
+        assert_eq!(served.get("/v1/sessions").json()["items"], json!([]), "nothing is recorded");
+    };
+    check(r#"{\"verdict\":\"refuse\",\"reason\":\"not today\"}"#, 403, "at session_bootstrap: not today");
+    check("nonsense", 500, "it has given no verdict");
+}

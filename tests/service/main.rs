@@ -18,6 +18,9 @@ mod openai_chat;
 mod openai_responses;
 mod openapi;
 mod operations;
+#[allow(dead_code)] // other binaries use more of it
+#[path = "../common/pictures.rs"]
+mod pictures;
 mod receiver;
 mod rest;
 mod rpc;
@@ -27,6 +30,7 @@ mod rpc_socket;
 #[allow(dead_code)] // other binaries use more of it
 #[path = "../common/running.rs"]
 mod running;
+mod schedules;
 mod send;
 mod served;
 mod session_queue;

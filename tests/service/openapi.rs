@@ -203,6 +203,28 @@ fn answers_are_as_the_document_says() {
 }
 
 #[test]
+fn answers_about_schedules_are_as_the_document_says() {
+    let served = Served::start(&scripts());
+    let api = Api::of(&served);
+    let schedule =
+        json!({ "name": "hourly", "definition": { "every": "1h", "text": "hi", "deliver_to": [] } });
+    api.post(&served, "/v1/schedules", "/v1/schedules", &schedule);
+    let form = "/v1/schedules/{schedule}";
+    let ran = api
+        .check(("post", &format!("{form}/run")), served.send(("POST", "/v1/schedules/hourly/run"), &[], ""));
+    until("the run has ended", || {
+        let run = format!("/v1/runs/{}", ran["run"].as_str().unwrap());
+        api.get(&served, RUN, &run)["outcome"] == "completed"
+    });
+    for part in ["", "/history"] {
+        api.get(&served, &format!("{form}{part}"), &format!("/v1/schedules/hourly{part}"));
+    }
+    let paused = json!({ "reason": "holidays" });
+    api.post(&served, &format!("{form}/pause"), "/v1/schedules/hourly/pause", &paused);
+    api.get(&served, "/v1/schedules", "/v1/schedules");
+}
+
+#[test]
 fn the_document_refuses_what_the_service_refuses() {
     let served = Served::start(&scripts());
     let api = Api::of(&served);

@@ -2,9 +2,11 @@
 
 use std::fs;
 
+use image::ImageFormat;
 use serde_json::{Value, json};
 
 use crate::{
+    pictures,
     running::until,
     served::{Served, scripts},
     world::{World, object},
@@ -67,7 +69,7 @@ fn pictures_come_with_it_and_what_was_dropped_says_why() {
     let served = Served::start(&scripts());
     let picture = served.world.work().join("p.png");
     // More than a line of the socket may have.
-    fs::write(&picture, [&b"\x89PNG\r\n\x1a\n"[..], &vec![7; 400_000]].concat()).unwrap();
+    fs::write(&picture, pictures::picture(ImageFormat::Png, (400, 400))).unwrap();
     let picture = picture.display().to_string();
     let told = served.told(&["send", "s", "look", "--attach", &picture, "--wait"]);
     assert_eq!(told["state"], "answered", "{told}");

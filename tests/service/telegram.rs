@@ -5,6 +5,7 @@ use std::{fs, sync::Mutex, time::Duration};
 use serde_json::{Value, json};
 
 use crate::{
+    pictures::png,
     running::{WAITING, until},
     served::Served,
     telegram_server::{Answer, Sent, TOKEN, TelegramServer},
@@ -14,10 +15,6 @@ use crate::{
 /// The chat of the person who may write.
 const ANN: i64 = 17;
 const KEY: &str = "telegram:home:17";
-const PNG: &[u8] = &[
-    0x89, b'P', b'N', b'G', b'\r', b'\n', 0x1a, b'\n', 0, 0, 0, 13, b'I', b'H', b'D', b'R', 0, 0, 0, 1, 0, 0,
-    0, 1, 8, 6, 0, 0, 0, 0x1f, 0x15, 0xc4, 0x89,
-];
 
 fn scripts() -> Value {
     let waiting = json!([{ "tool": "shell", "arguments": { "command": WAITING } }]);
@@ -106,7 +103,7 @@ fn a_conversation_with_streaming_steering_approval_commands_and_a_picture() {
     is_steered(&server, &served);
     asks_before_it_writes(&server, &served);
     // A picture with words.
-    server.picture(ANN, &json!({ "caption": "look" }), PNG);
+    server.picture(ANN, &json!({ "caption": "look" }), &png());
     sees(&server, &said("look"));
     assert!(served.world.ok(&["journal", KEY]).contains("\"images\""));
     obeys(&server, &served);
@@ -452,8 +449,8 @@ fn an_album_is_one_message_and_another_poller_is_told() {
         Answer::Normal
     });
     let served = start(&server);
-    server.picture(ANN, &json!({ "caption": "two", "media_group_id": "g" }), PNG);
-    server.picture(ANN, &json!({ "media_group_id": "g" }), PNG);
+    server.picture(ANN, &json!({ "caption": "two", "media_group_id": "g" }), &png());
+    server.picture(ANN, &json!({ "media_group_id": "g" }), &png());
     server.say(ANN, "after");
     sees(&server, &said("two"));
     sees(&server, &said("after"));

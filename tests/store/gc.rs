@@ -16,6 +16,7 @@ use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::{
+    pictures::png,
     running::{Running, kinds, until},
     world::{World, object, stderr},
 };
@@ -196,9 +197,9 @@ fn a_store_that_is_held_keeps_what_is_unfinished() {
 #[test]
 fn a_picture_stays_with_its_conversation() {
     let world = World::new();
-    fs::write(world.work().join("p.gif"), b"GIF89a and more").expect("written");
+    fs::write(world.work().join("p.png"), png()).expect("written");
     let script = world.script(&json!([{ "say": "seen" }]));
-    world.ok(&["run", &script, "--session", "a", "--image", "p.gif", "look"]);
+    world.ok(&["run", &script, "--session", "a", "--image", "p.png", "look"]);
     sleep(Duration::from_millis(20));
     let report = gc(&world, &[], &[("ARTIFACTS", "10ms")]);
     check(&report, "artifacts", 1, 0, &[("referred to", 1)]);

@@ -286,6 +286,7 @@ async fn take_over(journal: &RedbJournal, session: SessionId) -> Incarnation {
         | WriteOutcome::Closed(_)
         | WriteOutcome::Delivered(_)
         | WriteOutcome::DeliveryUpdated(_)
+        | WriteOutcome::ScheduleWritten(_)
         | WriteOutcome::Refused(_)) => {
             panic!("{other:?}")
         }

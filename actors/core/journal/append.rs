@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use crate::model::{
     AccountId, BudgetAccount, BudgetRefusal, DecodeError, Incarnation, LedgerChange, MessageRow, ModelRow,
-    OutboxMessage, Record, RunId, RunRow, Seq, SessionId, SessionRow, StoredDelivery, Timestamp,
+    Occurrence, OccurrenceId, OutboxMessage, Record, RunId, RunRow, ScheduleName, ScheduleOutcome,
+    ScheduleWrite, Seq, SessionId, SessionRow, StoredDelivery, Timestamp,
 };
 
 /// One write of a batch.
@@ -27,6 +28,11 @@ pub enum WriteOp {
     UpdateDelivery(Box<StoredDelivery>),
     /// Makes the dead delivery with this number pending again, behind all others of its target.
     RetryDelivery(u64, Timestamp),
+    /// Creates or replaces a schedule. Of the occurrences of each schedule the store keeps the newest
+    /// [`KEPT_OCCURRENCES`](crate::model::KEPT_OCCURRENCES).
+    Schedule(Box<ScheduleWrite>),
+    /// Removes the schedule if it has this revision. The rows of its occurrences stay.
+    RemoveSchedule(ScheduleName, u64),
 }
 
 /// Number of delivered messages that a store remembers.
@@ -105,6 +111,9 @@ pub enum IndexRow {
     Outbox(Box<OutboxMessage>),
     /// A message's row.
     Message(MessageRow),
+    /// The row of an occurrence whose run the append accepts. Refused as `Duplicate` if the occurrence has a run, and as
+    /// `OccurrenceLeftOut` if it has another row.
+    Occurrence(Occurrence),
 }
 
 /// An inbox message as JSON; the core writes and parses it.
@@ -132,6 +141,8 @@ pub enum WriteOutcome {
     Delivered(u64),
     /// True if the delivery was there in the expected state. Otherwise nothing was changed.
     DeliveryUpdated(bool),
+    /// What became of the write of a schedule, or of its removal.
+    ScheduleWritten(ScheduleOutcome),
     /// Nothing was written.
     Refused(WriteRefusal),
 }
@@ -176,9 +187,12 @@ pub enum WriteRefusal {
     /// A reservation exceeds a limit.
     #[error(transparent)]
     BudgetRefusal(BudgetRefusal),
-    /// The idempotency key belongs to an earlier run.
-    #[error("the idempotency key stands for run {0}")]
+    /// The idempotency key or the occurrence belongs to an earlier run.
+    #[error("the idempotency key or the occurrence stands for run {0}")]
     Duplicate(RunId),
+    /// The occurrence was missed or skipped.
+    #[error("the occurrence {0} was left out")]
+    OccurrenceLeftOut(OccurrenceId),
     /// Another session has the session key.
     #[error("session {0} has this key")]
     KeyTaken(SessionId),

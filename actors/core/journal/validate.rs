@@ -3,7 +3,10 @@
 
 use super::{Append, IndexRow, Posting, SpawnedSession, WriteRefusal, post};
 use crate::{
-    model::{AccountId, Body, BudgetAccount, Incarnation, RunId, Seq, SessionId, check_readable},
+    model::{
+        AccountId, Body, BudgetAccount, Incarnation, Occurrence, OccurrenceId, RunId, Seq, SessionId,
+        check_readable,
+    },
     mutants::{Mutant, mutant_enabled},
 };
 
@@ -26,6 +29,9 @@ pub trait StoreView {
 
     /// True if the session's inbox has this row.
     fn has_inbox_row(&mut self, session: SessionId, row: u64) -> Result<bool, Self::Error>;
+
+    /// The row of an occurrence of a schedule.
+    fn occurrence(&mut self, id: &OccurrenceId) -> Result<Option<Occurrence>, Self::Error>;
 
     /// A budget account; `None` if it does not exist.
     fn account(&mut self, id: AccountId) -> Result<Option<BudgetAccount>, Self::Error>;
@@ -51,6 +57,7 @@ pub fn validate_append<V: StoreView>(append: &Append, view: &mut V) -> Result<Ve
     {
         return Err(WriteRefusal::Duplicate(run).into());
     }
+    validate_occurrences(append, view)?;
     validate_session_keys(append, view)?;
     for (at, row) in append.consumed.iter().enumerate() {
         if append.consumed[..at].contains(row) || !view.has_inbox_row(session, *row)? {
@@ -109,6 +116,26 @@ fn validate_spawned<V: StoreView>(append: &Append, view: &mut V) -> Result<(), V
             continue;
         };
         return Err(WriteRefusal::Malformed(format!("session {session} cannot be founded: {why}")).into());
+    }
+    Ok(())
+}
+
+/// Refuses occurrences that have a row, or occur twice.
+fn validate_occurrences<V: StoreView>(append: &Append, view: &mut V) -> Result<(), V::Error> {
+    if mutant_enabled(Mutant::RepeatOccurrence) {
+        return Ok(());
+    }
+    let rows = || {
+        let rows = append.index.iter();
+        rows.filter_map(|index| if let IndexRow::Occurrence(row) = index { Some(row) } else { None })
+    };
+    for (at, row) in rows().enumerate() {
+        let before = rows().take(at).find(|before| before.id == row.id).cloned();
+        let Some(known) = before.map_or_else(|| view.occurrence(&row.id), |before| Ok(Some(before)))? else {
+            continue;
+        };
+        let refusal = known.state.run().map(WriteRefusal::Duplicate);
+        return Err(refusal.unwrap_or(WriteRefusal::OccurrenceLeftOut(known.id)).into());
     }
     Ok(())
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::Artifact;
+use super::{Artifact, ContentHash};
 
 /// Prefix of a text that the runtime inserts into a message to the model.
 pub const RUNTIME_TEXT_PREFIX: &str = "[From the runtime, not from the user: ";
@@ -69,9 +69,19 @@ impl<T: Into<Arc<str>>> From<T> for MessageContent {
 pub struct Image {
     /// The image's format.
     pub format: ImageFormat,
-    /// The artifact with the unchanged bytes.
+    /// The artifact with the bytes that models read.
     #[serde(flatten)]
     pub artifact: Artifact,
+    /// The hash of the larger file that it was scaled down from; absent if it is as it came.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub original: Option<Box<ContentHash>>,
+}
+
+impl Image {
+    /// An image that is as it came.
+    pub const fn new(format: ImageFormat, artifact: Artifact) -> Self {
+        Self { format, artifact, original: None }
+    }
 }
 
 /// Image formats that models accept.

@@ -105,9 +105,10 @@ pub use repetition::{Repetition, RepetitionPattern};
 pub use retry::{RetryAttempts, RetryPolicy};
 pub use run::{Limits, ModelRef, ModelRefError, RunCounts, RunRow, RunSpec, RunState, SessionRow};
 pub use schedule::{
-    MAX_SCHEDULE_TEXT_BYTES, MIN_INTERVAL_MS, Misfire, Occurrence, OccurrenceId, OccurrenceState, Overlap,
-    Schedule, ScheduleDefinition, ScheduleName, ScheduleNameError, SchedulePause, ScheduleRules,
-    ScheduleSource, ScheduledTask, Timing,
+    FurtherOccurrences, KEPT_OCCURRENCES, MAX_COUNTED_OCCURRENCES, MAX_PAUSE_AFTER, MAX_SCHEDULE_TEXT_BYTES,
+    MAX_SCHEDULES, MIN_INTERVAL_MS, Misfire, Occurrence, OccurrenceId, OccurrenceQuery, OccurrenceState,
+    Overlap, Schedule, ScheduleDefinition, ScheduleName, ScheduleNameError, ScheduleOutcome, SchedulePause,
+    ScheduleRules, ScheduleSource, ScheduleWrite, ScheduledTask, Timing,
 };
 pub use store_limits::{Period, PeriodUnit, StoreLimits};
 pub use time::{SessionTime, Timestamp, optional_rfc3339_time, rfc3339, rfc3339_time};

@@ -53,9 +53,19 @@ pub enum OutboxContent {
         #[serde(default, skip_serializing_if = "super::is_default")]
         truncated: bool,
     },
+    /// A notice of the runtime, such as that a schedule was paused. Its run is the last one that has led to it.
+    Notice {
+        /// The text, not empty.
+        text: Arc<str>,
+    },
 }
 
 impl OutboxMessage {
+    /// The id of the notice that a schedule was paused after this run.
+    pub fn id_of_pause(run: RunId, target: &str) -> Arc<str> {
+        format!("pause_{run}-{target}").into()
+    }
+
     /// The id of the message of a call.
     pub fn id_of_call(call: CallId) -> Arc<str> {
         format!("msg_{}-{}-{}", call.run, call.iteration, call.n).into()
@@ -69,7 +79,9 @@ impl OutboxMessage {
     /// The text of the content.
     pub const fn text(&self) -> &Arc<str> {
         match &self.content {
-            OutboxContent::Message { text, .. } | OutboxContent::Result { text, .. } => text,
+            OutboxContent::Message { text, .. }
+            | OutboxContent::Result { text, .. }
+            | OutboxContent::Notice { text } => text,
         }
     }
 }
@@ -79,7 +91,7 @@ impl OutboxMessage {
     pub fn attachments(&self) -> &[Attachment] {
         match &self.content {
             OutboxContent::Message { attachments, .. } => attachments,
-            OutboxContent::Result { .. } => &[],
+            OutboxContent::Result { .. } | OutboxContent::Notice { .. } => &[],
         }
     }
 

@@ -51,6 +51,8 @@ pub enum StopReason {
     Interrupt,
     /// Too many messages waited, and this run was the oldest of them.
     QueueFull,
+    /// A later occurrence of its schedule was due.
+    Overlap,
 }
 
 /// The cause of an outcome, where the outcome alone does not name it.
@@ -186,6 +188,9 @@ impl fmt::Display for OutcomeCause {
             Self::Stop { reason: StopReason::Interrupt } => f.write_str("by a newer message"),
             Self::Stop { reason: StopReason::QueueFull } => {
                 f.write_str("queue_full: too many messages waited")
+            }
+            Self::Stop { reason: StopReason::Overlap } => {
+                f.write_str("overlap: a later occurrence of its schedule was due")
             }
             Self::Hook { refusal } => f.write_str(refusal),
             Self::CrashLoop { error } => write!(f, "crash_loop: {error}"),

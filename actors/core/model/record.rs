@@ -9,9 +9,9 @@ use super::{
     AgentName, ApprovalAnswered, ApprovalRequested, Artifact, AsideAnswered, Attachment, BootId,
     BudgetRefusal, CallAdmitted, CallEnded, CallLost, CallStarted, ChildEnded, ContextCompacted, Hash, Hold,
     Image, ImportedHistory, Incarnation, LimitIncrease, MemorySaved, MessageCollected, MessageContent,
-    MessageDropped, ModelAnswered, ModelFailed, ModelLate, ModelStarted, ModelWaiting, OutcomeDetail,
-    ParentRef, QueueMode, QueueOverrides, Queueing, RunBegun, RunId, RunSpec, RunVerified, StopReason,
-    SummaryStarted, Timestamp, TodoChanged, Usage,
+    MessageDropped, ModelAnswered, ModelFailed, ModelLate, ModelStarted, ModelWaiting, OccurrenceId,
+    OutcomeDetail, ParentRef, QueueMode, QueueOverrides, Queueing, RunBegun, RunId, RunSpec, RunVerified,
+    StopReason, SummaryStarted, Timestamp, TodoChanged, Usage,
 };
 
 /// A journal record: append-only, versioned, numbered per session.
@@ -203,6 +203,9 @@ pub struct RunAccepted {
     /// What it waits for before it may begin; absent for a run that begins after the earlier runs of its session.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hold: Option<Hold>,
+    /// The occurrence of a schedule whose run this is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub occurrence: Option<OccurrenceId>,
 }
 
 /// Fields of [`Body::RunStopping`].
@@ -294,6 +297,7 @@ impl RunAccepted {
             request_hash: None,
             queueing: None,
             hold: None,
+            occurrence: None,
         }
     }
 

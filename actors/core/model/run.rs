@@ -8,7 +8,8 @@ use serde::{Deserialize, Serialize};
 use super::{
     AccountId, AgentName, Amounts, AuxiliaryChain, Body, CompactionPolicy, Delegation, Expectation, Hash,
     InDoubtPolicy, Lane, ModelProfile, ModelRow, OutcomeDetail, ParentRef, PendingApproval, QueueOverrides,
-    RetryPolicy, RunId, Seq, SessionId, ThinkingLevel, ThinkingRequest, ThinkingStyle, Timestamp, Usage,
+    RetryPolicy, RunId, ScheduleName, Seq, SessionId, ThinkingLevel, ThinkingRequest, ThinkingStyle,
+    Timestamp, Usage,
 };
 
 /// A model of a chain: `provider/model`. The fields are private so that every value can be parsed from its text.
@@ -373,6 +374,9 @@ pub struct RunRow {
     /// The lane in which it needs a place, if that has a limit.
     #[serde(default, skip_serializing_if = "super::is_default")]
     pub lane: Lane,
+    /// The schedule of whose occurrence it is the run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub schedule: Option<ScheduleName>,
 }
 
 impl RunRow {
@@ -399,6 +403,7 @@ impl RunRow {
             deliver_to: Vec::new(),
             asides_until: None,
             lane: Lane::default(),
+            schedule: None,
         }
     }
 }

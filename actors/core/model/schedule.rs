@@ -6,10 +6,18 @@ use std::{borrow::Borrow, fmt, str::FromStr, sync::Arc};
 use serde::{Deserialize, Serialize};
 use strum::IntoStaticStr;
 
-use super::{AgentName, RunId, Timestamp, agent_name::is_plain_name, rfc3339};
+use super::{AgentName, OutboxMessage, RunId, Timestamp, agent_name::is_plain_name, rfc3339};
 
 /// Most bytes of the text of a scheduled task.
 pub const MAX_SCHEDULE_TEXT_BYTES: usize = 64 << 10;
+/// Most schedules of a store.
+pub const MAX_SCHEDULES: u64 = 1_000;
+/// Number of rows of occurrences that a store keeps of each schedule: the newest ones.
+pub const KEPT_OCCURRENCES: usize = 10_000;
+/// Most occurrences of a cron expression that are counted at once.
+pub const MAX_COUNTED_OCCURRENCES: u64 = 5_000;
+/// Most failed runs in a row after which a schedule can be told to pause.
+pub const MAX_PAUSE_AFTER: u32 = 100;
 /// The shortest interval, in milliseconds.
 pub const MIN_INTERVAL_MS: u64 = 1_000;
 
@@ -42,6 +50,9 @@ pub struct Schedule {
     /// Why it is paused; `None` if it is not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused: Option<SchedulePause>,
+    /// The end of its last pause. Runs of earlier occurrences count for no new pause.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resumed_at: Option<Timestamp>,
     /// Counts its writes: a write names the number that it has read, and is refused if there is another one.
     pub revision: u64,
 }
@@ -108,6 +119,9 @@ pub enum Timing {
 pub struct ScheduledTask {
     /// The text, not blank, at most [`MAX_SCHEDULE_TEXT_BYTES`].
     pub text: Arc<str>,
+    /// Whether this is the heartbeat of a standing agent: its runs need no answer, and are told how to say nothing.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub heartbeat: bool,
     /// The agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub agent: Option<AgentName>,
@@ -213,6 +227,59 @@ pub struct Occurrence {
     pub state: OccurrenceState,
     /// When that was recorded.
     pub recorded_at: Timestamp,
+    /// The later occurrences that were left out with it and have no rows, such as those of a pause.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub further: Option<FurtherOccurrences>,
+}
+
+/// Occurrences without rows of their own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FurtherOccurrences {
+    /// Their number. Not more than [`MAX_COUNTED_OCCURRENCES`] of a cron expression are counted.
+    pub count: u64,
+    /// The time of the last of them.
+    pub until: Timestamp,
+}
+
+/// Which occurrences a read wants, the newest first.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct OccurrenceQuery {
+    /// Those of this schedule alone.
+    pub schedule: Option<ScheduleName>,
+    /// Those at this time or later.
+    pub since: Option<Timestamp>,
+    /// Those at this time or earlier.
+    pub until: Option<Timestamp>,
+    /// Those before this time, for the next page.
+    pub before: Option<Timestamp>,
+    /// Those with a run alone.
+    pub with_run: bool,
+    /// Most of them.
+    pub max: usize,
+}
+
+/// A write of a schedule: all of it or nothing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ScheduleWrite {
+    /// The whole new row.
+    pub schedule: Schedule,
+    /// The revision of the row that it replaces; 0 if there must be none.
+    pub expected: u64,
+    /// Occurrences that it leaves out. Those that have a row already keep that.
+    pub left_out: Vec<Occurrence>,
+    /// Messages for the outbox.
+    pub notices: Vec<OutboxMessage>,
+}
+
+/// What became of a write of a schedule.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ScheduleOutcome {
+    /// It is on disk.
+    Written,
+    /// The row has this other revision, 0 if there is none. Nothing was written.
+    Changed(u64),
+    /// There are [`MAX_SCHEDULES`] already. Nothing was written.
+    TooMany,
 }
 
 /// What became of an occurrence.
@@ -286,6 +353,35 @@ impl fmt::Display for OccurrenceId {
     }
 }
 
+impl Occurrence {
+    /// The row of an occurrence whose run was accepted.
+    pub const fn ran(id: OccurrenceId, run: RunId, recorded_at: Timestamp) -> Self {
+        Self { id, state: OccurrenceState::Ran { run }, recorded_at, further: None }
+    }
+}
+
+impl OccurrenceQuery {
+    /// The newest occurrences of a schedule.
+    pub fn of(schedule: ScheduleName, max: usize) -> Self {
+        Self { schedule: Some(schedule), max, ..Self::default() }
+    }
+
+    /// The first and the last time that is wanted.
+    pub fn times(&self) -> (Timestamp, Timestamp) {
+        let before = self.before.map(|before| Timestamp(before.0.saturating_sub(1)));
+        let last = [self.until, before].into_iter().flatten().min();
+        (self.since.unwrap_or(Timestamp(i64::MIN)), last.unwrap_or(Timestamp(i64::MAX)))
+    }
+
+    /// Whether this row is wanted.
+    pub fn wants(&self, row: &Occurrence) -> bool {
+        let (first, last) = self.times();
+        self.schedule.as_ref().is_none_or(|name| *name == row.id.schedule)
+            && (first..=last).contains(&row.id.at)
+            && (!self.with_run || row.state.run().is_some())
+    }
+}
+
 impl OccurrenceState {
     /// The run, if it has one.
     pub const fn run(&self) -> Option<RunId> {
@@ -326,7 +422,7 @@ mod tests {
     fn an_occurrence_is_one_flat_object() {
         let check = |state: OccurrenceState, expect: serde_json::Value| {
             let id = OccurrenceId { schedule: "nightly".parse().unwrap(), at: Timestamp(5) };
-            let row = Occurrence { id, state, recorded_at: Timestamp(7) };
+            let row = Occurrence { id, state, recorded_at: Timestamp(7), further: None };
             assert_eq!(serde_json::to_value(&row).unwrap(), expect);
             assert_eq!(serde_json::from_value::<Occurrence>(expect).unwrap(), row);
         };

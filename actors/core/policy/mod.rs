@@ -23,6 +23,7 @@ mod permit_queue;
 mod restart_intensity;
 mod retry;
 mod sanitize;
+pub mod schedule;
 pub mod shaping;
 mod summarizer_stats;
 mod title;

@@ -8,7 +8,7 @@ use crate::{
     model::{
         AsideJob, AssistantMessage, AttemptId, Body, CallEnded, CallId, CallStatus, Dimension, FailureClass,
         HistoryPosition, ModelAnswered, ModelFailed, ModelStarted, Outcome, OutcomeCause, OutcomeDetail,
-        ParentRef, Repetition, RunId, RunSpec, Seq, SessionTime, Timestamp,
+        ParentRef, Repetition, RunId, RunSpec, ScheduleName, Seq, SessionTime, Timestamp,
     },
     mutants::{Mutant, mutant_enabled},
     policy::message::MESSAGE,
@@ -38,6 +38,8 @@ pub(super) struct ActiveRun {
     pub(super) leg: u32,
     /// The delegating call, if this is a subagent's run.
     pub(super) parent: Option<ParentRef>,
+    /// The schedule of whose occurrence it is the run.
+    pub(super) schedule: Option<ScheduleName>,
     pub(super) spec: Arc<RunSpec>,
     /// The text of its task, for the session's title.
     pub(super) request: Arc<str>,
@@ -84,6 +86,7 @@ impl ActiveRun {
             id: queued.accepted.run,
             leg: 1,
             parent: queued.accepted.parent,
+            schedule: queued.accepted.occurrence.as_ref().map(|occurrence| occurrence.schedule.clone()),
             spec: Arc::clone(&queued.accepted.spec),
             request: queued.user_message().text,
             accepted: (queued.at, queued.seq),

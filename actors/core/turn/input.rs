@@ -147,6 +147,13 @@ pub enum Input {
     BudgetRefused(BudgetRefusal),
 }
 
+impl Input {
+    /// Whether it submits a run with an idempotency key, or of an occurrence: the store may know one already.
+    pub fn is_unique_submission(&self) -> bool {
+        matches!(self, Self::Submitted { accepted, key } if key.is_some() || accepted.occurrence.is_some())
+    }
+}
+
 /// What the gates report after a failed attempt.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct FailoverOptions {

@@ -7,8 +7,8 @@ use crate::{
     journal::IndexRow,
     model::{
         AccountId, Amounts, AsideJob, Body, Dimension, LedgerChange, LimitRaise, ModelFailed, ModelLate,
-        ModelStarted, NewAccount, Reservation, RetryReason, RunCounts, RunEnded, RunId, RunRow, RunState,
-        Seq, SessionRow, Settlement, Timestamp, Usage,
+        ModelStarted, NewAccount, Occurrence, Reservation, RetryReason, RunCounts, RunEnded, RunId, RunRow,
+        RunState, Seq, SessionRow, Settlement, Timestamp, Usage,
     },
     mutants::{Mutant, mutant_enabled},
     policy::spent_by_failure,
@@ -108,6 +108,10 @@ impl DecisionBuilder {
                 if let Some(row) = self.row_of(accepted.run) {
                     self.put_run_row(row);
                 }
+                if let Some(id) = accepted.occurrence.clone() {
+                    let row = Occurrence::ran(id, accepted.run, self.now.at);
+                    self.append.index.push(IndexRow::Occurrence(row));
+                }
             }
             Body::RunEnded(ended) => {
                 if !mutant_enabled(Mutant::NoEndRow) {
@@ -157,7 +161,8 @@ impl DecisionBuilder {
         let queued = self.turn.queue.iter().find(|queued| queued.accepted.run == id)?;
         let row = self.new_row(id, queued.at, queued.seq);
         let (lane, deliver_to) = (queued.accepted.spec.lane, queued.accepted.spec.deliver_to.clone());
-        Some(RunRow { parent: queued.accepted.parent, deliver_to, lane, ..row })
+        let schedule = queued.accepted.occurrence.as_ref().map(|occurrence| occurrence.schedule.clone());
+        Some(RunRow { parent: queued.accepted.parent, deliver_to, lane, schedule, ..row })
     }
 
     fn running_row(&self, run: &ActiveRun) -> RunRow {
@@ -170,8 +175,8 @@ impl DecisionBuilder {
         let counts = Some(RunCounts { iterations: run.answers, usage: run.budget.usage });
         let row = self.new_row(run.id, at, seq);
         let (lane, deliver_to) = (run.spec.lane, run.spec.deliver_to.clone());
-        let (leg, parent) = (run.leg, run.parent);
-        RunRow { state, started_at, parent, leg, counts, approvals, deliver_to, lane, ..row }
+        let (leg, parent, schedule) = (run.leg, run.parent, run.schedule.clone());
+        RunRow { state, started_at, parent, leg, counts, approvals, deliver_to, lane, schedule, ..row }
     }
 
     fn ended_row(&self, ended: &RunEnded) -> RunRow {

@@ -8,6 +8,7 @@ mod feed;
 mod inboxes;
 mod outbox;
 mod rows;
+mod schedules;
 mod spawned;
 mod subject;
 
@@ -68,6 +69,12 @@ cases! {
     rows::lists_hold_the_youngest_in_order,
     rows::what_is_known_of_models_is_kept,
     rows::everything_is_there_after_reopening,
+    schedules::a_schedule_is_replaced_by_its_revision,
+    schedules::schedules_are_bounded,
+    schedules::an_occurrence_has_one_row,
+    schedules::occurrences_are_listed_from_the_newest_on,
+    schedules::the_newest_occurrences_are_kept,
+    schedules::the_notice_of_a_pause_waits_in_the_outbox,
 }
 
 /// Runs all cases, each on a new store from `make`. Panics where the contract is broken.

@@ -42,7 +42,7 @@ async fn in_state(journal: &Subject, state: DeliveryState, target: Option<&str>)
 fn calls(found: &[StoredDelivery]) -> Vec<u32> {
     let n = |stored: &StoredDelivery| match stored.delivery.message.content {
         OutboxContent::Message { call, .. } => call.n,
-        OutboxContent::Result { .. } => 0,
+        OutboxContent::Result { .. } | OutboxContent::Notice { .. } => 0,
     };
     found.iter().map(n).collect()
 }

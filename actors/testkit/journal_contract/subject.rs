@@ -46,6 +46,7 @@ impl Subject {
             | WriteOutcome::Closed(_)
             | WriteOutcome::Delivered(_)
             | WriteOutcome::DeliveryUpdated(_)
+            | WriteOutcome::ScheduleWritten(_)
             | WriteOutcome::Refused(_)) => {
                 panic!("opening {session}: {other:?}")
             }
@@ -110,6 +111,7 @@ pub(super) fn appended(written: WriteOutcome) -> AppendReceipt {
         | WriteOutcome::Closed(_)
         | WriteOutcome::Delivered(_)
         | WriteOutcome::DeliveryUpdated(_)
+        | WriteOutcome::ScheduleWritten(_)
         | WriteOutcome::Refused(_)) => {
             panic!("not appended: {other:?}")
         }

@@ -22,8 +22,9 @@ use super::{
 use crate::MemoryJournal;
 use hermod_actors::{
     model::{
-        AccountId, BudgetAccount, DeliveryQuery, MessageRow, ModelRef, ModelRow, Record, RunId, RunRow, Seq,
-        SessionId, SessionRow, StoredDelivery,
+        AccountId, BudgetAccount, DeliveryQuery, MessageRow, ModelRef, ModelRow, Occurrence, OccurrenceId,
+        OccurrenceQuery, Record, RunId, RunRow, Schedule, ScheduleName, Seq, SessionId, SessionRow,
+        StoredDelivery,
     },
     port::{
         Append, FeedCursor, FeedEntry, InboxRow, Journal, JournalError, ReadError, ReadFuture, RowReader,
@@ -134,7 +135,9 @@ impl LifeJournal {
             | WriteOp::Close(..)
             | WriteOp::Deliver(..)
             | WriteOp::UpdateDelivery(_)
-            | WriteOp::RetryDelivery(..) => None,
+            | WriteOp::RetryDelivery(..)
+            | WriteOp::Schedule(_)
+            | WriteOp::RemoveSchedule(..) => None,
         });
         let Some(notifier) = notifier else { return 0 };
         let ms = self.process.notice_delay_ms.swap(0, Ordering::SeqCst);
@@ -157,7 +160,9 @@ impl LifeJournal {
                 | WriteOp::Close(..)
                 | WriteOp::Deliver(..)
                 | WriteOp::UpdateDelivery(_)
-                | WriteOp::RetryDelivery(..) => None,
+                | WriteOp::RetryDelivery(..)
+                | WriteOp::Schedule(_)
+                | WriteOp::RemoveSchedule(..) => None,
             })
             .collect();
         let written = self.inner.commit(batch).await?;
@@ -367,6 +372,22 @@ impl RowReader for DeadRows {
     }
 
     fn deliveries(&self, _: DeliveryQuery) -> ReadFuture<Vec<StoredDelivery>> {
+        pending().boxed()
+    }
+
+    fn schedules(&self) -> ReadFuture<Vec<Schedule>> {
+        pending().boxed()
+    }
+
+    fn schedule(&self, _: ScheduleName) -> ReadFuture<Option<Schedule>> {
+        pending().boxed()
+    }
+
+    fn occurrence(&self, _: OccurrenceId) -> ReadFuture<Option<Occurrence>> {
+        pending().boxed()
+    }
+
+    fn occurrences(&self, _: OccurrenceQuery) -> ReadFuture<Vec<Occurrence>> {
         pending().boxed()
     }
 }

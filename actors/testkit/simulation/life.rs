@@ -25,7 +25,7 @@ use crate::{MemoryArtifacts, MemoryJournal, world};
 use hermod_actors::{
     Defaults, Runtime, RuntimeDependencies, RuntimeEnd, TODO,
     model::{BreakerPolicy, ModelRef, RunSpec},
-    port::{ModelProvider, NoRedaction, Tool},
+    port::{ModelProvider, NoRedaction, NoScaling, Tool},
 };
 
 /// Upper bound of a life in virtual time: nothing that a run waits for takes longer, retries included.
@@ -199,6 +199,7 @@ impl ProcessLife<'_> {
             idle: Duration::from_millis(self.plan.process.idle_ms),
             space: None,
             artifacts: Arc::new(MemoryArtifacts::default()),
+            pictures: Arc::new(NoScaling),
             redactor: Arc::new(NoRedaction),
             defaults: Defaults::fixed(spec, "You are simulated."),
         }

@@ -36,7 +36,7 @@ mod plan;
 #[allow(clippy::wildcard_enum_match_arm)] // matches few of the record kinds
 mod policy;
 mod report;
-mod seeded_rng;
+pub(crate) mod seeded_rng;
 mod shrink;
 #[allow(clippy::wildcard_enum_match_arm)] // matches few of the record kinds
 mod spending_invariants;

@@ -47,13 +47,17 @@ fn promise(mutation: Mutant) -> LocalBoxFuture<'static, Kept> {
         Mutant::NoFence => a_process_whose_store_was_taken_over_ends().boxed_local(),
         Mutant::NoEnd => a_run_that_has_ended_has_its_terminal_record().boxed_local(),
         Mutant::NoEndRow => a_run_with_its_terminal_record_has_ended().boxed_local(),
-        Mutant::ForgetInbox | Mutant::RepeatInbox => the_journal_keeps_its_contract().boxed_local(),
+        Mutant::ForgetInbox | Mutant::RepeatInbox | Mutant::RepeatOccurrence => {
+            the_journal_keeps_its_contract().boxed_local()
+        }
         Mutant::DebitLate => an_account_is_never_exceeded().boxed_local(),
         Mutant::DropLateUsage => a_late_answer_is_paid_for().boxed_local(),
         Mutant::ReviveEarly => attempts_do_not_overlap().boxed_local(),
         Mutant::IgnoreLoops => a_loop_ends().boxed_local(),
         Mutant::SkipVerification => what_is_expected_is_checked().boxed_local(),
         Mutant::DueEarly => nothing_is_done_before_the_revival_is_durable().boxed_local(),
+        // `tests/schedules` finds these.
+        Mutant::AdvanceEarly | Mutant::RandomJitter => ready(Ok(())).boxed_local(),
         Mutant::StartUnapproved => a_call_that_needs_approval_waits_for_it().boxed_local(),
     }
 }
@@ -101,6 +105,7 @@ fn the_contract_of_journals_finds_what_is_planted_in_the_journal() {
         ],
     );
     check(Mutant::ForgetInbox, &[wait, take, bare, "numbers_are_never_used_again"]);
+    check(Mutant::RepeatOccurrence, &["an_occurrence_has_one_row"]);
     check(Mutant::RepeatInbox, &[wait, take, bare, "a_session_with_something_in_its_inbox_is_not_let_go"]);
 }
 

@@ -52,7 +52,7 @@ impl SystemPromptBuilder for Engine {
             SystemPrompt { layers: vec![layer(format!("prompt {}", asked.len())), layer("end".into())] };
         match self.comes {
             Comes::Built => async { Ok(prompt) }.boxed(),
-            Comes::Failed => async { Err(SystemPromptError("SOUL.md: unreadable".into())) }.boxed(),
+            Comes::Failed => async { Err(SystemPromptError::Failed("SOUL.md: unreadable".into())) }.boxed(),
             Comes::Panic => async { panic!("the engine panics") }.boxed(),
             Comes::Never => futures::future::pending().boxed(),
         }
@@ -156,7 +156,9 @@ impl Journal for Stale {
             | WriteOp::Close(..)
             | WriteOp::Deliver(..)
             | WriteOp::UpdateDelivery(_)
-            | WriteOp::RetryDelivery(..) => None,
+            | WriteOp::RetryDelivery(..)
+            | WriteOp::Schedule(_)
+            | WriteOp::RemoveSchedule(..) => None,
         }));
         self.journal.commit(batch)
     }

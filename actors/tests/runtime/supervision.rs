@@ -133,6 +133,7 @@ async fn a_part_that_keeps_dying_ends_the_runtime() {
         (ActorKind::ProviderSupervisor, "ProviderSupervisor"),
         (ActorKind::ToolExecutor, "ToolExecutor"),
         (ActorKind::Compressor, "Compressor"),
+        (ActorKind::Scheduler, "Scheduler"),
         (ActorKind::SessionSupervisor, "SessionSupervisor"),
     ] {
         let journal = MemoryJournal::new();

@@ -169,6 +169,7 @@ pub(super) mod samples {
             request_hash: None,
             queueing: None,
             hold: None,
+            occurrence: None,
         }))
     }
 

@@ -56,6 +56,7 @@ const CHECKS: &[Check] = &[
     Check { name: "open files", limit_s: 5, run: checks::open_files },
     Check { name: "hooks", limit_s: 5, run: checks::hooks },
     Check { name: "targets", limit_s: 5, run: checks::targets },
+    Check { name: "schedules", limit_s: 30, run: checks::schedules },
 ];
 
 /// What `--json` prints.

@@ -10,8 +10,8 @@ use crate::{
         terminal::Tone,
     },
     view::{
-        ChannelStateView, HookStateView, ReportCostView, ReportList, ReportRunView, ReportView,
-        ReportWaitKind, ReportWaitView, ServiceStatusView,
+        ChannelStateView, HookStateView, ReportCostView, ReportList, ReportRunView, ReportSchedulesView,
+        ReportView, ReportWaitKind, ReportWaitView, ServiceStatusView,
     },
 };
 
@@ -46,7 +46,7 @@ impl From<String> for SectionItem {
 type SectionFn = fn(&ReportView, Timestamp) -> Option<Section>;
 
 /// All sections, in the order of the page. `None` is left out.
-const SECTIONS: &[SectionFn] = &[ran, failed, waiting, dead_letters, service, cost, limits];
+const SECTIONS: &[SectionFn] = &[ran, failed, waiting, dead_letters, schedules, service, cost, limits];
 
 /// The sections of the page.
 pub(super) fn sections(report: &ReportView, now: Timestamp) -> Vec<Section> {
@@ -136,6 +136,33 @@ fn dead_letters(report: &ReportView, _: Timestamp) -> Option<Section> {
         tone: Some(Tone::Bad),
         items: items.collect(),
         more: more(&report.dead_letters, || "hermod deliveries list --state dead".into()),
+    })
+}
+
+/// What schedules have missed, and which are paused.
+fn schedules(report: &ReportView, now: Timestamp) -> Option<Section> {
+    let ReportSchedulesView { ran, missed, skipped, left_out, paused } = &report.schedules;
+    let is_wrong = *missed > 0 || paused.count() > 0;
+    let missed_items = left_out.items.iter().map(|occurrence| {
+        let count = match occurrence.count() {
+            1 => String::new(),
+            count => format!(" and {} more", count - 1),
+        };
+        let reason = line(occurrence.reason.as_deref().unwrap_or("no reason is known"));
+        let text = format!("{} missed {}{count}: {reason}", occurrence.schedule, occurrence.at);
+        let command = Some(format!("hermod schedules history {}", occurrence.schedule));
+        SectionItem { text, command }
+    });
+    let paused_items = paused.items.iter().map(|pause| {
+        let since = age(now.ms_since(pause.since));
+        let text = format!("{} is paused since {since}: {}", pause.schedule, line(&pause.reason));
+        SectionItem { text, command: Some(format!("hermod schedules resume {}", pause.schedule)) }
+    });
+    (is_wrong || ran + skipped > 0).then(|| Section {
+        title: format!("schedules: ran {ran}, missed {missed}, skipped {skipped}"),
+        tone: is_wrong.then_some(Tone::Bad),
+        items: missed_items.chain(paused_items).collect(),
+        more: more(left_out, || format!("hermod schedules history --since {}", report.since)),
     })
 }
 

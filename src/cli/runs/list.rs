@@ -4,7 +4,7 @@ use clap::{
     Args,
     builder::{PossibleValuesParser, TypedValueParser},
 };
-use hermod_actors::model::{AgentName, Timestamp};
+use hermod_actors::model::{AgentName, ScheduleName, Timestamp};
 use strum::VariantNames;
 
 use super::{duration, state};
@@ -14,6 +14,7 @@ use crate::{
         format::{age, dollars, truncated_line},
         moment::parse_moment,
         print_as, print_note,
+        schedules::schedule_name,
         table::{self, or_dash},
     },
     clock,
@@ -46,6 +47,9 @@ pub(super) struct RunsListArgs {
     /// Only runs of this agent
     #[arg(long, value_name = "NAME")]
     agent: Option<Identifier>,
+    /// Only runs of this schedule
+    #[arg(long, value_name = "NAME", value_parser = schedule_name)]
+    schedule: Option<ScheduleName>,
     /// Print a JSON array
     #[arg(long)]
     json: bool,
@@ -61,8 +65,8 @@ pub(super) async fn execute(args: RunsListArgs, client: &StoreClient) -> Result<
     let agent = agent
         .transpose()
         .map_err(|(agent, error)| CliError::usage(format!("--agent {agent}: it {error}")))?;
-    let RunsListArgs { limit, since, until, outcome, .. } = args;
-    let request = ControlRequest::RunsList { max: limit, agent, since, until, outcomes: outcome };
+    let RunsListArgs { limit, since, until, schedule, outcome, .. } = args;
+    let request = ControlRequest::RunsList { max: limit, agent, since, until, schedule, outcomes: outcome };
     let ControlResponse::Runs(runs) = client.request(&request).await? else {
         return Err(unexpected_response().into());
     };

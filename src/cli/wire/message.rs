@@ -23,7 +23,7 @@ impl ImagesByHash {
         let handle = Hash::of(&bytes).to_string();
         let artifact = Artifact { handle: handle.clone(), bytes: bytes.len() as u64, sha256: None };
         self.0.insert(handle, bytes.into());
-        Some(Image { format, artifact })
+        Some(Image::new(format, artifact))
     }
 }
 

@@ -7,17 +7,17 @@ use bytes::Bytes;
 use futures::future::BoxFuture;
 use hermod_actors::{
     RunError,
-    model::{Lane, RunId, RunRow, RunSpec, RunState, Seq, SessionId},
+    model::{Lane, RunId, RunRow, RunSpec, RunState, ScheduleDefinition, Seq, SessionId},
 };
 
 use super::submission_file;
 use crate::{
+    budget_limits::BudgetLimits,
     control::{
         MessageSubmission, RequestError, RequestErrorKind, RunSubmission, SubmissionConversation,
         SubmissionService, SubmittedRun,
     },
     host::{
-        budget_limits::BudgetLimits,
         conversation::{ConversationChoice, ConversationTarget},
         endpoints::script_path,
         error::{HostError, StartError},
@@ -54,6 +54,11 @@ impl SubmissionService for RunSubmitter {
             let message = submission_file::take(self.state(), name).await?;
             self.take_message(message).await.map_err(request_error)
         })
+    }
+
+    fn check_schedule(&self, definition: &ScheduleDefinition) -> Result<(), RequestError> {
+        let checked = self.settings().config.check_schedule(definition);
+        checked.map_err(|(part, reason)| RequestError::usage(format!("{part}: {reason}")))
     }
 
     fn resume(&self, id: String) -> BoxFuture<'_, Result<SubmittedRun, RequestError>> {
@@ -193,6 +198,7 @@ fn decode(submission: RunSubmission) -> Result<Submission, HostError> {
         lane: Lane::Main,
         idempotency_key: Some(Arc::clone(&submission.idempotency_key)),
         message: None,
+        occurrence: None,
     })
 }
 

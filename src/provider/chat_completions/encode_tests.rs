@@ -165,7 +165,7 @@ fn request() -> ModelRequest {
 }
 
 fn picture() -> Image {
-    Image { format: ImageFormat::Png, artifact: Artifact { handle: "p".into(), bytes: 3, sha256: None } }
+    Image::new(ImageFormat::Png, Artifact { handle: "p".into(), bytes: 3, sha256: None })
 }
 
 fn asks(id: &str, opaque: Option<OpaqueState>) -> Message {

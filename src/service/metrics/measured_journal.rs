@@ -5,13 +5,18 @@ use std::{sync::Arc, time::Duration};
 
 use futures::future::BoxFuture;
 use hermod_actors::{
-    model::{DiskFull, RunId, RunState, Seq, SessionId},
+    model::{DiskFull, RunId, RunState, ScheduleOutcome, Seq, SessionId},
     port::{IndexRow, Journal, JournalError, ReadFuture, RowReader, StoredRecord, WriteOp, WriteOutcome},
 };
 use prometheus_client::metrics::histogram::Histogram;
 use tokio::time::Instant;
 
-use super::{JournalCounts, message_counts::MessageChanges, outbox_counts::OutboxChange};
+use super::{
+    JournalCounts,
+    message_counts::MessageChanges,
+    outbox_counts::OutboxChange,
+    schedule_counts::{OccurrenceChanges, occurrences_of},
+};
 
 /// Upper bounds of the buckets, in seconds: from a disk without a sync to one that hardly answers.
 const BUCKETS: [f64; 12] = [0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0, 30.0];
@@ -55,6 +60,7 @@ const fn is_made(outcome: &WriteOutcome) -> bool {
     match outcome {
         WriteOutcome::Appended(_) => true,
         WriteOutcome::DeliveryUpdated(is_updated) => *is_updated,
+        WriteOutcome::ScheduleWritten(outcome) => matches!(outcome, ScheduleOutcome::Written),
         WriteOutcome::Opened(_)
         | WriteOutcome::Closed(_)
         | WriteOutcome::Delivered(_)
@@ -67,6 +73,7 @@ struct Changes {
     runs: Vec<(RunId, RunState)>,
     messages: Option<MessageChanges>,
     outbox: Vec<OutboxChange>,
+    occurrences: OccurrenceChanges,
 }
 
 impl Changes {
@@ -77,9 +84,16 @@ impl Changes {
             | WriteOp::Close(..)
             | WriteOp::Deliver(..)
             | WriteOp::UpdateDelivery(_)
-            | WriteOp::RetryDelivery(..) => None,
+            | WriteOp::RetryDelivery(..)
+            | WriteOp::Schedule(_)
+            | WriteOp::RemoveSchedule(..) => None,
         };
-        Self { runs: run_states(write), messages, outbox: OutboxChange::of(write) }
+        Self {
+            runs: run_states(write),
+            messages,
+            outbox: OutboxChange::of(write),
+            occurrences: occurrences_of(write),
+        }
     }
 
     /// Counts the changes of a write that was made.
@@ -87,6 +101,7 @@ impl Changes {
         counts.run_states.update_states(self.runs);
         self.messages.iter().for_each(|messages| counts.messages.take(messages));
         counts.outbox.take(self.outbox);
+        counts.schedules.take(self.occurrences);
     }
 }
 
@@ -95,7 +110,11 @@ fn run_states(write: &WriteOp) -> Vec<(RunId, RunState)> {
     let WriteOp::Append(append) = write else { return Vec::new() };
     let state = |row: &IndexRow| match row {
         IndexRow::Run(row) => Some((row.id, row.state)),
-        IndexRow::Session(_) | IndexRow::Model(_) | IndexRow::Outbox(_) | IndexRow::Message(_) => None,
+        IndexRow::Session(_)
+        | IndexRow::Model(_)
+        | IndexRow::Outbox(_)
+        | IndexRow::Message(_)
+        | IndexRow::Occurrence(_) => None,
     };
     append.index.iter().filter_map(state).collect()
 }

@@ -57,7 +57,8 @@ impl MessageChanges {
             match row {
                 IndexRow::Message(row) => rows.push(row.clone()),
                 IndexRow::Run(row) => runs.push(run_state(row)),
-                IndexRow::Session(_) | IndexRow::Model(_) | IndexRow::Outbox(_) => {}
+                IndexRow::Session(_) | IndexRow::Model(_) | IndexRow::Outbox(_) | IndexRow::Occurrence(_) => {
+                }
             }
         }
         let changes = Self { records, rows, runs };

@@ -10,6 +10,7 @@ mod open_waits;
 mod outbox_counts;
 mod process;
 mod run_states;
+mod schedule_counts;
 mod scrape;
 mod totals;
 
@@ -33,6 +34,7 @@ pub(crate) use measured_journal::MeasuredJournal;
 use message_counts::MessageCounts;
 use outbox_counts::OutboxCounts;
 use run_states::RunStates;
+use schedule_counts::ScheduleCounts;
 pub(super) use scrape::scrape;
 use totals::RecordTotals;
 
@@ -53,6 +55,8 @@ pub(crate) struct Metrics {
     messages: MessageCounts,
     /// Messages to targets.
     outbox: OutboxCounts,
+    /// Occurrences of schedules.
+    schedules: ScheduleCounts,
     /// The export of traces.
     spans: ExportCounts,
     /// Open HTTP connections.
@@ -72,6 +76,7 @@ pub(crate) struct JournalCounts {
     run_states: RunStates,
     messages: MessageCounts,
     outbox: OutboxCounts,
+    schedules: ScheduleCounts,
 }
 
 impl JournalCounts {
@@ -105,6 +110,7 @@ impl Metrics {
             run_states: counts.run_states,
             messages: counts.messages,
             outbox: counts.outbox,
+            schedules: counts.schedules,
             spans,
             connections: LiveCount::default(),
             streams: LiveCount::default(),

@@ -7,7 +7,7 @@ use std::{
 };
 
 use hermod_actors::{
-    model::{DeliveryQuery, DeliveryState, StoredDelivery, Timestamp},
+    model::{DeliveryQuery, DeliveryState, OutboxMessage, StoredDelivery, Timestamp},
     port::{IndexRow, ReadError, RowReader, WriteOp},
 };
 
@@ -66,20 +66,26 @@ impl OutboxChange {
         match write {
             WriteOp::Append(append) => {
                 let written = append.index.iter().filter_map(|row| match row {
-                    IndexRow::Outbox(message) => {
-                        let (target, id) = (Arc::clone(&message.target), Arc::clone(&message.id));
-                        Some(Self::Written(target, id, message.created_at))
-                    }
-                    IndexRow::Session(_) | IndexRow::Run(_) | IndexRow::Model(_) | IndexRow::Message(_) => {
-                        None
-                    }
+                    IndexRow::Outbox(message) => Some(Self::written(message)),
+                    IndexRow::Session(_)
+                    | IndexRow::Run(_)
+                    | IndexRow::Model(_)
+                    | IndexRow::Message(_)
+                    | IndexRow::Occurrence(_) => None,
                 });
                 written.collect()
             }
+            WriteOp::Schedule(write) => write.notices.iter().map(Self::written).collect(),
             WriteOp::UpdateDelivery(update) => vec![Self::Attempted(update.clone())],
             WriteOp::RetryDelivery(number, at) => vec![Self::Retried(*number, *at)],
-            WriteOp::Open(_) | WriteOp::Close(..) | WriteOp::Deliver(..) => Vec::new(),
+            WriteOp::Open(_) | WriteOp::Close(..) | WriteOp::Deliver(..) | WriteOp::RemoveSchedule(..) => {
+                Vec::new()
+            }
         }
+    }
+
+    fn written(message: &OutboxMessage) -> Self {
+        Self::Written(Arc::clone(&message.target), Arc::clone(&message.id), message.created_at)
     }
 }
 

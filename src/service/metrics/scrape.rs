@@ -43,6 +43,7 @@ pub(in crate::service) async fn scrape(
     add_runs(&mut exposition, service, service.metrics.run_states.counts(), waits);
     add_messages(&mut exposition, &service.metrics.messages.get());
     add_deliveries(&mut exposition, &service.metrics.outbox, clock::now());
+    add_schedules(&mut exposition, service);
     add_hooks(&mut exposition, &service.submitter.hooks());
     add_runtime(&mut exposition, service).await?;
     add_providers(&mut exposition, &service.runtime.providers().await);
@@ -124,6 +125,22 @@ fn add_runs(
         .is(service.metrics.revived_runs);
     to.gauge("hermod_probation", "1 while unfinished runs go on one at a time, after repeated crashes.")
         .is(!service.submitter.may_submit());
+}
+
+fn add_schedules(to: &mut Exposition, service: &Service) {
+    to.counter(
+        "hermod_schedule_occurrences",
+        "Occurrences of schedules that ran, were missed, or were skipped.",
+    )
+    .by("state", service.metrics.schedules.by_state());
+    // It is started before clients are served.
+    let Some(health) = service.runtime.scheduler_health() else { return };
+    to.gauge("hermod_schedules", "Schedules by state.")
+        .by("state", [("active", health.schedules.saturating_sub(health.paused)), ("paused", health.paused)]);
+    #[expect(clippy::cast_precision_loss, reason = "an age is shown")]
+    let age = health.tick_age_ms as f64 / 1e3;
+    to.gauge("hermod_schedule_tick_age_seconds", "How long ago the scheduler looked at its schedules.")
+        .is(age);
 }
 
 async fn add_runtime(to: &mut Exposition, service: &Service) -> Result<(), Problem> {

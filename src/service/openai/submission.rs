@@ -104,6 +104,7 @@ impl ClientRun {
             lane: Lane::Main,
             idempotency_key: self.key.clone(),
             message: None,
+            occurrence: None,
         }
     }
 }

@@ -11,6 +11,7 @@ mod messages;
 mod metrics;
 mod replies;
 mod runs;
+mod schedules;
 mod session_queue;
 mod sessions;
 mod state;
@@ -48,6 +49,7 @@ fn operations() -> Operations {
         .merge(approvals::routes())
         .merge(deliveries::routes())
         .merge(inbound::routes())
+        .merge(schedules::routes())
         .merge(state::routes())
         .merge(usage::routes())
         .merge(feed::routes())

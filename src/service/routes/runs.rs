@@ -204,6 +204,7 @@ async fn submit(
         lane: body.lane.map_or(Lane::Main, Lane::from),
         idempotency_key: key,
         message: None,
+        occurrence: None,
     };
     service.check_ready()?;
     let submission = granted.reach(Arc::clone(&service)).admit(submission).await?;

@@ -6,8 +6,8 @@ use std::{collections::HashMap, io, sync::Arc};
 
 use hermod_actors::{
     model::{
-        self, AccountId, BudgetAccount, Incarnation, MessageRow, ModelRow, RunId, RunRow, RunState, Seq,
-        SessionId, SessionRow,
+        self, AccountId, BudgetAccount, Incarnation, MessageRow, ModelRow, Occurrence, OccurrenceId, RunId,
+        RunRow, RunState, Seq, SessionId, SessionRow,
     },
     port::{
         Append, AppendReceipt, InboxItem, InboxRow, IndexRow, OpenedSession, Posting, StoreView, WriteOp,
@@ -116,6 +116,10 @@ impl<'t> Batch<'t> {
             WriteOp::RetryDelivery(number, now) => {
                 self.retry_delivery(number, now).map(WriteOutcome::DeliveryUpdated)
             }
+            WriteOp::Schedule(write) => self.write_schedule(*write).map(WriteOutcome::ScheduleWritten),
+            WriteOp::RemoveSchedule(name, revision) => {
+                self.remove_schedule(&name, revision).map(WriteOutcome::ScheduleWritten)
+            }
         };
         written.or_else(|abort| match abort {
             WriteAbort::Refused(refusal) => Ok(WriteOutcome::Refused(refusal)),
@@ -144,6 +148,7 @@ impl<'t> Batch<'t> {
                 IndexRow::Model(row) => self.index_model(row)?,
                 IndexRow::Outbox(message) => self.add_message(*message)?,
                 IndexRow::Message(row) => self.index_message(&row)?,
+                IndexRow::Occurrence(row) => self.add_occurrences(&[row])?,
             }
         }
         if let Some((key, run)) = key {
@@ -318,6 +323,10 @@ impl StoreView for Batch<'_> {
 
     fn has_inbox_row(&mut self, session: SessionId, row: u64) -> Result<bool> {
         Ok(self.tables.inbox()?.get((session.bits(), row))?.is_some())
+    }
+
+    fn occurrence(&mut self, id: &OccurrenceId) -> Result<Option<Occurrence>> {
+        self.occurrence_row(id)
     }
 
     fn account(&mut self, id: AccountId) -> Result<Option<BudgetAccount>> {

@@ -17,8 +17,9 @@ use futures::{
 };
 use hermod_actors::{
     model::{
-        AccountId, BudgetAccount, DeliveryQuery, DiskFull, MessageRow, ModelRef, ModelRow, RunId, RunRow,
-        Seq, SessionId, SessionRow, StoredDelivery,
+        AccountId, BudgetAccount, DeliveryQuery, DiskFull, MessageRow, ModelRef, ModelRow, Occurrence,
+        OccurrenceId, OccurrenceQuery, RunId, RunRow, Schedule, ScheduleName, Seq, SessionId, SessionRow,
+        StoredDelivery,
     },
     port::{
         FeedCursor, FeedEntry, InboxRow, Journal, JournalError, ReadError, ReadFuture, RowReader,
@@ -255,6 +256,22 @@ impl RowReader for RedbJournal {
 
     fn deliveries(&self, query: DeliveryQuery) -> ReadFuture<Vec<StoredDelivery>> {
         self.read(move |rows| rows.deliveries(&query))
+    }
+
+    fn schedules(&self) -> ReadFuture<Vec<Schedule>> {
+        self.read(SnapshotReader::schedules)
+    }
+
+    fn schedule(&self, name: ScheduleName) -> ReadFuture<Option<Schedule>> {
+        self.read(move |rows| rows.schedule(&name))
+    }
+
+    fn occurrence(&self, id: OccurrenceId) -> ReadFuture<Option<Occurrence>> {
+        self.read(move |rows| rows.occurrence(&id))
+    }
+
+    fn occurrences(&self, query: OccurrenceQuery) -> ReadFuture<Vec<Occurrence>> {
+        self.read(move |rows| rows.occurrences(&query))
     }
 }
 

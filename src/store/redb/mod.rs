@@ -39,6 +39,7 @@ mod previous_epoch;
 mod quick_check;
 mod read;
 mod repair;
+mod schedules;
 mod substitute_rows;
 mod tables;
 #[cfg(test)]

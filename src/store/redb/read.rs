@@ -378,6 +378,11 @@ fn unreadable(table: &'static str, error: BlobError) -> ReadError {
     }
 }
 
+/// The error of an index row that cannot be read.
+pub(super) fn unreadable_row(table: &'static str, error: String) -> ReadAbort {
+    ReadError::Row { table, error }.into()
+}
+
 fn damaged(session: SessionId, seq: Seq, why: String) -> ReadAbort {
     ReadError::Record { session, seq, error: DecodeError::Malformed(why) }.into()
 }

@@ -23,6 +23,11 @@ pub(super) const fn runs_of(session: SessionId) -> RangeInclusive<(u128, u128)> 
     (session.bits(), 0)..=(session.bits(), u128::MAX)
 }
 
+/// The range of all occurrences of a schedule.
+pub(super) const fn occurrences_of(name: &str) -> RangeInclusive<(&str, i64)> {
+    (name, i64::MIN)..=(name, i64::MAX)
+}
+
 pub(super) type Definition<K, V> = TableDefinition<'static, K, V>;
 
 /// Calls `each` with every row of a table, in the order of the keys.
@@ -138,4 +143,8 @@ tables! {
     delivered, DELIVERED: u64 => &'static [u8] = "delivered";
     /// Messages that were given up as JSON, by number.
     dead_letters, DEAD_LETTERS: u64 => &'static [u8] = "dead_letters";
+    /// Schedules as JSON, by name. See [`super::schedules`].
+    schedules, SCHEDULES: &'static str => &'static [u8] = "schedules";
+    /// Occurrences as JSON, by schedule and time in milliseconds.
+    occurrences, OCCURRENCES: (&'static str, i64) => &'static [u8] = "occurrences";
 }

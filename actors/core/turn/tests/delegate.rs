@@ -180,7 +180,7 @@ fn a_subagent_has_the_agent_of_its_parent() {
     let rows = append.index.iter().filter(|row| match row {
         IndexRow::Session(row) => row.agent == agent,
         IndexRow::Run(row) => row.agent == agent,
-        IndexRow::Model(_) | IndexRow::Outbox(_) | IndexRow::Message(_) => false,
+        IndexRow::Model(_) | IndexRow::Outbox(_) | IndexRow::Message(_) | IndexRow::Occurrence(_) => false,
     });
     assert!(rows.count() >= 2, "{:?}", append.index);
 }

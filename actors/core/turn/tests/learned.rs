@@ -216,7 +216,11 @@ fn check_listed(said: Result<Option<Usage>, Option<u64>>, expect: Option<(Option
     );
     let rows = index.into_iter().filter_map(|index| match index {
         IndexRow::Model(row) => Some(row),
-        IndexRow::Run(_) | IndexRow::Session(_) | IndexRow::Outbox(_) | IndexRow::Message(_) => None,
+        IndexRow::Run(_)
+        | IndexRow::Session(_)
+        | IndexRow::Outbox(_)
+        | IndexRow::Message(_)
+        | IndexRow::Occurrence(_) => None,
     });
     let row = |(tokens, window): (Option<u64>, Option<u64>)| ModelRow {
         model: "p/m".parse().unwrap(),
@@ -255,7 +259,11 @@ fn what_a_list_of_models_has_told_is_in_the_row_when_the_run_ends() {
         draft.apply_input(&Input::Stop { run: None, reason: StopReason::Command });
         let rows = draft.finish().index.into_iter().filter_map(|index| match index {
             IndexRow::Model(row) => Some(row),
-            IndexRow::Run(_) | IndexRow::Session(_) | IndexRow::Outbox(_) | IndexRow::Message(_) => None,
+            IndexRow::Run(_)
+            | IndexRow::Session(_)
+            | IndexRow::Outbox(_)
+            | IndexRow::Message(_)
+            | IndexRow::Occurrence(_) => None,
         });
         assert_eq!(rows.collect::<Vec<_>>(), expect);
     };
@@ -284,7 +292,11 @@ fn listed(
     tell(driver, 0, Some(used(tokens, 0)));
     let rows = draft.finish().index.into_iter().filter_map(|index| match index {
         IndexRow::Model(row) => Some(row.density),
-        IndexRow::Run(_) | IndexRow::Session(_) | IndexRow::Outbox(_) | IndexRow::Message(_) => None,
+        IndexRow::Run(_)
+        | IndexRow::Session(_)
+        | IndexRow::Outbox(_)
+        | IndexRow::Message(_)
+        | IndexRow::Occurrence(_) => None,
     });
     rows.collect()
 }

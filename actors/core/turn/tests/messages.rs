@@ -34,7 +34,8 @@ fn fate(driver: &Driver, n: u128) -> (MessageState, Option<u128>) {
         | IndexRow::Run(_)
         | IndexRow::Session(_)
         | IndexRow::Model(_)
-        | IndexRow::Outbox(_) => None,
+        | IndexRow::Outbox(_)
+        | IndexRow::Occurrence(_) => None,
     };
     let run_row = |id: RunId| {
         driver.index.iter().rev().find_map(|row| match row {
@@ -43,7 +44,8 @@ fn fate(driver: &Driver, n: u128) -> (MessageState, Option<u128>) {
             | IndexRow::Run(_)
             | IndexRow::Session(_)
             | IndexRow::Model(_)
-            | IndexRow::Outbox(_) => None,
+            | IndexRow::Outbox(_)
+            | IndexRow::Occurrence(_) => None,
         })
     };
     let row = driver.index.iter().rev().find_map(message);
@@ -265,7 +267,11 @@ fn the_queue_of_a_session_is_set_once_and_is_in_its_row() {
     let rows = |driver: &Driver| {
         let queue = |row: &IndexRow| match row {
             IndexRow::Session(row) => Some((row.key.to_string(), row.queue)),
-            IndexRow::Message(_) | IndexRow::Run(_) | IndexRow::Model(_) | IndexRow::Outbox(_) => None,
+            IndexRow::Message(_)
+            | IndexRow::Run(_)
+            | IndexRow::Model(_)
+            | IndexRow::Outbox(_)
+            | IndexRow::Occurrence(_) => None,
         };
         driver.index.iter().filter_map(queue).collect::<Vec<_>>()
     };
@@ -308,7 +314,7 @@ fn a_run_collects_no_more_than_one_task_may_have() {
     let message = |n, bytes: usize, images: usize| {
         let spec = Arc::new(RunSpec::new(vec!["p/m".parse().unwrap()], "/w"));
         let artifact = Artifact { handle: "a".into(), bytes: 1, sha256: None };
-        let image = Image { format: ImageFormat::Png, artifact };
+        let image = Image::new(ImageFormat::Png, artifact);
         let accepted = RunAccepted::new(run(n), "x".repeat(bytes), spec);
         let (images, queueing) = (vec![image; images].into(), Some(mode(Collect)));
         Input::Submitted { accepted: Box::new(RunAccepted { images, queueing, ..accepted }), key: None }

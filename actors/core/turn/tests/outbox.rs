@@ -123,7 +123,11 @@ fn a_message_with_files_is_in_the_append_that_ends_their_capture() {
         assert_eq!(outbox(&append), [message("ops", 1, "hello")]);
         let files = append.index.iter().find_map(|row| match row {
             IndexRow::Outbox(message) => Some(message.attachments().to_vec()),
-            IndexRow::Session(_) | IndexRow::Run(_) | IndexRow::Model(_) | IndexRow::Message(_) => None,
+            IndexRow::Session(_)
+            | IndexRow::Run(_)
+            | IndexRow::Model(_)
+            | IndexRow::Message(_)
+            | IndexRow::Occurrence(_) => None,
         });
         assert_eq!(files.as_ref(), Some(&*attachments));
     }
@@ -167,9 +171,13 @@ fn results_are_in_the_append_that_ends_the_run() {
     let outcome = stopped.index.iter().find_map(|row| match row {
         IndexRow::Outbox(message) => match &message.content {
             OutboxContent::Result { ended, text, .. } => Some((ended.outcome.name(), text.to_string())),
-            OutboxContent::Message { .. } => None,
+            OutboxContent::Message { .. } | OutboxContent::Notice { .. } => None,
         },
-        IndexRow::Session(_) | IndexRow::Run(_) | IndexRow::Model(_) | IndexRow::Message(_) => None,
+        IndexRow::Session(_)
+        | IndexRow::Run(_)
+        | IndexRow::Model(_)
+        | IndexRow::Message(_)
+        | IndexRow::Occurrence(_) => None,
     });
     assert_eq!(outcome, Some(("stopped", String::new())));
 }

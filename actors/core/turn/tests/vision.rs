@@ -8,7 +8,7 @@ use crate::model::{
 
 fn image(name: &str) -> Image {
     let artifact = Artifact { handle: name.into(), bytes: 10, sha256: None };
-    Image { format: ImageFormat::Png, artifact }
+    Image::new(ImageFormat::Png, artifact)
 }
 
 /// A run of these models with one picture. Models whose name begins with `blind` see none. `describers` may describe.

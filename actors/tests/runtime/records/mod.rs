@@ -5,6 +5,7 @@ mod bodies;
 mod hooks;
 mod parts;
 mod queues;
+mod schedules;
 mod values;
 
 use std::sync::Arc;
@@ -102,6 +103,7 @@ fn every_row_beside_the_records_can_be_read_back() {
             deliver_to: vec!["ops".into()],
             asides_until: Some(last),
             lane: Lane::Cron,
+            schedule: Some("nightly".parse().expect("a name")),
             id,
             session,
             agent,
@@ -122,6 +124,8 @@ fn every_row_beside_the_records_can_be_read_back() {
         },
     );
     each(&run_row.boxed(), |row| json_comes_back(&row));
+    each(&schedules::schedule(), |row| json_comes_back(&row));
+    each(&schedules::occurrence_row(), |row| json_comes_back(&row));
     let item = prop_oneof![
         (call(), child()).prop_map(|(call, child)| InboxMessage::ChildEnded { call, child }),
         (run(), stop_reason()).prop_map(|(run, reason)| InboxMessage::Stop { run, reason }),
@@ -180,6 +184,7 @@ fn carriers(opaque: OpaqueState) -> [Body; 2] {
         request_hash: None,
         queueing: None,
         hold: None,
+        occurrence: None,
         parent: None,
     };
     [Body::ModelAnswered(Box::new(answered)), Body::RunAccepted(Box::new(accepted))]

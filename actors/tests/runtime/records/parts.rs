@@ -16,6 +16,7 @@ use serde_json::json;
 
 use super::hooks::{hook_decisions, hooked_call};
 use super::queues::queueing;
+use super::schedules::occurrence;
 use super::values::{
     Made, account, agent, amounts, anomaly, artifact, call, hash, images, incarnation, list, maybe, message,
     model, number, past, price, run, session, shared, small, text, thinking, time, traits, usage,
@@ -220,6 +221,7 @@ pub(crate) fn stop_reason() -> Made<StopReason> {
         StopReason::Parent,
         StopReason::Interrupt,
         StopReason::QueueFull,
+        StopReason::Overlap,
     ])
     .boxed()
 }
@@ -393,17 +395,21 @@ fn lane() -> Made<Lane> {
 pub(crate) fn accepted() -> Made<RunAccepted> {
     let hold = (maybe(time()), maybe(lane()), any::<bool>());
     let queueing = (queueing(), hold.prop_map(|(until, lane, hooks)| Hold { until, lane, hooks }));
-    (run(), shared(), images(), past(), spec(), maybe(parent()), maybe(hash()), maybe(queueing.boxed()))
-        .prop_map(|(run, input, images, history, spec, parent, request_hash, queueing)| RunAccepted {
-            run,
-            input,
-            images,
-            history,
-            spec,
-            parent,
-            request_hash,
-            queueing: queueing.map(|(queueing, _)| queueing),
-            hold: queueing.map(|(_, hold)| hold),
+    let begin = (maybe(queueing.boxed()), maybe(occurrence()));
+    (run(), shared(), images(), past(), spec(), maybe(parent()), maybe(hash()), begin)
+        .prop_map(|(run, input, images, history, spec, parent, request_hash, (queueing, occurrence))| {
+            RunAccepted {
+                run,
+                input,
+                images,
+                history,
+                spec,
+                parent,
+                request_hash,
+                queueing: queueing.map(|(queueing, _)| queueing),
+                hold: queueing.map(|(_, hold)| hold),
+                occurrence,
+            }
         })
         .boxed()
 }

@@ -193,7 +193,9 @@ pub(crate) fn artifact() -> Made<Artifact> {
 
 pub(crate) fn images() -> Made<Arc<[Image]>> {
     let format = select(vec![ImageFormat::Png, ImageFormat::Jpeg, ImageFormat::Gif, ImageFormat::Webp]);
-    let image = (format, artifact()).prop_map(|(format, artifact)| Image { format, artifact });
+    let hash = maybe(text().prop_map(|text| Box::new(ContentHash::of(text.as_bytes()))).boxed());
+    let image = (format, artifact(), hash)
+        .prop_map(|(format, artifact, original)| Image { original, ..Image::new(format, artifact) });
     list(image.boxed()).prop_map(Arc::from).boxed()
 }
 

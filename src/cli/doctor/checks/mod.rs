@@ -4,6 +4,7 @@ mod config;
 mod machine;
 mod outside;
 mod providers;
+mod schedules;
 mod state;
 mod store;
 
@@ -11,6 +12,7 @@ pub(super) use config::{configuration, secrets};
 pub(super) use machine::{open_files, sandbox};
 pub(super) use outside::{hooks, targets};
 pub(super) use providers::{keys, models};
+pub(super) use schedules::schedules;
 pub(super) use state::{fsync, space, state};
 pub(super) use store::{clock, service, store};
 

@@ -27,7 +27,7 @@ const MIN_TIME: Timestamp = Timestamp(1_767_225_600_000);
 const SOCKET: &str = "control.sock";
 
 /// A client of the store; `None` if there is neither a store nor a process that holds one.
-fn client(examination: &Examination) -> Option<Result<StoreClient, HostError>> {
+pub(super) fn client(examination: &Examination) -> Option<Result<StoreClient, HostError>> {
     let state = examination.existing_state()?;
     let exists = is_in(&state) || state.join(SOCKET).exists();
     exists.then(|| StoreClient::new(&examination.variables))
@@ -44,6 +44,7 @@ async fn newest_runs(examination: &Examination) -> Option<Result<Vec<RunSummaryV
         agent: None,
         since: None,
         until: None,
+        schedule: None,
         outcomes: Vec::new(),
     };
     Some(match client.request(&request).await {

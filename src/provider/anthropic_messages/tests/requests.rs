@@ -101,7 +101,7 @@ pub(super) fn result(id: &str, content: impl Into<MessageContent>) -> Message {
 }
 
 pub(super) fn picture() -> Image {
-    Image { format: ImageFormat::Png, artifact: Artifact { handle: "p".into(), bytes: 9, sha256: None } }
+    Image::new(ImageFormat::Png, Artifact { handle: "p".into(), bytes: 9, sha256: None })
 }
 
 pub(super) fn text(text: &str) -> Value {

@@ -70,7 +70,7 @@ fn result(id: &str, content: impl Into<MessageContent>) -> Message {
 }
 
 fn picture() -> Image {
-    Image { format: ImageFormat::Png, artifact: Artifact { handle: "p".into(), bytes: 5, sha256: None } }
+    Image::new(ImageFormat::Png, Artifact { handle: "p".into(), bytes: 5, sha256: None })
 }
 
 fn conversation() -> Vec<Message> {

@@ -210,6 +210,7 @@ pub(super) async fn submit(call: &Call, new: NewRun) -> Result<AcceptedRun, RpcE
         lane: Lane::Main,
         idempotency_key: new.key,
         message: new.options,
+        occurrence: None,
     };
     let reach = &call.client.reach;
     reach.service().check_ready()?;

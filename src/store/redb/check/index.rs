@@ -12,9 +12,11 @@ use crate::store::redb::{
     accounts,
     damage::Damage,
     error::Result,
+    schedules::{check_occurrence, check_schedule},
     tables::{
-        ACCOUNTS, DEAD_LETTERS, DELIVERED, INBOX, KEYS, MESSAGES, MESSAGES_BY_SESSION, MODELS, OPEN_RUNS,
-        OUTBOX, RUNS, RUNS_BY_SESSION, SESSION_KEYS, SESSIONS, for_each_row, open_existing,
+        ACCOUNTS, DEAD_LETTERS, DELIVERED, INBOX, KEYS, MESSAGES, MESSAGES_BY_SESSION, MODELS, OCCURRENCES,
+        OPEN_RUNS, OUTBOX, RUNS, RUNS_BY_SESSION, SCHEDULES, SESSION_KEYS, SESSIONS, for_each_row,
+        open_existing,
     },
 };
 
@@ -34,6 +36,7 @@ impl CheckPass<'_> {
         self.accounts()?;
         self.models()?;
         self.outbox()?;
+        self.schedules()?;
         self.inbox()
     }
 
@@ -103,6 +106,29 @@ impl CheckPass<'_> {
             for row in table.iter()? {
                 let (number, row) = row?;
                 self.delivery(name, (None, number.value()), row.value())?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Checks the schedules and their occurrences; a store of an earlier version has no such tables.
+    fn schedules(&mut self) -> Result<()> {
+        if let Some(schedules) = open_existing(self.txn, SCHEDULES)? {
+            for row in schedules.iter()? {
+                let (name, row) = row?;
+                self.count_bytes(row.value().len())?;
+                if let Err(what) = check_schedule(name.value(), row.value()) {
+                    self.checked.add_damage(Damage::store("schedules", what));
+                }
+            }
+        }
+        if let Some(occurrences) = open_existing(self.txn, OCCURRENCES)? {
+            for row in occurrences.iter()? {
+                let (key, row) = row?;
+                self.count_bytes(row.value().len())?;
+                if let Err(what) = check_occurrence(key.value(), row.value()) {
+                    self.checked.add_damage(Damage::store("occurrences", what));
+                }
             }
         }
         Ok(())

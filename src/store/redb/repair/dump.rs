@@ -21,7 +21,10 @@ use crate::{
         blobs::{BlobError, Blobs},
         error::Result,
         log::LogRow,
-        tables::{ACCOUNTS, DEAD_LETTERS, DELIVERED, INBOX, LOG, MESSAGES, MODELS, OUTBOX, RUNS, SESSIONS},
+        tables::{
+            ACCOUNTS, DEAD_LETTERS, DELIVERED, INBOX, LOG, MESSAGES, MODELS, OCCURRENCES, OUTBOX, RUNS,
+            SCHEDULES, SESSIONS,
+        },
     },
 };
 
@@ -75,10 +78,8 @@ pub(super) fn write_rows(
             RowKey::Outbox(..) | RowKey::Delivered(_) | RowKey::DeadLetter(_) => {
                 write_delivery(txn, blobs, row, &mut lines)?;
             }
-            RowKey::Model(name) => {
-                let row = txn.open_table(MODELS)?.get(name.as_str())?;
-                lines
-                    .row(json!({ "table": "models", "model": name }), row, |row| blobs.json::<Value>(row))?;
+            RowKey::Model(_) | RowKey::Schedule(_) | RowKey::Occurrence(..) => {
+                write_named(txn, blobs, row, &mut lines)?;
             }
         }
     }
@@ -88,6 +89,7 @@ pub(super) fn write_rows(
 /// Writes a row of the tables of deliveries.
 fn write_delivery(txn: &ReadTransaction, blobs: &Blobs, row: &RowKey, lines: &mut Lines) -> Result<()> {
     let read = |row: &[u8]| blobs.json::<Value>(row);
+    #[expect(clippy::wildcard_enum_match_arm, reason = "other rows are of other tables")]
     match row {
         RowKey::Outbox(target, number) => {
             let line = json!({ "table": "outbox", "target": target, "number": number });
@@ -101,17 +103,28 @@ fn write_delivery(txn: &ReadTransaction, blobs: &Blobs, row: &RowKey, lines: &mu
             let line = json!({ "table": "dead_letters", "number": number });
             lines.row(line, txn.open_table(DEAD_LETTERS)?.get(number)?, read)
         }
-        RowKey::Session(_)
-        | RowKey::SessionKey(_)
-        | RowKey::Run(_)
-        | RowKey::Account(_)
-        | RowKey::NeededAccount(_)
-        | RowKey::OpenRun(_)
-        | RowKey::Message(_)
-        | RowKey::Key(..)
-        | RowKey::Inbox(..)
-        | RowKey::Log(_)
-        | RowKey::Model(_) => Ok(()),
+        _ => Ok(()),
+    }
+}
+
+/// Writes a row of the tables of models and schedules.
+fn write_named(txn: &ReadTransaction, blobs: &Blobs, row: &RowKey, lines: &mut Lines) -> Result<()> {
+    let read = |row: &[u8]| blobs.json::<Value>(row);
+    #[expect(clippy::wildcard_enum_match_arm, reason = "other rows are of other tables")]
+    match row {
+        RowKey::Model(name) => {
+            let line = json!({ "table": "models", "model": name });
+            lines.row(line, txn.open_table(MODELS)?.get(name.as_str())?, read)
+        }
+        RowKey::Schedule(name) => {
+            let line = json!({ "table": "schedules", "schedule": name });
+            lines.row(line, txn.open_table(SCHEDULES)?.get(name.as_str())?, read)
+        }
+        RowKey::Occurrence(name, at) => {
+            let line = json!({ "table": "occurrences", "schedule": name, "at": at });
+            lines.row(line, txn.open_table(OCCURRENCES)?.get((name.as_str(), *at))?, read)
+        }
+        _ => Ok(()),
     }
 }
 

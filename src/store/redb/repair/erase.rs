@@ -53,6 +53,8 @@ fn remove_row(tables: &mut Tables<'_>, row: &RowKey) -> Result<()> {
         RowKey::Outbox(target, number) => drop(tables.outbox()?.remove((target.as_str(), *number))?),
         RowKey::Delivered(number) => drop(tables.delivered()?.remove(number)?),
         RowKey::DeadLetter(number) => drop(tables.dead_letters()?.remove(number)?),
+        RowKey::Schedule(name) => drop(tables.schedules()?.remove(name.as_str())?),
+        RowKey::Occurrence(name, at) => drop(tables.occurrences()?.remove((name.as_str(), *at))?),
     }
     Ok(())
 }

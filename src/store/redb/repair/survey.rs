@@ -12,9 +12,11 @@ use crate::store::redb::{
     damage::Damage,
     error::Result,
     log::{LogRow, SessionTail, session_of_row},
+    schedules::{check_occurrence, check_schedule},
     tables::{
         ACCOUNTS, DEAD_LETTERS, DELIVERED, Definition, INBOX, KEYS, LOG, MESSAGES, MESSAGES_BY_SESSION,
-        MODELS, OPEN_RUNS, OUTBOX, RUNS, RUNS_BY_SESSION, SESSION_KEYS, TAILS, for_each_row, open_existing,
+        MODELS, OCCURRENCES, OPEN_RUNS, OUTBOX, RUNS, RUNS_BY_SESSION, SCHEDULES, SESSION_KEYS, TAILS,
+        for_each_row, open_existing,
     },
 };
 
@@ -51,6 +53,9 @@ pub(super) enum RowKey {
     Outbox(String, u64),
     Delivered(u64),
     DeadLetter(u64),
+    Schedule(String),
+    /// An occurrence, by schedule and time.
+    Occurrence(String, i64),
 }
 
 /// The tables of the log: damage in them can be mended if the session's own rows are whole.
@@ -235,6 +240,7 @@ impl Survey {
         })?;
         strays.extend(damaged_model_rows(txn, blobs)?);
         strays.extend(damaged_deliveries(txn)?);
+        strays.extend(damaged_schedules(txn)?);
         Ok(strays)
     }
 }
@@ -284,6 +290,29 @@ fn damaged_deliveries(txn: &ReadTransaction) -> Result<Vec<RowKey>> {
     }
     for number in damaged_numbers(txn, DEAD_LETTERS)? {
         damaged.push(RowKey::DeadLetter(number));
+    }
+    Ok(damaged)
+}
+
+/// The rows of schedules and occurrences that cannot be read, or are of another one.
+fn damaged_schedules(txn: &ReadTransaction) -> Result<Vec<RowKey>> {
+    let mut damaged = Vec::new();
+    if let Some(schedules) = open_existing(txn, SCHEDULES)? {
+        for row in schedules.iter()? {
+            let (name, stored) = row?;
+            if check_schedule(name.value(), stored.value()).is_err() {
+                damaged.push(RowKey::Schedule(name.value().to_owned()));
+            }
+        }
+    }
+    if let Some(occurrences) = open_existing(txn, OCCURRENCES)? {
+        for row in occurrences.iter()? {
+            let (key, stored) = row?;
+            if check_occurrence(key.value(), stored.value()).is_err() {
+                let (name, at) = key.value();
+                damaged.push(RowKey::Occurrence(name.to_owned(), at));
+            }
+        }
     }
     Ok(damaged)
 }

@@ -8,8 +8,8 @@ use std::{
 use futures::executor::block_on;
 use hermod_actors::{
     model::{
-        AccountId, BudgetAccount, Incarnation, MessageRow, ModelRef, ModelRow, Record, RunId, RunRow,
-        RunState, Seq, SessionId, SessionRow,
+        AccountId, BudgetAccount, Incarnation, MessageRow, ModelRef, ModelRow, Occurrence, OccurrenceId,
+        Record, RunId, RunRow, RunState, Schedule, ScheduleName, ScheduleWrite, Seq, SessionId, SessionRow,
     },
     port::{
         InboxItem, IndexRow, Journal, ReadFuture, StoreView, WriteOp, WriteOutcome, WriteRefusal,
@@ -33,6 +33,8 @@ pub(super) struct Model {
     messages: BTreeMap<RunId, MessageRow>,
     keys: BTreeMap<Arc<str>, RunId>,
     models: HashMap<ModelRef, ModelRow>,
+    pub(super) schedules: BTreeMap<ScheduleName, Schedule>,
+    occurrences: BTreeMap<OccurrenceId, Occurrence>,
 }
 
 impl Model {
@@ -120,6 +122,7 @@ impl Model {
                         | WriteOutcome::Opened(_)
                         | WriteOutcome::Closed(_)
                         | WriteOutcome::DeliveryUpdated(_)
+                        | WriteOutcome::ScheduleWritten(_)
                         | WriteOutcome::Refused(_),
                     )
                     | None => None,
@@ -128,6 +131,10 @@ impl Model {
             }
             // `tests/work.rs` writes none.
             WriteOp::UpdateDelivery(_) | WriteOp::RetryDelivery(..) => {}
+            WriteOp::Schedule(write) => self.write_schedule(write),
+            WriteOp::RemoveSchedule(name, revision) => {
+                self.schedules.retain(|of, row| of != name || row.revision != *revision);
+            }
             WriteOp::Append(append) => {
                 let postings = validate_append(append, self)?;
                 self.accounts.extend(postings.iter().map(|posting| (posting.id, posting.account)));
@@ -135,18 +142,7 @@ impl Model {
                 for founded in &append.spawned {
                     self.records.entry(founded.session).or_default().extend(founded.records.iter().cloned());
                 }
-                for index in &append.index {
-                    match index {
-                        IndexRow::Session(row) => drop(self.sessions.insert(row.id, row.clone())),
-                        IndexRow::Run(row) => drop(self.runs.insert(row.id, RunRow::clone(row))),
-                        IndexRow::Message(row) => drop(self.messages.insert(row.id, row.clone())),
-                        IndexRow::Model(row) => {
-                            let before = self.models.remove(&row.model);
-                            self.models.insert(row.model.clone(), row.clone().merged_over(before));
-                        }
-                        IndexRow::Outbox(_) => {}
-                    }
-                }
+                append.index.iter().for_each(|row| self.put_row(row));
                 self.keys.extend(append.key.clone());
                 let inbox = self.inbox.entry(append.session).or_default();
                 inbox.retain(|(row, _)| row.is_none_or(|row| !append.consumed.contains(&row)));
@@ -156,6 +152,32 @@ impl Model {
             }
         }
         Ok(())
+    }
+
+    fn put_row(&mut self, row: &IndexRow) {
+        match row {
+            IndexRow::Session(row) => drop(self.sessions.insert(row.id, row.clone())),
+            IndexRow::Run(row) => drop(self.runs.insert(row.id, RunRow::clone(row))),
+            IndexRow::Message(row) => drop(self.messages.insert(row.id, row.clone())),
+            IndexRow::Model(row) => {
+                let before = self.models.remove(&row.model);
+                self.models.insert(row.model.clone(), row.clone().merged_over(before));
+            }
+            IndexRow::Occurrence(row) => self.add_occurrence(row),
+            IndexRow::Outbox(_) => {}
+        }
+    }
+
+    fn write_schedule(&mut self, write: &ScheduleWrite) {
+        let name = &write.schedule.name;
+        if self.schedules.get(name).map_or(0, |row| row.revision) == write.expected {
+            self.schedules.insert(name.clone(), write.schedule.clone());
+            write.left_out.iter().for_each(|row| self.add_occurrence(row));
+        }
+    }
+
+    fn add_occurrence(&mut self, row: &Occurrence) {
+        self.occurrences.entry(row.id.clone()).or_insert_with(|| row.clone());
     }
 
     /// Compares a store with the model, byte for byte; the error says what differs.
@@ -173,6 +195,10 @@ impl Model {
         }
         for (id, account) in &self.accounts {
             same(&format!("account {id}"), rows.account(*id), &Some(*account))?;
+        }
+        same("schedules", rows.schedules(), &self.schedules.values().cloned().collect())?;
+        for (id, row) in &self.occurrences {
+            same(&format!("occurrence {id}"), rows.occurrence(id.clone()), &Some(row.clone()))?;
         }
         let models: Vec<ModelRef> = self.models.keys().cloned().collect();
         same("models", rows.models(models), &self.models.values().cloned().collect())?;
@@ -237,6 +263,10 @@ impl StoreView for Model {
     fn has_inbox_row(&mut self, session: SessionId, row: u64) -> Result<bool, WriteRefusal> {
         let rows = self.inbox.get(&session);
         Ok(rows.is_some_and(|rows| rows.iter().any(|(known, _)| *known == Some(row))))
+    }
+
+    fn occurrence(&mut self, id: &OccurrenceId) -> Result<Option<Occurrence>, WriteRefusal> {
+        Ok(self.occurrences.get(id).cloned())
     }
 
     fn account(&mut self, id: AccountId) -> Result<Option<BudgetAccount>, WriteRefusal> {
@@ -314,5 +344,7 @@ pub(super) fn copy(write: &WriteOp) -> WriteOp {
         WriteOp::Deliver(session, item) => WriteOp::Deliver(*session, Arc::clone(item)),
         WriteOp::UpdateDelivery(update) => WriteOp::UpdateDelivery(update.clone()),
         WriteOp::RetryDelivery(number, now) => WriteOp::RetryDelivery(*number, *now),
+        WriteOp::Schedule(write) => WriteOp::Schedule(write.clone()),
+        WriteOp::RemoveSchedule(name, revision) => WriteOp::RemoveSchedule(name.clone(), *revision),
     }
 }

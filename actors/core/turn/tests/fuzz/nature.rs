@@ -111,7 +111,7 @@ fn vision(traits: ModelProfile) -> AuxiliaryChain {
 /// The end of a call of a tool, for some calls with a picture.
 pub(super) fn shown(id: AttemptId) -> CallEnd {
     let artifact = Artifact { handle: format!("{}.{}", id.call, id.attempt), bytes: 10, sha256: None };
-    let images = id.call.iteration.is_multiple_of(3).then_some(Image { format: ImageFormat::Png, artifact });
+    let images = id.call.iteration.is_multiple_of(3).then_some(Image::new(ImageFormat::Png, artifact));
     CallEnd { images: images.into_iter().collect(), ..CallEnd::ok("yes") }
 }
 
@@ -119,7 +119,7 @@ pub(super) fn shown(id: AttemptId) -> CallEnd {
 pub(super) fn images(run: RunId) -> Arc<[Image]> {
     let of = |n: u32| {
         let artifact = Artifact { handle: format!("{run}.0.{n}"), bytes: 10, sha256: None };
-        Image { format: ImageFormat::Png, artifact }
+        Image::new(ImageFormat::Png, artifact)
     };
     (0..u32::try_from(run.bits() % 3).unwrap_or(0)).map(of).collect()
 }
