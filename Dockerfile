@@ -1,20 +1,22 @@
 # The service in a container: `docker build -t hermod .`, then
 #
-#   docker run --init --rm -p 127.0.0.1:7717:7717 -v hermod:/var/lib/hermod --name hermod hermod
+#   docker run --init --rm --read-only --tmpfs /tmp -p 127.0.0.1:7717:7717 -v hermod:/var/lib/hermod --name hermod hermod
 #   docker exec hermod hermod tokens create --name ci --scopes read,submit
 #
 # The default base has no shell, so the tool `shell` runs nothing there; files are read and written. With commands, use a
 # base that has /bin/sh: `--build-arg BASE=debian:bookworm-slim`. `--init` reaps what commands leave behind.
+#
+# All that the service writes is below /var/lib/hermod: `--read-only` makes the rest read-only. Commands of models need a /tmp then.
 ARG BASE=gcr.io/distroless/cc-debian12:nonroot
 
 FROM rust:1.95-bookworm AS build
 WORKDIR /src
 COPY . .
-RUN cargo build --release --locked --bin hermod
-RUN mkdir -p /root-of-image/var/lib/hermod/state /root-of-image/var/lib/hermod/workspace
+RUN cargo build --profile dist --locked --bin hermod
+RUN mkdir -p -m 700 /root-of-image/var/lib/hermod/state /root-of-image/var/lib/hermod/workspace
 
 FROM ${BASE}
-COPY --from=build /src/target/release/hermod /usr/local/bin/hermod
+COPY --from=build /src/target/dist/hermod /usr/local/bin/hermod
 COPY --from=build --chown=65532:65532 /root-of-image/ /
 USER 65532:65532
 ENV HERMOD_HOME=/var/lib/hermod/state PATH=/usr/local/bin:/usr/bin:/bin

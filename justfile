@@ -14,7 +14,7 @@ ci:
 
 # The README's first command.
 demo:
-    cargo run --release -- run --rehearse --workspace demo "Take stock of this folder and write STOCK.md"
+    cargo run -- run --rehearse --workspace demo "Take stock of this folder and write STOCK.md"
 
 bench:
     cargo bench

@@ -1,12 +1,12 @@
 //! `hermod completions`: a script with which a shell completes hermod's command line.
 
 use clap::{
-    Args, CommandFactory,
+    Args,
     builder::{PossibleValuesParser, TypedValueParser},
 };
 use clap_complete::{Shell, generate};
 
-use super::{CliError, Program, print};
+use super::{CliError, command, print};
 
 /// Print a script that completes hermod's command line
 #[derive(Debug, Args)]
@@ -18,6 +18,6 @@ pub(crate) struct CompletionsArgs {
 
 pub(crate) fn execute(args: &CompletionsArgs) -> Result<(), CliError> {
     let mut script = Vec::new();
-    generate(args.shell, &mut Program::command(), "hermod", &mut script);
+    generate(args.shell, &mut command(), "hermod", &mut script);
     print(&String::from_utf8_lossy(&script))
 }

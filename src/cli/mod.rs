@@ -59,7 +59,7 @@ mod wire;
 
 use std::process::ExitCode;
 
-use clap::{Args, Parser as _};
+use clap::{Args, CommandFactory as _, Parser as _};
 
 use crate::process::helper_main;
 // Most commands need these.
@@ -75,6 +75,11 @@ struct ListArgs {
     /// Print a JSON array
     #[arg(long)]
     json: bool,
+}
+
+/// The parser of the command line, for what is made of it, such as man pages.
+pub fn command() -> clap::Command {
+    Program::command()
 }
 
 /// Runs the command line, and returns the exit code.

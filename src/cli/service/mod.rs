@@ -64,6 +64,9 @@ struct InstallArgs {
     /// The state directory [default: $HERMOD_HOME of this command, or that of the user]
     #[arg(long, value_name = "DIR")]
     store: Option<PathBuf>,
+    /// The program that the unit starts, for packages [default: this program, where it is now]
+    #[arg(long, value_name = "PATH")]
+    program: Option<PathBuf>,
     /// Print the unit, and change nothing
     #[arg(long)]
     print: bool,
@@ -136,10 +139,11 @@ async fn uninstall(scope: UnitScope, variables: &Variables) -> Result<Exit, CliE
     Ok(Exit::Ok)
 }
 
-/// What the unit starts: this program, with the state directory that was named.
+/// What the unit starts: this program or the one that was named, with the state directory that was named.
 fn settings(args: &InstallArgs, variables: &Variables) -> Result<UnitSettings, CliError> {
     let scope = args.scope.unit_scope();
-    let program = std::env::current_exe()
+    let program = args.program.clone().map_or_else(std::env::current_exe, Ok);
+    let program = program
         .map_err(|error| CliError::internal(format!("the path of this program is not known: {error}")))?;
     let named = match (&args.store, variables.get("HERMOD_HOME").filter(|home| !home.is_empty())) {
         (Some(store), _) => Some(store.clone()),

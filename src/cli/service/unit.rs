@@ -122,6 +122,7 @@ impl UnitSettings {
         if self.scope == UnitScope::System {
             lines.push("User=hermod".to_owned());
             lines.push("StateDirectory=hermod/state hermod/workspace".to_owned());
+            lines.push("StateDirectoryMode=0700".to_owned());
         }
         lines.push(format!("WorkingDirectory={}", specifiers(&self.workspace)?));
         let state = match (&self.state, self.scope) {
