@@ -42,6 +42,10 @@ pub(super) struct Round {
     pub(super) note: InlineNote,
     pub(super) steps: Vector<Arc<Step>>,
     pub(super) end: Option<Arc<AssistantMessage>>,
+    /// Whether its end is a note about a run that gave no answer.
+    is_unanswered: bool,
+    /// Whether the images of its last message are described.
+    is_described: bool,
 }
 
 /// An answer with tool calls, and one result for each call, in the same order.
@@ -98,6 +102,8 @@ impl History {
             note: InlineNote::default(),
             steps: Vector::new(),
             end: None,
+            is_unanswered: false,
+            is_described: false,
         };
         self.count_user(&round);
         self.rounds.push_back(round);
@@ -150,15 +156,25 @@ impl History {
     pub(crate) fn describe_last(&mut self, note: &str) {
         self.add_note(note);
         self.generation += 1;
+        if let Some(round) = self.rounds.back_mut() {
+            round.is_described = true;
+        }
     }
 
-    /// The images of the last message: of the last results, or of the user's message.
+    /// The images of the last message, and of those before it that no answer of a model follows: such a message is the
+    /// last of a round that ended without an answer.
     pub(crate) fn last_images(&self) -> Vec<Image> {
-        let Some(round) = self.rounds.last() else { return Vec::new() };
-        match round.steps.last() {
-            Some(step) => step.results.iter().flat_map(|result| result.end.images.iter().cloned()).collect(),
-            None => round.user.images.to_vec(),
+        let mut parts = Vec::new();
+        for (n, round) in self.rounds.iter().rev().enumerate() {
+            if n > 0 && (!round.is_unanswered || round.is_described) {
+                break;
+            }
+            parts.push(round.last_message_images());
+            if !round.steps.is_empty() {
+                break;
+            }
         }
+        parts.into_iter().rev().flatten().collect()
     }
 
     /// Ends the round with its answer. Tool calls of this answer were never run, so they are removed.
@@ -174,6 +190,9 @@ impl History {
     pub(crate) fn end_unanswered(&mut self, ended: &OutcomeDetail) {
         let text = format!("[This run ended without an answer: {ended}.]");
         self.end(Arc::new(AssistantMessage { text, ..AssistantMessage::default() }));
+        if let Some(round) = self.rounds.back_mut() {
+            round.is_unanswered = true;
+        }
     }
 
     /// Ends the round with the last text of the model and a note about the outcome.
@@ -293,6 +312,14 @@ pub(super) fn new_hasher() -> Hasher {
 }
 
 impl Round {
+    /// The images of its last results, or of the user's message.
+    fn last_message_images(&self) -> Vec<Image> {
+        match self.steps.last() {
+            Some(step) => step.results.iter().flat_map(|result| result.end.images.iter().cloned()).collect(),
+            None => self.user.images.to_vec(),
+        }
+    }
+
     fn render(&self, to: &mut Vec<Message>) {
         to.push(Message::User(self.message()));
         self.steps.iter().for_each(|step| step.render(to));

@@ -14,6 +14,14 @@ fn image(name: &str) -> Image {
 /// A run of these models with one picture. Models whose name begins with `blind` see none. `describers` may describe.
 fn shown(chain: &[&str], describers: &[&str]) -> Driver {
     let mut driver = Driver::new();
+    let images = [image("1.0.0"), image("1.0.1")].into();
+    let spec = spec_of(chain, describers);
+    let accepted = RunAccepted { images, ..RunAccepted::new(run(1), "What is on them?", spec) };
+    driver.feed(&Input::Submitted { accepted: Box::new(accepted), key: None });
+    driver
+}
+
+fn spec_of(chain: &[&str], describers: &[&str]) -> Arc<RunSpec> {
     let links =
         |names: &[&str]| names.iter().map(|name| format!("p/{name}").parse().unwrap()).collect::<Vec<_>>();
     let profile =
@@ -24,10 +32,7 @@ fn shown(chain: &[&str], describers: &[&str]) -> Driver {
         chain: links(describers),
         profiles: describers.iter().map(profile).collect(),
     }));
-    let images = [image("1.0.0"), image("1.0.1")].into();
-    let accepted = RunAccepted { images, ..RunAccepted::new(run(1), "What is on them?", Arc::new(spec)) };
-    driver.feed(&Input::Submitted { accepted: Box::new(accepted), key: None });
-    driver
+    Arc::new(spec)
 }
 
 const fn model(iteration: u32, attempt: u32) -> AttemptId {
@@ -181,6 +186,31 @@ fn a_stop_cancels_a_description_under_way() {
         Some(row.state)
     });
     assert_eq!(row, Some(RunState::Ended));
+}
+
+#[test]
+fn pictures_of_a_run_that_called_no_model_are_described_for_the_next_one() {
+    let check = |is_described: bool, expect: CallId| {
+        let mut driver = shown(&["blind"], &["sees"]);
+        lease(&mut driver, vision(1, 1));
+        if is_described {
+            describe(&mut driver, vision(1, 1), "A keel.");
+        }
+        driver.feed(&Input::Stop { run: None, reason: crate::model::StopReason::Command });
+        let accepted = RunAccepted::new(run(2), "And now?", spec_of(&["blind"], &["sees"]));
+        driver.feed(&Input::Submitted { accepted: Box::new(accepted), key: None });
+        assert_eq!(acquired(&driver), [expect.attempt(1)], "{is_described}");
+        if !is_described {
+            lease(&mut driver, expect.attempt(1));
+            assert_eq!(driver.turn.aside_request(expect).unwrap().content.images.len(), 2);
+            describe(&mut driver, expect.attempt(1), "A keel.");
+        }
+        assert!(view(&driver).contains("A keel."));
+        driver.crash();
+        assert_eq!(acquired(&driver), [CallId { run: run(2), iteration: 1, n: 0 }.attempt(1)]);
+    };
+    check(false, CallId::aside(run(2), 1, AsideJob::Vision));
+    check(true, CallId { run: run(2), iteration: 1, n: 0 });
 }
 
 #[test]
