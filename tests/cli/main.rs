@@ -1,6 +1,7 @@
 //! The real binary, as a person or a program calls it: commands, configuration, terminal, control socket.
 #![allow(clippy::unwrap_used)] // a test ends where it fails
 
+mod acp;
 mod agents;
 mod bad_files;
 mod bad_input;
