@@ -164,7 +164,7 @@ impl<'a> Handover<'a> {
             }
             Err(HandoverError::Crowded(error)) => Err(HostError::from(error).into()),
             Err(HandoverError::Gone) => {
-                if kind == OwnerKind::Service {
+                if kind.is_service() {
                     self.service_until = Some(Instant::now() + SERVICE_RESTART_TIME);
                 }
                 if self.tries == 0 {
