@@ -18,7 +18,6 @@ mod openai_chat;
 mod openai_responses;
 mod openapi;
 mod operations;
-#[allow(dead_code)] // other binaries use more of it
 #[path = "../common/pictures.rs"]
 mod pictures;
 mod receiver;
