@@ -23,8 +23,8 @@ use tokio::{
 use super::{CliError, print_note};
 use crate::{
     control::{AskError, ControlClient, ControlRequest, OwnerKind},
-    host::{HostError, OwnerConnection},
     files,
+    host::{HostError, OwnerConnection},
     process::runner::OWN_PROGRAM,
 };
 
@@ -61,7 +61,10 @@ impl fmt::Display for ServiceWait {
         match self {
             Self::Start => f.write_str("starting  a service in the background"),
             Self::Command { pid } => {
-                write!(f, "waiting   the command of process {pid} holds the store; a service starts when it has ended")
+                write!(
+                    f,
+                    "waiting   the command of process {pid} holds the store; a service starts when it has ended"
+                )
             }
         }
     }
@@ -78,7 +81,9 @@ pub(crate) async fn connect(
     loop {
         let wait = match OwnerConnection::connect(state).await? {
             Some(owner) if owner.submissions.is_some_and(OwnerKind::is_service) => return Ok(owner),
-            Some(OwnerConnection { pid, submissions: Some(OwnerKind::Command), .. }) => ServiceWait::Command { pid },
+            Some(OwnerConnection { pid, submissions: Some(OwnerKind::Command), .. }) => {
+                ServiceWait::Command { pid }
+            }
             // A process that starts takes no submissions yet.
             Some(_) => ServiceWait::Start,
             None => {
@@ -123,7 +128,9 @@ pub(crate) async fn take_place(state: &Path) -> Result<(), CliError> {
         return Ok(());
     }
     print_note(format!("takeover  process {}, a service in the background, ends", owner.pid));
-    let Some(mut client) = ControlClient::connect(state).await.map_err(HostError::from)? else { return Ok(()) };
+    let Some(mut client) = ControlClient::connect(state).await.map_err(HostError::from)? else {
+        return Ok(());
+    };
     match client.request(&ControlRequest::ServiceDrain { timeout_ms: 0 }, |_| Ok(())).await {
         Ok(_) | Err(AskError::Disconnected) => {}
         Err(AskError::Rejected(error)) => return Err(HostError::from(error).into()),
@@ -162,7 +169,8 @@ impl StartingService {
     /// Why it has ended; `None` if it has not.
     fn failure(&mut self, state: &Path) -> Result<Option<CliError>, CliError> {
         let status = self.process.try_wait();
-        let status = status.map_err(|error| CliError::internal(format!("the service in the background: {error}")))?;
+        let status =
+            status.map_err(|error| CliError::internal(format!("the service in the background: {error}")))?;
         let Some(status) = status else { return Ok(None) };
         let log = state.join(LOG);
         let said = read_log(&log, self.log_start)

@@ -12,7 +12,8 @@ use serde::Serialize;
 use tokio::time::sleep;
 
 use super::{
-    CliError, Exit, background, examples, print, print_json, print_note, run::read_images, sessions::mode_parser,
+    CliError, Exit, background, examples, print, print_json, print_note, run::read_images,
+    sessions::mode_parser,
 };
 use crate::{
     clock,
@@ -114,7 +115,11 @@ pub(crate) async fn messages(args: MessagesArgs, client: &StoreClient) -> Result
 }
 
 /// Sends a message, again to the next service if one ends before it has answered.
-async fn send(message: &MessageSubmission, start: bool, client: &StoreClient) -> Result<MessageStatus, CliError> {
+async fn send(
+    message: &MessageSubmission,
+    start: bool,
+    client: &StoreClient,
+) -> Result<MessageStatus, CliError> {
     for _ in 0..MAX_TRIES {
         let mut owner = if start {
             background::connect(client.state(), &[], |wait| print_note(wait.to_string())).await?

@@ -19,8 +19,8 @@ use super::{
 use crate::{
     config::Config,
     control::OwnerKind,
-    discovery::Variables,
     delivery::LineOutput,
+    discovery::Variables,
     host::{self, NoteSink, OwnedStore, RehearsalScript, parse_duration},
     service::{ServeRequest, ServiceEnd, TlsFiles, TlsSource, serve},
 };

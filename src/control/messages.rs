@@ -10,7 +10,7 @@ use super::{
     handler::{RequestHandler, with_heartbeats},
     protocol::{ControlRequest, ControlResponse},
     reader::StoreReader,
-    submission::{OwnerKind, SubmissionService},
+    submission::SubmissionService,
 };
 use tokio::sync::mpsc;
 

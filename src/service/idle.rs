@@ -1,6 +1,7 @@
 //! When a service that a client has started in the background may end: it has no client, and nothing to do by itself.
 
 use std::{
+    future,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -12,22 +13,23 @@ use tokio::time::{Instant, sleep};
 
 use super::lifecycle::ServiceLifecycle;
 use crate::{
-    host::{HostError, runs_under_way},
     control::RequestError,
+    host::{HostError, runs_under_way},
 };
 
 /// The longest pause between two looks.
 const MAX_POLL_INTERVAL: Duration = Duration::from_secs(5);
 
-/// Resolves when the service has been idle for `patience`. `clients` is the number of connections of the control socket.
+/// Resolves when the service has been idle for `patience`; never without one. `clients` is the number of connections of the control socket.
 ///
 /// Runs that wait for a person do not keep a service: they are in the store. Schedules and channels do, because they can
 /// begin work at any time.
 pub(super) async fn wait_until_idle(
     lifecycle: &ServiceLifecycle,
     clients: &Arc<AtomicUsize>,
-    patience: Duration,
+    patience: Option<Duration>,
 ) -> Result<(), HostError> {
+    let Some(patience) = patience else { return future::pending().await };
     let interval = (patience / 10).min(MAX_POLL_INTERVAL);
     let mut idle_since = None;
     loop {

@@ -15,8 +15,7 @@ use tokio::{runtime::Handle, signal::unix::Signal, time::timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    HttpServer, ServerLimits, Service, TlsAcceptor, TlsFiles,
-    idle,
+    HttpServer, ServerLimits, Service, TlsAcceptor, TlsFiles, idle,
     lifecycle::{ServiceLifecycle, hangups},
     metrics::{JournalCounts, MeasuredJournal, Metrics},
 };
@@ -180,13 +179,7 @@ async fn serve_host(
         }
         Err::<Infallible, HostError>(runtime.wait_for_end().await.into())
     };
-    let idle = async {
-        match door.idle_timeout {
-            Some(patience) => idle::wait_until_idle(&lifecycle, &clients, patience).await,
-            None => std::future::pending().await,
-        }
-    };
-    let ends = (revived, idle);
+    let ends = (revived, idle::wait_until_idle(&lifecycle, &clients, door.idle_timeout));
     let work = run_until_end((&lifecycle, &submitter), signals, ends, (journal, door.hangups, notes));
     let submissions = Arc::<RunSubmitter>::clone(&submitter);
     let ended = serve_commands((slot, runtime), submissions, notes, work).await;

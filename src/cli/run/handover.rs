@@ -18,9 +18,7 @@ use super::{
 use crate::{
     cli::{CliError, display::ProgressDisplay, print_note, print_progress, terminal::Tone},
     clock,
-    control::{
-        OwnerKind, RequestError, RequestErrorKind, RunSubmission, SubmissionConversation, SubmittedRun,
-    },
+    control::{RequestError, RequestErrorKind, RunSubmission, SubmissionConversation, SubmittedRun},
     host::{
         self, ConversationChoice, FollowedStep, HandoverError, HostError, OwnerConnection, RunInput,
         ShutdownSignal, Signals, millis,
