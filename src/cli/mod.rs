@@ -5,6 +5,7 @@ mod acp;
 mod agents;
 mod answer_stream;
 mod approvals;
+mod background;
 mod backup;
 mod budgets;
 mod chaos;
