@@ -1,15 +1,23 @@
 //! The process that owns the store, as sessions of ACP use it: requests that go to the next owner if one ends, and the events
 //! of a session over all owners.
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
 
 use hermod_actors::model::{EventBody, RunId, Seq};
 use tokio::time::sleep;
 
 use crate::{
+    cli::background,
     control::{
-        ControlClient, ControlRequest, ControlResponse, OwnerKind, RequestError, RequestErrorKind,
-        RunSubmission, SubmittedRun,
+        ControlClient, ControlRequest, ControlResponse, RequestError, RequestErrorKind, RunSubmission,
+        SubmittedRun,
     },
     host::{
         DecodedRecord, FollowedEvents, FollowedStep, HandoverError, HostError, OwnerConnection,
@@ -22,11 +30,15 @@ use crate::{
 const MAX_TRIES: u32 = 60;
 const MIN_PAUSE: Duration = Duration::from_millis(20);
 const MAX_PAUSE: Duration = Duration::from_millis(500);
+/// Tries in which an owner that has gone is expected back, about 3 s: a service that is restarted finds the store free.
+const MAX_RETURN_TRIES: u32 = 10;
 
-/// The owner of the store in a state directory.
+/// The owner of the store in a state directory. Without one a service is started in the background.
 #[derive(Debug)]
 pub(super) struct Owner {
     state: PathBuf,
+    /// Whether there was an owner before.
+    was_there: AtomicBool,
 }
 
 /// Tries in a row without success.
@@ -57,18 +69,29 @@ impl Tries {
 impl Owner {
     /// The owner of the store in `state`.
     pub(super) const fn new(state: PathBuf) -> Self {
-        Self { state }
+        Self { state, was_there: AtomicBool::new(false) }
     }
 
     /// Connects to the owner, whichever process that is.
     pub(super) async fn connect(&self) -> Result<OwnerConnection, HostError> {
         let mut tries = Tries::new();
         loop {
-            if let Some(owner) = OwnerConnection::connect(&self.state).await? {
+            if let Some(owner) = OwnerConnection::connect(&self.state).await?
+                && owner.submissions.is_some()
+            {
+                self.was_there.store(true, Ordering::Relaxed);
                 return Ok(owner);
+            }
+            if !self.was_there.load(Ordering::Relaxed) || tries.count >= MAX_RETURN_TRIES {
+                break;
             }
             tries.wait().await?;
         }
+        let connected = background::connect(&self.state, &[], |wait| tracing::info!("{wait}")).await;
+        // A usage error would be one of the request.
+        let owner = connected.map_err(|error| HostError::from(RequestError::internal(error.to_string())))?;
+        self.was_there.store(true, Ordering::Relaxed);
+        Ok(owner)
     }
 
     /// Repeats `ask` with the next owner while owners end before they answer. A repeat must be harmless.
@@ -127,10 +150,10 @@ impl Owner {
     /// Lets the run go on if its owner does not do so by itself: a service does.
     pub(super) async fn revive(&self, run: RunId) -> Result<(), HostError> {
         self.repeat(|mut owner| async move {
-            match owner.submissions {
-                Some(OwnerKind::Command) => owner.resume(&run.to_string()).await.map(drop),
-                Some(OwnerKind::Service) | None => Ok(()),
+            if owner.submissions.is_none_or(|kind| kind.is_service()) {
+                return Ok(());
             }
+            owner.resume(&run.to_string()).await.map(drop)
         })
         .await
     }

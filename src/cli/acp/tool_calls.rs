@@ -11,6 +11,8 @@ use serde_json::Value;
 
 use crate::cli::{command_end::CommandEnd, format::truncated_line};
 
+/// The tool whose list is the plan.
+const TODO: &str = "todo";
 /// Characters of a command, a path or a pattern in a title.
 const MAX_TITLE_CHARS: usize = 120;
 /// Bytes of a command's output that are shown while it runs: the last ones.
@@ -65,9 +67,12 @@ impl OpenCall {
             .then(|| ToolCallUpdate::new(call.to_string(), fields))
     }
 
-    /// Adds to what the call has printed.
-    pub(super) fn print(&mut self, text: &str) {
-        self.output.push_str(text);
+    /// Adds lines to what the call has printed.
+    pub(super) fn print(&mut self, lines: &str) {
+        if !self.output.is_empty() && !self.output.ends_with('\n') {
+            self.output.push('\n');
+        }
+        self.output.push_str(lines);
         if self.output.len() > 2 * MAX_OUTPUT_BYTES {
             let from = self.output.ceil_char_boundary(self.output.len() - MAX_OUTPUT_BYTES);
             self.output.drain(..from);
@@ -99,8 +104,9 @@ impl OpenCall {
         };
         let output = serde_json::from_str(&end.content).unwrap_or_else(|_| Value::from(&*end.content));
         let fields = ToolCallUpdateFields::new().status(status).raw_output(output);
-        // What was changed stays as it was announced.
-        let keeps_content = end.status == CallStatus::Ok && kind(&self.tool) == ToolKind::Edit;
+        // What was changed stays as it was announced, and the plan is shown as such.
+        let is_shown = kind(&self.tool) == ToolKind::Edit || self.tool == TODO;
+        let keeps_content = end.status == CallStatus::Ok && is_shown;
         let fields = if keeps_content { fields } else { fields.content(vec![text(self.result(end))]) };
         ToolCallUpdate::new(call.to_string(), fields)
     }
@@ -128,7 +134,7 @@ impl OpenCall {
             "list_files" => ("List", of("path").or_else(|| Some(".".to_owned()))),
             "search_files" => ("Search", of("pattern")),
             "shell" => return of("command").unwrap_or_else(|| "shell".to_owned()),
-            "todo" => return "Update the plan".to_owned(),
+            TODO => return "Update the plan".to_owned(),
             "clarify" => ("Ask:", of("question")),
             "skill_view" => ("Read skill", of("name")),
             other => return truncated_line(other, MAX_TITLE_CHARS),
@@ -169,7 +175,7 @@ fn kind(tool: &str) -> ToolKind {
         "write_file" | "edit_file" => ToolKind::Edit,
         "list_files" | "search_files" => ToolKind::Search,
         "shell" => ToolKind::Execute,
-        "todo" | "memory" | "delegate_task" => ToolKind::Think,
+        TODO | "memory" | "delegate_task" => ToolKind::Think,
         _ => ToolKind::Other,
     }
 }
@@ -271,7 +277,7 @@ mod tests {
     #[test]
     fn the_end_of_a_long_output_is_shown() {
         let mut call = OpenCall::new("shell", "{}");
-        (0..100_000).for_each(|n| call.print(&format!("é{n}\n")));
+        (0..100_000).for_each(|n| call.print(&format!("é{n}")));
         assert!(call.output.len() <= 2 * MAX_OUTPUT_BYTES);
         let shown = serde_json::to_value(call.printed(CALL)).unwrap();
         let text = shown["content"][0]["content"]["text"].as_str().unwrap();

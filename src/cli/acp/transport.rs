@@ -1,15 +1,13 @@
 //! Lines of JSON over standard input and output. Standard output has nothing else. Two threads do the blocking reads and
 //! writes, so that an editor that stops reading, or never writes, holds up no task.
 //!
-//! Everything that waits is bounded. Updates wait in a [`Window`] until the editor has read earlier ones, and a request beyond
-//! [`MAX_UNANSWERED`] is refused at once.
+//! Everything that waits is bounded. Updates wait in a [`Window`] until the editor has read earlier ones, and requests beyond
+//! [`MAX_UNANSWERED`] and [`MAX_UNANSWERED_BYTES`] are refused at once.
 
 use std::{
+    collections::HashMap,
     io::{self, BufRead, Write},
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
     thread,
     time::Duration,
 };
@@ -26,8 +24,9 @@ use tokio::{
 
 /// Most bytes of a line: a prompt may have pictures.
 const MAX_LINE_BYTES: usize = 64 << 20;
-/// Most requests of the editor without an answer.
+/// Most requests of the editor without an answer, and most bytes of them.
 const MAX_UNANSWERED: usize = 256;
+const MAX_UNANSWERED_BYTES: usize = 256 << 20;
 /// Most updates that are not written yet.
 const MAX_UPDATES: usize = 256;
 /// Lines between a thread and the connection.
@@ -39,11 +38,16 @@ const END_TIME: Duration = Duration::from_millis(500);
 #[derive(Debug)]
 pub(super) struct Window {
     updates: Semaphore,
-    unanswered: AtomicUsize,
+    /// The bytes of each request without an answer.
+    unanswered: Mutex<HashMap<RawJsonRpcId, usize>>,
     answered: Notify,
 }
 
 impl Window {
+    fn new() -> Self {
+        Self { updates: Semaphore::new(MAX_UPDATES), unanswered: Mutex::default(), answered: Notify::new() }
+    }
+
     /// Waits until one more update may wait to be written.
     pub(super) async fn reserve_update(&self) {
         // It is returned when a notification is written.
@@ -57,7 +61,7 @@ impl Window {
         let answered = async {
             loop {
                 let notified = self.answered.notified();
-                if self.unanswered.load(Ordering::Acquire) == 0 {
+                if self.unanswered().is_empty() {
                     return;
                 }
                 notified.await;
@@ -69,13 +73,32 @@ impl Window {
         }
     }
 
+    /// A request of so many bytes waits for its answer; an error if too many do.
+    fn take_request(&self, id: &RawJsonRpcId, bytes: usize) -> Result<(), String> {
+        let mut unanswered = self.unanswered();
+        if unanswered.len() >= MAX_UNANSWERED {
+            return Err(format!("{MAX_UNANSWERED} requests wait for their answers; send this one later"));
+        }
+        if unanswered.values().sum::<usize>() + bytes > MAX_UNANSWERED_BYTES {
+            let text = "of the requests that wait for their answers; send this one later";
+            return Err(format!("{} MiB is the limit {text}", MAX_UNANSWERED_BYTES >> 20));
+        }
+        unanswered.insert(id.clone(), bytes);
+        Ok(())
+    }
+
+    /// Ignores poisoning: each change is one call.
+    fn unanswered(&self) -> MutexGuard<'_, HashMap<RawJsonRpcId, usize>> {
+        self.unanswered.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn on_written(&self, message: &RawJsonRpcMessage) {
         match message {
             RawJsonRpcMessage::Notification(_) => self.updates.add_permits(1),
             RawJsonRpcMessage::Response(_) => {
-                let one_less = |count: usize| Some(count.saturating_sub(1));
-                // The closure always gives a value, so this cannot fail.
-                self.unanswered.fetch_update(Ordering::AcqRel, Ordering::Acquire, one_less).ok();
+                if let Some(id) = message.response_id() {
+                    self.unanswered().remove(id);
+                }
                 self.answered.notify_waiters();
             }
             RawJsonRpcMessage::Request(_) => {}
@@ -112,12 +135,7 @@ impl Transport {
             // The receiver is gone if the process does not wait.
             on_written.send(()).ok();
         })?;
-        let window = Window {
-            updates: Semaphore::new(MAX_UPDATES),
-            unanswered: AtomicUsize::new(0),
-            answered: Notify::new(),
-        };
-        Ok(Self { input, output, written, window: Arc::new(window) })
+        Ok(Self { input, output, written, window: Arc::new(Window::new()) })
     }
 
     /// The window of this transport.
@@ -186,12 +204,10 @@ fn read_frame(line: InputLine, window: &Window) -> Result<Option<TransportFrame>
     }
     match TransportFrame::parse_json(text) {
         TransportFrame::Single(message) => {
-            if let RawJsonRpcMessage::Request(request) = &message {
-                if window.unanswered.load(Ordering::Acquire) >= MAX_UNANSWERED {
-                    let text = format!("{MAX_UNANSWERED} requests wait for their answers; send this one later");
-                    return Err((request.id.clone(), Error::new(ErrorCode::INVALID_REQUEST, text)));
-                }
-                window.unanswered.fetch_add(1, Ordering::AcqRel);
+            if let RawJsonRpcMessage::Request(request) = &message
+                && let Err(text) = window.take_request(&request.id, line.len())
+            {
+                return Err((request.id.clone(), Error::new(ErrorCode::INVALID_REQUEST, text)));
             }
             Ok(Some(TransportFrame::Single(message)))
         }
@@ -265,5 +281,76 @@ fn write_lines(mut lines: mpsc::Receiver<String>) {
         if let Err(error) = output.write_all(line.as_bytes()).and_then(|()| output.flush()) {
             return tracing::warn!(%error, "standard output cannot be written");
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+
+    #[track_caller]
+    fn check_lines(input: &[u8], max: usize, expect: &[Option<&str>]) {
+        // Each size of the buffer finds the ends of lines elsewhere.
+        for capacity in 1..8 {
+            let mut input = io::BufReader::with_capacity(capacity, input);
+            let mut lines = Vec::new();
+            while let Some(line) = read_line(&mut input, max).unwrap() {
+                lines.push(line);
+            }
+            let whole = |text: &str| InputLine::Text(text.as_bytes().to_vec());
+            let expect: Vec<_> = expect.iter().map(|text| text.map_or(InputLine::TooLong, whole)).collect();
+            assert_eq!(lines, expect, "{input:?}");
+        }
+    }
+
+    #[test]
+    fn lines_are_read_up_to_their_limit() {
+        check_lines(b"", 4, &[]);
+        check_lines(b"ab\n\ncd", 4, &[Some("ab"), Some(""), Some("cd")]);
+        check_lines(b"abcd\nabcde\nab\n", 4, &[Some("abcd"), None, Some("ab")]);
+        check_lines(b"abcdefghijklm", 4, &[None]);
+    }
+
+    /// Checks what becomes of a line: `Ok(true)` goes to the connection, `Ok(false)` is left out.
+    #[track_caller]
+    fn check(window: &Window, line: &str, expect: Result<bool, (Value, i32)>) {
+        let read = read_frame(InputLine::Text(line.as_bytes().to_vec()), window);
+        let got = read.map(|frame| frame.is_some());
+        let got = got.map_err(|(id, error)| (serde_json::to_value(id).unwrap(), i32::from(error.code)));
+        assert_eq!(got, expect, "{line}");
+    }
+
+    #[test]
+    fn only_messages_reach_the_connection() {
+        let window = Window::new();
+        check(&window, r#"{"jsonrpc":"2.0","method":"a"}"#, Ok(true));
+        check(&window, r#"{"jsonrpc":"2.0","id":1,"result":{}}"#, Ok(true));
+        check(&window, r#"{"id":1,"result":{}}"#, Ok(false));
+        check(&window, "  ", Ok(false));
+        check(&window, "{", Err((Value::Null, -32700)));
+        check(&window, "[]", Err((Value::Null, -32600)));
+        check(&window, &"[".repeat(100_000), Err((Value::Null, -32700)));
+        let not_text = read_frame(InputLine::Text(vec![0xff]), &window).unwrap_err();
+        assert_eq!(i32::from(not_text.1.code), -32700);
+        let too_long = read_frame(InputLine::TooLong, &window).unwrap_err();
+        assert!(too_long.1.message.contains("64 MiB"), "{}", too_long.1.message);
+    }
+
+    #[test]
+    fn requests_beyond_the_limit_are_refused() {
+        let window = Window::new();
+        let request = |id: usize| format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"a"}}"#);
+        (0..MAX_UNANSWERED).for_each(|id| check(&window, &request(id), Ok(true)));
+        check(&window, &request(999), Err((Value::from(999), -32600)));
+        // Cancellations and answers still get through.
+        check(&window, r#"{"jsonrpc":"2.0","method":"a"}"#, Ok(true));
+        let id: RawJsonRpcId = serde_json::from_value(Value::from(7)).unwrap();
+        window.on_written(&RawJsonRpcMessage::response(id, Ok(Value::Null)));
+        check(&window, &request(999), Ok(true));
+        let other = Window::new();
+        other.unanswered().insert(RawJsonRpcId::Null, MAX_UNANSWERED_BYTES);
+        check(&other, &request(1), Err((Value::from(1), -32600)));
     }
 }
