@@ -5,12 +5,12 @@ It needs that package: `pip install agent-client-protocol` in an environment of 
 """
 
 import asyncio
-import json
-import pathlib
 import sys
 
-import common
+from common import WAITING, Drill, Service
 
+# The package has the name of this file, which must not be found first.
+sys.path.pop(0)
 try:
     import acp
     from acp import schema
@@ -24,7 +24,7 @@ def script():
     def shell(command):
         return {"call": [{"tool": "shell", "arguments": {"command": command}}]}
 
-    waiting = common.WAITING.format("slow")
+    waiting = WAITING.format("slow")
     todo = [{"id": "1", "content": "Write a file", "status": "in_progress"}, {"id": "2", "content": "Check it", "status": "pending"}]
     files = [
         {"call": [{"tool": "todo", "arguments": {"todos": todo}}]},
@@ -105,12 +105,8 @@ async def until(what, holds):
     raise TimeoutError(what)
 
 
-def check(holds, what):
-    if not holds:
-        raise AssertionError(what)
-
-
-async def first_editor(service, counts):
+async def first_editor(service, drill):
+    check, counts = drill.check, drill.counts
     work = str(service.work)
     async with Agent(service) as agent:
         editor = agent.editor
@@ -143,7 +139,8 @@ async def first_editor(service, counts):
     return session
 
 
-async def second_editor(service, session, counts):
+async def second_editor(service, session, drill):
+    check, counts = drill.check, drill.counts
     work = str(service.work)
     async with Agent(service) as agent:
         editor = agent.editor
@@ -176,14 +173,12 @@ async def second_editor(service, session, counts):
 
 
 def main():
-    arguments = common.arguments(__doc__)
-    counts = {}
-    config = '[approvals]\napprover = "person"\n[policy]\nask = ["shell:touch *"]\n'
-    with common.Service(arguments.binary, config, script()) as service:
-        session = asyncio.run(first_editor(service, counts))
-        asyncio.run(second_editor(service, session, counts))
-    print(json.dumps(counts))
-    print("ok")
+    drill = Drill(__doc__)
+    config = '[approvals]\napprover = "person"\n[policy]\nask = ["shell(touch *)"]\n'
+    with Service(drill.options.binary, config, script()) as service:
+        session = asyncio.run(first_editor(service, drill))
+        asyncio.run(second_editor(service, session, drill))
+    drill.end()
 
 
 if __name__ == "__main__":

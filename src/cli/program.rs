@@ -87,7 +87,7 @@ async fn dispatch(command: CliCommand, variables: &Variables) -> Result<Exit, Cl
     match command {
         CliCommand::Run(args) => return run::execute(*args, variables).await,
         CliCommand::Serve(args) => return serve::execute(&args, variables).await,
-        CliCommand::Acp(args) => acp::execute(&args, &StoreClient::new(variables)?).await?,
+        CliCommand::Acp(args) => acp::execute(&args, variables).await?,
         CliCommand::Agents(args) => agents::execute(&args, variables)?,
         CliCommand::Status(args) => return operate::status(&args, &StoreClient::new(variables)?).await,
         CliCommand::Drain(args) => operate::drain(&args, &StoreClient::new(variables)?).await?,

@@ -18,7 +18,7 @@ use crate::{
 
 /// A service whose model plays these scripts, with a person as approver.
 fn service(world: &World, scripts: &Value) -> Running {
-    world.configure("[approvals]\napprover = \"person\"\n[policy]\nask = [\"shell:touch *\"]\n");
+    world.configure("[approvals]\napprover = \"person\"\n[policy]\nask = [\"shell(touch *)\"]\n[agents.reviewer]\ndescription = \"Reads\"\n");
     let path = world.state().with_file_name("script.json");
     let text = json!({ "name": "acp", "nudges": ["/^Please/"], "scripts": scripts }).to_string();
     std::fs::write(&path, text).unwrap();
@@ -41,6 +41,11 @@ struct Editor {
 
 impl Editor {
     fn start(world: &World) -> Self {
+        Self::with(world, &json!({}))
+    }
+
+    /// An editor with these capabilities.
+    fn with(world: &World, can: &Value) -> Self {
         let mut command = world.hermod(&["acp"]);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut agent = Running::new(command.spawn().unwrap());
@@ -57,7 +62,7 @@ impl Editor {
         });
         let work = world.work().to_str().unwrap().to_owned();
         let mut editor = Self { agent, input, lines, requests: 0, seen: Vec::new(), work };
-        let answer = editor.call("initialize", json!({ "protocolVersion": 1, "clientCapabilities": {} }));
+        let answer = editor.call("initialize", json!({ "protocolVersion": 1, "clientCapabilities": can }));
         assert_eq!(answer["result"]["protocolVersion"], 1);
         assert_eq!(answer["result"]["agentCapabilities"]["loadSession"], true);
         editor
@@ -218,14 +223,19 @@ fn tool_calls_are_shown_with_differences_output_and_plan() {
     assert_eq!(plan[0]["entries"], json!([entry]));
     let calls = editor.updates("tool_call");
     let titles: Vec<&str> = calls.iter().filter_map(|call| call["title"].as_str()).collect();
-    assert_eq!(titles, ["Update the plan", "Write a.txt", "Read none.txt", "Edit a.txt", "cat a.txt; exit 3"]);
+    assert_eq!(
+        titles,
+        ["Update the plan", "Write a.txt", "Read none.txt", "Edit a.txt", "cat a.txt; exit 3"]
+    );
     let file = world.work().join("a.txt");
     let diff = json!({ "type": "diff", "path": file, "oldText": "one", "newText": "two" });
     assert_eq!(calls[3]["content"], json!([diff]));
     assert_eq!(calls[3]["locations"], json!([{ "path": file }]));
     let updates = editor.updates("tool_call_update");
     let end = |n: usize| {
-        let is_end = |update: &&&Value| update["toolCallId"] == calls[n]["toolCallId"] && update.get("rawOutput").is_some();
+        let is_end = |update: &&&Value| {
+            update["toolCallId"] == calls[n]["toolCallId"] && update.get("rawOutput").is_some()
+        };
         *updates.iter().find(is_end).unwrap()
     };
     assert_eq!(end(1)["status"], "completed");
@@ -249,8 +259,12 @@ fn a_call_is_made_if_the_user_allows_it() {
     for (option, is_made) in [("deny", false), ("allow", true)] {
         let id = editor.send_prompt(&session, "Make it");
         let asked = editor.choose(option);
-        let options: Vec<&str> =
-            asked["params"]["options"].as_array().unwrap().iter().filter_map(|o| o["optionId"].as_str()).collect();
+        let options: Vec<&str> = asked["params"]["options"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter_map(|o| o["optionId"].as_str())
+            .collect();
         assert_eq!((options[0], options[options.len() - 1]), ("allow", "deny"));
         assert_eq!(asked["params"]["toolCall"]["title"], "touch made");
         check_stopped(&editor.answer(id), "end_turn");
@@ -490,4 +504,54 @@ fn a_closed_session_is_stopped_and_may_be_loaded_again() {
     check_error(&closed, -32002, "is not open");
     assert!(editor.load(&session).get("result").is_some());
     assert_eq!(editor.text("user_message_chunk"), "wait");
+}
+
+#[test]
+fn an_editor_with_forms_answers_in_its_own_words() {
+    let world = World::new();
+    let ask = json!({ "tool": "clarify", "arguments": { "question": "Which?", "choices": ["red", "blue"] } });
+    let _service = service(&world, &json!([{ "steps": [{ "call": [ask] }, { "say": "{{result:1.1}}" }] }]));
+    // As Zed 1.20 presents itself.
+    let can = json!({ "fs": { "readTextFile": true, "writeTextFile": true }, "terminal": true,
+        "session": { "configOptions": { "boolean": {} } }, "auth": { "terminal": true },
+        "elicitation": { "form": {}, "url": {} }, "_meta": { "terminal_output": true } });
+    let mut editor = Editor::with(&world, &can);
+    let session = editor.new_session();
+    let id = editor.send_prompt(&session, "Ask me");
+    let asked = editor.until(|line| line["method"] == "elicitation/create");
+    assert_eq!(asked["params"]["requestedSchema"]["properties"]["choice"]["enum"], json!(["red", "blue"]));
+    let content = json!({ "choice": "red", "own_words": "green" });
+    let result = json!({ "action": "accept", "content": content });
+    editor.write(&json!({ "jsonrpc": "2.0", "id": asked["id"], "result": result }).to_string());
+    check_stopped(&editor.answer(id), "end_turn");
+    assert_eq!(editor.text("agent_message_chunk"), "[rehearsal] green");
+}
+
+#[test]
+fn options_are_those_of_the_configuration() {
+    let world = World::new();
+    let _service = service(&world, &greeting());
+    let mut editor = Editor::start(&world);
+    let answer = editor.call("session/new", json!({ "cwd": editor.work, "mcpServers": [] }));
+    let options = answer["result"]["configOptions"].as_array().unwrap();
+    let ids: Vec<&str> = options.iter().filter_map(|option| option["id"].as_str()).collect();
+    assert_eq!(ids, ["agent", "thinking"]);
+    let session = &answer["result"]["sessionId"];
+    let choose = |id: &str, value: &str| json!({ "sessionId": session, "configId": id, "value": value });
+    let chosen = editor.call("session/set_config_option", choose("agent", "reviewer"));
+    assert_eq!(chosen["result"]["configOptions"][0]["currentValue"], "reviewer", "{chosen}");
+    check_error(
+        &editor.call("session/set_config_option", choose("agent", "none")),
+        -32602,
+        "`none` is no value",
+    );
+    let id = editor.send_prompt(session.as_str().unwrap(), "Say hello");
+    check_stopped(&editor.answer(id), "end_turn");
+    let runs: Value = serde_json::from_str(&world.ok(&["runs", "list", "--json"])).unwrap();
+    assert_eq!(runs[0]["agent"], "reviewer");
+    check_error(
+        &editor.call("session/set_config_option", choose("agent", "default")),
+        -32602,
+        "no option `agent` now",
+    );
 }

@@ -12,12 +12,13 @@ use agent_client_protocol::{
     v1::{
         ConnectionTo,
         schema::{
-            AgentCapabilities, CloseSessionRequest, CloseSessionResponse, Implementation,
-            InitializeRequest, InitializeResponse, ListSessionsRequest, ListSessionsResponse,
-            LoadSessionRequest, LoadSessionResponse, McpServer, NewSessionRequest, NewSessionResponse,
-            PromptCapabilities, PromptRequest, ResumeSessionRequest, ResumeSessionResponse,
-            SessionCapabilities, SessionCloseCapabilities, SessionId, SessionListCapabilities,
-            SessionResumeCapabilities, StopReason,
+            AgentCapabilities, CloseSessionRequest, CloseSessionResponse, Implementation, InitializeRequest,
+            InitializeResponse, ListSessionsRequest, ListSessionsResponse, LoadSessionRequest,
+            LoadSessionResponse, McpServer, NewSessionRequest, NewSessionResponse, PromptCapabilities,
+            PromptRequest, ResumeSessionRequest, ResumeSessionResponse, SessionCapabilities,
+            SessionCloseCapabilities, SessionConfigOption, SessionId, SessionListCapabilities,
+            SessionResumeCapabilities, SetSessionConfigOptionRequest, SetSessionConfigOptionResponse,
+            StopReason,
         },
     },
 };
@@ -25,14 +26,14 @@ use serde_json::json;
 use tokio::sync::{Mutex, Semaphore, mpsc, oneshot};
 
 use super::{
-    options::SessionOptions,
+    options::{OptionCatalog, SessionOptions},
     owner::Owner,
     prompt_content::PromptTask,
     session::{Session, SessionFront, SessionMessage, SessionPlace, to_error},
     session_list,
     transport::Window,
 };
-use crate::{clock, control::SubmissionConversation};
+use crate::{cli::print_note, clock, control::SubmissionConversation};
 
 /// Messages that wait for one session.
 const MAX_WAITING_MESSAGES: usize = 64;
@@ -43,22 +44,33 @@ const MAX_SESSIONS: usize = 100;
 /// How the keys of sessions begin that clients of ACP have begun.
 pub(super) const KEY_PREFIX: &str = "acp-";
 
+/// An open session: how its task is reached, and its options.
+#[derive(Debug, Clone)]
+struct OpenSession {
+    mailbox: mpsc::Sender<SessionMessage>,
+    options: SessionOptions,
+    /// Whether the conversation has begun, so that its agent is known.
+    has_begun: bool,
+}
+
 /// Hermod as an agent of ACP, for one client.
 #[derive(Debug)]
 pub(super) struct AcpAgent {
     owner: Arc<Owner>,
+    catalog: OptionCatalog,
     window: Arc<Window>,
     /// Whether the client shows forms; set by `initialize`.
     has_forms: OnceLock<bool>,
-    sessions: Mutex<HashMap<SessionId, mpsc::Sender<SessionMessage>>>,
+    sessions: Mutex<HashMap<SessionId, OpenSession>>,
     prompts: Arc<Semaphore>,
 }
 
 impl AcpAgent {
     /// The agent of a client that speaks through this window.
-    pub(super) fn new(owner: Owner, window: Arc<Window>) -> Self {
+    pub(super) fn new(owner: Owner, catalog: OptionCatalog, window: Arc<Window>) -> Self {
         Self {
             owner: Arc::new(owner),
+            catalog,
             window,
             has_forms: OnceLock::new(),
             sessions: Mutex::default(),
@@ -93,8 +105,11 @@ impl AcpAgent {
         self.owner.connect().await.map_err(|error| to_error(&error))?;
         let id = SessionId::new(format!("{KEY_PREFIX}{}", clock::ulid(&clock::SystemClock::default())));
         let conversation = SubmissionConversation::Key(id.to_string());
-        self.open(SessionPlace { id: id.clone(), conversation, folder: request.cwd }, client).await?;
-        Ok(NewSessionResponse::new(id).meta(ignored_servers(&request.mcp_servers)))
+        let place = SessionPlace { id: id.clone(), conversation, folder: request.cwd };
+        self.open(place, client, false).await?;
+        let options = SessionOptions::default().shown(&self.catalog, false);
+        let meta = ignored_servers(&request.mcp_servers);
+        Ok(NewSessionResponse::new(id).config_options(options).meta(meta))
     }
 
     /// Opens a session of the store and shows what was said in it.
@@ -103,8 +118,9 @@ impl AcpAgent {
         request: LoadSessionRequest,
         client: ConnectionTo<Client>,
     ) -> Result<LoadSessionResponse, Error> {
-        self.reopen(request.session_id, &request.cwd, (true, client)).await?;
-        Ok(LoadSessionResponse::new().meta(ignored_servers(&request.mcp_servers)))
+        let options = self.reopen(request.session_id, &request.cwd, (true, client)).await?;
+        let meta = ignored_servers(&request.mcp_servers);
+        Ok(LoadSessionResponse::new().config_options(options).meta(meta))
     }
 
     /// Opens a session of the store, of which the client shows what was said.
@@ -113,19 +129,21 @@ impl AcpAgent {
         request: ResumeSessionRequest,
         client: ConnectionTo<Client>,
     ) -> Result<ResumeSessionResponse, Error> {
-        self.reopen(request.session_id, &request.cwd, (false, client)).await?;
-        Ok(ResumeSessionResponse::new().meta(ignored_servers(&request.mcp_servers)))
+        let options = self.reopen(request.session_id, &request.cwd, (false, client)).await?;
+        let meta = ignored_servers(&request.mcp_servers);
+        Ok(ResumeSessionResponse::new().config_options(options).meta(meta))
     }
 
+    /// Opens a session of the store, or reads an open one again; returns its options.
     async fn reopen(
         &self,
         id: SessionId,
         folder: &Path,
         (is_shown, client): (bool, ConnectionTo<Client>),
-    ) -> Result<(), Error> {
+    ) -> Result<Vec<SessionConfigOption>, Error> {
         check_folder(folder)?;
-        let mailbox = match self.mailbox(&id).await {
-            Ok(mailbox) => mailbox,
+        let open = match self.find(&id).await {
+            Ok(open) => open,
             Err(_) => {
                 let found = self.owner.session(&id.0).await.map_err(|error| to_error(&error))?;
                 let session = found.ok_or_else(|| unknown_session(&id))?.session;
@@ -134,12 +152,14 @@ impl AcpAgent {
                     return Err(Error::new(ErrorCode::INTERNAL_ERROR, text));
                 }
                 let conversation = SubmissionConversation::Id(session.id.to_string());
-                self.open(SessionPlace { id, conversation, folder: folder.to_owned() }, client).await?
+                let place = SessionPlace { id, conversation, folder: folder.to_owned() };
+                self.open(place, client, true).await?
             }
         };
         let (done, is_done) = oneshot::channel();
-        send(&mailbox, SessionMessage::Replay { is_shown, done })?;
-        is_done.await.map_err(|_| closed())?
+        send(&open.mailbox, SessionMessage::Replay { is_shown, done })?;
+        is_done.await.map_err(|_| closed())??;
+        Ok(open.options.shown(&self.catalog, open.has_begun))
     }
 
     /// Starts the task of a session.
@@ -147,7 +167,8 @@ impl AcpAgent {
         &self,
         place: SessionPlace,
         client: ConnectionTo<Client>,
-    ) -> Result<mpsc::Sender<SessionMessage>, Error> {
+        has_begun: bool,
+    ) -> Result<OpenSession, Error> {
         let mut sessions = self.sessions.lock().await;
         if let Some(open) = sessions.get(&place.id) {
             return Ok(open.clone());
@@ -163,14 +184,30 @@ impl AcpAgent {
             has_forms: self.has_forms.get().copied().unwrap_or_default(),
         };
         let (mailbox, messages) = mpsc::channel(MAX_WAITING_MESSAGES);
-        sessions.insert(place.id.clone(), mailbox.clone());
+        let open = OpenSession { mailbox, options: SessionOptions::default(), has_begun };
+        sessions.insert(place.id.clone(), open.clone());
         drop(sessions);
-        tokio::spawn(Session::new(place, front, SessionOptions::default()).serve(messages));
-        Ok(mailbox)
+        tokio::spawn(Session::new(place, front).serve(messages));
+        Ok(open)
     }
 
-    async fn mailbox(&self, id: &SessionId) -> Result<mpsc::Sender<SessionMessage>, Error> {
+    async fn find(&self, id: &SessionId) -> Result<OpenSession, Error> {
         self.sessions.lock().await.get(id).cloned().ok_or_else(|| not_open(id))
+    }
+
+    /// Chooses an option of the next prompts; returns all options.
+    pub(super) async fn choose(
+        &self,
+        request: SetSessionConfigOptionRequest,
+    ) -> Result<SetSessionConfigOptionResponse, Error> {
+        let mut sessions = self.sessions.lock().await;
+        let open = sessions.get_mut(&request.session_id).ok_or_else(|| not_open(&request.session_id))?;
+        let value = request.value.as_value_id().map(|value| value.0.to_string()).unwrap_or_default();
+        open.options
+            .choose((&request.config_id.0, &value), (&self.catalog, open.has_begun))
+            .map_err(|text| Error::new(ErrorCode::INVALID_PARAMS, text))?;
+        send(&open.mailbox, SessionMessage::SetOptions(open.options.clone()))?;
+        Ok(SetSessionConfigOptionResponse::new(open.options.shown(&self.catalog, open.has_begun)))
     }
 
     /// Gives a prompt to its session; the receiver gets its end. Prompts and cancellations keep their order.
@@ -178,22 +215,25 @@ impl AcpAgent {
         &self,
         request: PromptRequest,
     ) -> Result<oneshot::Receiver<Result<StopReason, Error>>, Error> {
-        let mailbox = self.mailbox(&request.session_id).await?;
+        let open = self.find(&request.session_id).await?;
         let Ok(permit) = Arc::clone(&self.prompts).try_acquire_owned() else {
             let text = format!("{MAX_WAITING_PROMPTS} prompts wait to be accepted; send this one later");
             return Err(Error::new(ErrorCode::INVALID_REQUEST, text));
         };
-        let task = PromptTask::new(request.prompt)
-            .map_err(|text| Error::new(ErrorCode::INVALID_PARAMS, text))?;
+        let task =
+            PromptTask::new(request.prompt).map_err(|text| Error::new(ErrorCode::INVALID_PARAMS, text))?;
         let (reply, end) = oneshot::channel();
-        send(&mailbox, SessionMessage::Prompt { task, permit, reply })?;
+        send(&open.mailbox, SessionMessage::Prompt { task, permit, reply })?;
+        if let Some(open) = self.sessions.lock().await.get_mut(&request.session_id) {
+            open.has_begun = true;
+        }
         Ok(end)
     }
 
     /// Stops what is under way in a session.
     pub(super) async fn cancel(&self, session: &SessionId) {
-        let sent = match self.mailbox(session).await {
-            Ok(mailbox) => send(&mailbox, SessionMessage::Cancel),
+        let sent = match self.find(session).await {
+            Ok(open) => send(&open.mailbox, SessionMessage::Cancel),
             Err(error) => Err(error),
         };
         if let Err(error) = sent {
@@ -202,17 +242,25 @@ impl AcpAgent {
     }
 
     /// Stops what is under way in a session, and forgets it here. The store keeps it.
-    pub(super) async fn close(&self, request: CloseSessionRequest) -> Result<CloseSessionResponse, Error> {
-        let mailbox = self.sessions.lock().await.remove(&request.session_id);
-        let mailbox = mailbox.ok_or_else(|| not_open(&request.session_id))?;
+    pub(super) async fn close(
+        &self,
+        request: CloseSessionRequest,
+        _: ConnectionTo<Client>,
+    ) -> Result<CloseSessionResponse, Error> {
+        let open = self.sessions.lock().await.remove(&request.session_id);
+        let open = open.ok_or_else(|| not_open(&request.session_id))?;
         let (done, is_done) = oneshot::channel();
-        send(&mailbox, SessionMessage::Close(done))?;
+        send(&open.mailbox, SessionMessage::Close(done))?;
         is_done.await.map_err(|_| closed())?;
         Ok(CloseSessionResponse::new())
     }
 
     /// The sessions of the store.
-    pub(super) async fn list(&self, request: ListSessionsRequest) -> Result<ListSessionsResponse, Error> {
+    pub(super) async fn list(
+        &self,
+        request: ListSessionsRequest,
+        _: ConnectionTo<Client>,
+    ) -> Result<ListSessionsResponse, Error> {
         session_list::list(&self.owner, request.cwd.as_deref()).await.map_err(|error| to_error(&error))
     }
 }
@@ -258,7 +306,7 @@ fn ignored_servers(servers: &[McpServer]) -> Option<serde_json::Map<String, serd
         return None;
     }
     let count = servers.len();
-    tracing::warn!("{count} MCP servers of the client are not used: Hermod has no MCP");
-    let text = format!("{count} MCP servers are not used: Hermod has no MCP");
+    let text = format!("{count} MCP servers of the editor are not used: Hermod has no MCP");
+    print_note(&text);
     json!({ "hermod": { "ignored": { "mcpServers": count, "reason": text } } }).as_object().cloned()
 }

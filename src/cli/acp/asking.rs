@@ -94,6 +94,13 @@ impl Session {
         self.awaits_text.take_if(|(waiting, _)| *waiting == call);
     }
 
+    /// Takes back everything that the user is asked.
+    pub(super) fn forget_questions(&mut self) {
+        std::mem::take(&mut self.asked).into_values().for_each(|asked| asked.abort());
+        self.questions_below.clear();
+        self.awaits_text = None;
+    }
+
     /// Stops everything in the session that has no outcome.
     pub(super) fn cancel(&mut self) {
         let runs: BTreeSet<RunId> = self.prompts.keys().chain(self.fold.open_runs()).copied().collect();

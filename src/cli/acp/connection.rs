@@ -9,64 +9,56 @@ use agent_client_protocol::{
         schema::{
             CancelNotification, CloseSessionRequest, InitializeRequest, ListSessionsRequest,
             LoadSessionRequest, NewSessionRequest, PromptRequest, PromptResponse, ResumeSessionRequest,
+            SetSessionConfigOptionRequest,
         },
     },
 };
 
 use super::{agent::AcpAgent, transport::Window};
 
+/// A handler that answers a request when the method of the agent has ended.
+macro_rules! handler {
+    ($agent:expr, $request:ty, $method:ident) => {{
+        let agent = Arc::clone($agent);
+        async move |request: $request, responder, client| {
+            let agent = Arc::clone(&agent);
+            respond(responder, async move { agent.$method(request, client).await })
+        }
+    }};
+}
+
 /// Serves the client at the other end of `channel` until it closes its input.
-pub(super) async fn serve(agent: Arc<AcpAgent>, window: Arc<Window>, channel: Channel) -> Result<(), Error> {
-    let [first, new, load, resume, list, prompt, cancel, close] = std::array::from_fn(|_| Arc::clone(&agent));
+pub(super) async fn serve(agent: &Arc<AcpAgent>, window: &Window, channel: Channel) -> Result<(), Error> {
+    let [first, choosing, prompting, cancelling] = std::array::from_fn(|_| Arc::clone(agent));
     Agent
         .v1()
         .name("hermod")
         .on_receive_request(
-            async move |request: InitializeRequest, responder, _| responder.respond(first.initialize(&request)),
+            async move |request: InitializeRequest, responder, _| {
+                responder.respond(first.initialize(&request))
+            },
             on_receive_request!(),
         )
+        .on_receive_request(handler!(agent, NewSessionRequest, new_session), on_receive_request!())
+        .on_receive_request(handler!(agent, LoadSessionRequest, load), on_receive_request!())
+        .on_receive_request(handler!(agent, ResumeSessionRequest, resume), on_receive_request!())
+        .on_receive_request(handler!(agent, ListSessionsRequest, list), on_receive_request!())
+        .on_receive_request(handler!(agent, CloseSessionRequest, close), on_receive_request!())
         .on_receive_request(
-            async move |request: NewSessionRequest, responder, client| {
-                let agent = Arc::clone(&new);
-                respond(responder, async move { agent.new_session(request, client).await })
+            async move |request: SetSessionConfigOptionRequest, responder, _| {
+                responder.respond_with_result(choosing.choose(request).await)
             },
             on_receive_request!(),
         )
         .on_receive_request(
-            async move |request: LoadSessionRequest, responder, client| {
-                let agent = Arc::clone(&load);
-                respond(responder, async move { agent.load(request, client).await })
-            },
-            on_receive_request!(),
-        )
-        .on_receive_request(
-            async move |request: ResumeSessionRequest, responder, client| {
-                let agent = Arc::clone(&resume);
-                respond(responder, async move { agent.resume(request, client).await })
-            },
-            on_receive_request!(),
-        )
-        .on_receive_request(
-            async move |request: ListSessionsRequest, responder, _| {
-                let agent = Arc::clone(&list);
-                respond(responder, async move { agent.list(request).await })
-            },
-            on_receive_request!(),
-        )
-        .on_receive_request(
-            async move |request: PromptRequest, responder, _| on_prompt(Arc::clone(&prompt), request, responder).await,
-            on_receive_request!(),
-        )
-        .on_receive_request(
-            async move |request: CloseSessionRequest, responder, _| {
-                let agent = Arc::clone(&close);
-                respond(responder, async move { agent.close(request).await })
+            async move |request: PromptRequest, responder, _| {
+                on_prompt(Arc::clone(&prompting), request, responder).await
             },
             on_receive_request!(),
         )
         .on_receive_notification(
             async move |request: CancelNotification, _| {
-                cancel.cancel(&request.session_id).await;
+                cancelling.cancel(&request.session_id).await;
                 Ok(())
             },
             on_receive_notification!(),

@@ -13,7 +13,8 @@ use agent_client_protocol::v1::schema::{
 };
 use hermod_actors::model::{
     AsideAnswered, AsideJob, Attempt, Body, CallAdmitted, CallEnded, CallId, CallStarted, EventBody,
-    ImportedHistory, ModelAnswered, OutcomeDetail, Record, RunAccepted, RunId, SessionId, TodoList, TodoStatus,
+    ImportedHistory, ModelAnswered, OutcomeDetail, Record, RunAccepted, RunId, SessionId, TodoList,
+    TodoStatus,
 };
 
 use super::{answer_text::SentText, questions::OpenQuestion, tool_calls::OpenCall};
@@ -258,7 +259,11 @@ impl UpdateFold {
 
     #[expect(clippy::unused_self, reason = "beside its uses")]
     fn agent_text(&self, call: CallId, attempt: Attempt, text: String) -> Vec<Effect> {
-        chunk(text, message_id(call, attempt)).map(SessionUpdate::AgentMessageChunk).map(update).into_iter().collect()
+        chunk(text, message_id(call, attempt))
+            .map(SessionUpdate::AgentMessageChunk)
+            .map(update)
+            .into_iter()
+            .collect()
     }
 }
 
@@ -268,7 +273,11 @@ pub(super) fn note(text: String) -> SessionUpdate {
 }
 
 fn thought(call: CallId, attempt: Attempt, text: String) -> Vec<Effect> {
-    chunk(text, message_id(call, attempt)).map(SessionUpdate::AgentThoughtChunk).map(update).into_iter().collect()
+    chunk(text, message_id(call, attempt))
+        .map(SessionUpdate::AgentThoughtChunk)
+        .map(update)
+        .into_iter()
+        .collect()
 }
 
 fn message_id(call: CallId, attempt: Attempt) -> MessageId {
@@ -297,7 +306,11 @@ fn user_text(text: &Arc<str>, images: usize) -> Vec<Effect> {
 /// A conversation from outside, without its tool calls.
 fn imported(history: &ImportedHistory) -> Vec<Effect> {
     let rounds = history.rounds.iter();
-    rounds.flat_map(|round| user_text(&round.user, 0).into_iter().chain([update(note(round.answer.text.clone()))])).collect()
+    rounds
+        .flat_map(|round| {
+            user_text(&round.user, 0).into_iter().chain([update(note(round.answer.text.clone()))])
+        })
+        .collect()
 }
 
 fn title(answered: &AsideAnswered) -> Vec<Effect> {
@@ -318,4 +331,213 @@ fn plan(items: &TodoList) -> Plan {
         Some(PlanEntry::new(item.content.clone(), PlanEntryPriority::Medium, status))
     });
     Plan::new(entries.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use hermod_actors::model::{
+        ApprovalAnswered, ApprovalDecision, ApprovalRequested, ApprovalScope, AssistantMessage, CallEnd,
+        DecisionSource, FinishReason, Flaw, Outcome, RunEnded, RunSpec, Timestamp, TodoChanged, TodoItem,
+        ToolCall, Usage,
+    };
+
+    use super::*;
+
+    const RUN: RunId = RunId::from_bits(1);
+    const MODEL: CallId = CallId { run: RUN, iteration: 1, n: 0 };
+    const TOOL: CallId = CallId { run: RUN, iteration: 1, n: 1 };
+
+    fn accepted(text: &str) -> Body {
+        let spec = Arc::new(RunSpec::new(vec!["p/m".parse().unwrap()], "/w"));
+        Body::RunAccepted(Box::new(RunAccepted::new(RUN, text, spec)))
+    }
+
+    fn answered(text: &str, flaw: Option<Flaw>, calls: &[(&str, &str)]) -> Body {
+        let calls = calls.iter().map(|(name, arguments)| ToolCall {
+            id: "x".into(),
+            name: (*name).into(),
+            arguments: (*arguments).into(),
+        });
+        let message = AssistantMessage {
+            text: text.into(),
+            reasoning: "why".into(),
+            calls: calls.collect(),
+            ..AssistantMessage::default()
+        };
+        Body::ModelAnswered(Box::new(ModelAnswered {
+            call: MODEL,
+            attempt: 1,
+            message: Arc::new(message),
+            finish: FinishReason::Stop,
+            flaw,
+            fallback: None,
+            usage: None,
+            anomaly: None,
+        }))
+    }
+
+    fn ended(outcome: Outcome) -> Body {
+        let ended = OutcomeDetail { outcome, cause: None };
+        Body::RunEnded(RunEnded { run: RUN, ended, iterations: 1, usage: Usage::default() })
+    }
+
+    fn requested() -> Body {
+        Body::ApprovalRequested(ApprovalRequested {
+            call: TOOL,
+            attempt: 0,
+            question: "May I?".into(),
+            rules: Vec::new(),
+            allow_rules: vec!["shell(ls)".into()],
+            wants_text: false,
+            expires_at: Timestamp(9),
+        })
+    }
+
+    fn decided() -> Body {
+        let (decision, by, scope) = (ApprovalDecision::Allow, DecisionSource::Person, ApprovalScope::Once);
+        Body::ApprovalAnswered(ApprovalAnswered { call: TOOL, decision, by, scope })
+    }
+
+    fn delta(text: &str) -> EventBody {
+        EventBody::TextDelta { call: MODEL, attempt: 1, delta: text.into() }
+    }
+
+    fn describe(effect: &Effect) -> String {
+        let chunk = |chunk: &ContentChunk| {
+            serde_json::to_value(&chunk.content).unwrap()["text"].as_str().unwrap().to_owned()
+        };
+        match effect {
+            Effect::Update(update) => match &**update {
+                SessionUpdate::UserMessageChunk(text) => format!("user {}", chunk(text)),
+                SessionUpdate::AgentMessageChunk(text) => format!("agent {}", chunk(text)),
+                SessionUpdate::AgentThoughtChunk(text) => format!("thought {}", chunk(text)),
+                SessionUpdate::ToolCall(call) => format!("call {}", call.title),
+                SessionUpdate::ToolCallUpdate(call) => format!("update {:?}", call.fields.status),
+                SessionUpdate::Plan(plan) => format!("plan of {}", plan.entries.len()),
+                _ => "other".to_owned(),
+            },
+            Effect::Ask(call) => format!("ask {}", call.n),
+            Effect::Settle(call) => format!("settle {}", call.n),
+            Effect::End(_, ended) => format!("end {ended}"),
+        }
+    }
+
+    /// Something that a fold is given.
+    enum Given {
+        Record(Body),
+        Replayed(Body),
+        Event(EventBody),
+        Rejoined,
+    }
+
+    #[track_caller]
+    fn check(given: Vec<Given>, expect: &[&str]) -> UpdateFold {
+        let mut fold = UpdateFold::new("/w".into());
+        fold.own(RUN);
+        let record = |body| Record { at: Timestamp(0), active_ms: 0, body };
+        let mut got = Vec::new();
+        for one in given {
+            let effects = match one {
+                Given::Record(body) => fold.record(&record(body), false),
+                Given::Replayed(body) => fold.record(&record(body), true),
+                Given::Event(event) => fold.event(&event),
+                Given::Rejoined => {
+                    fold.rejoin();
+                    Vec::new()
+                }
+            };
+            got.extend(effects.iter().map(describe));
+        }
+        assert_eq!(got, expect);
+        fold
+    }
+
+    #[test]
+    fn a_streamed_answer_is_shown_once() {
+        let given = vec![
+            Given::Record(accepted("hi")),
+            Given::Event(delta("one ")),
+            Given::Event(delta("two")),
+            Given::Record(answered("one two three", None, &[])),
+            Given::Record(ended(Outcome::Completed)),
+        ];
+        check(given, &["agent one ", "agent two", "thought why", "agent  three", "end completed"]);
+    }
+
+    #[test]
+    fn a_replayed_session_has_the_prompts_too() {
+        let given = vec![
+            Given::Replayed(accepted("hi")),
+            Given::Replayed(answered("one", None, &[("shell", "{\"command\":\"ls\"}")])),
+            Given::Replayed(Body::CallEnded(CallEnded::new(TOOL, 1, CallEnd::ok("done")))),
+            Given::Replayed(ended(Outcome::Stopped)),
+        ];
+        let expect =
+            ["user hi", "thought why", "agent one", "call ls", "update Some(Completed)", "end stopped"];
+        let fold = check(given, &expect);
+        assert!(fold.calls.is_empty() && fold.open_runs.is_empty(), "nothing is left of ended runs");
+    }
+
+    #[test]
+    fn a_discarded_answer_is_marked() {
+        let given = vec![
+            Given::Event(delta("half")),
+            Given::Record(answered("half", Some(Flaw::Malformed), &[("shell", "{")])),
+            Given::Event(EventBody::Retry { call: MODEL, attempt: 2 }),
+        ];
+        let mark = "agent \n\n*(What stands above is void: the model is asked again.)*\n\n";
+        check(given, &["agent half", mark]);
+    }
+
+    #[test]
+    fn a_stream_that_is_joined_anew_repeats_nothing() {
+        let given = vec![
+            Given::Event(delta("one ")),
+            Given::Rejoined,
+            Given::Event(delta("one two")),
+            Given::Record(answered("one two", None, &[])),
+        ];
+        check(given, &["agent one ", "agent two", "thought why"]);
+    }
+
+    #[test]
+    fn a_question_is_asked_until_it_is_answered_or_its_run_ends() {
+        let call = || Given::Record(answered("", None, &[("shell", "{\"command\":\"ls\"}")]));
+        let given =
+            vec![call(), Given::Record(requested()), Given::Record(decided()), Given::Record(decided())];
+        check(given, &["thought why", "call ls", "ask 1", "settle 1"]);
+        let given = vec![call(), Given::Record(requested()), Given::Record(ended(Outcome::Stopped))];
+        let fold = check(given, &["thought why", "call ls", "ask 1", "settle 1", "end stopped"]);
+        assert!(fold.questions.is_empty());
+        let fold = check(vec![call(), Given::Record(requested())], &["thought why", "call ls", "ask 1"]);
+        let question = &fold.questions[&TOOL];
+        assert_eq!((question.has_rules, question.shown.fields.title.as_deref()), (true, Some("ls")));
+    }
+
+    #[test]
+    fn items_that_were_given_up_are_no_part_of_the_plan() {
+        let item = |status| TodoItem { id: "1".into(), content: "x".into(), status };
+        let items = TodoList(vec![
+            item(TodoStatus::Pending),
+            item(TodoStatus::Cancelled),
+            item(TodoStatus::Completed),
+        ]);
+        let changed = Body::TodoChanged(TodoChanged { call: TOOL, items: Arc::new(items) });
+        check(vec![Given::Record(changed)], &["plan of 2"]);
+    }
+
+    #[test]
+    fn what_is_printed_is_shown_when_it_is_taken() {
+        let progress = |call| EventBody::ToolProgress { call, attempt: 1, note: "line".into() };
+        let given = vec![
+            Given::Record(answered("", None, &[("shell", "{}")])),
+            Given::Event(progress(TOOL)),
+            Given::Event(progress(TOOL)),
+            Given::Event(progress(CallId { n: 7, ..TOOL })),
+        ];
+        let mut fold = check(given, &["thought why", "call shell"]);
+        assert!(fold.has_printed());
+        assert_eq!(fold.take_printed().len(), 1);
+        assert!(!fold.has_printed() && fold.take_printed().is_empty());
+    }
 }

@@ -24,9 +24,9 @@ use std::sync::Arc;
 use agent_client_protocol::Channel;
 use clap::Args;
 
-use self::{agent::AcpAgent, owner::Owner, transport::Transport};
+use self::{agent::AcpAgent, options::OptionCatalog, owner::Owner, transport::Transport};
 use super::{CliError, examples};
-use crate::host::StoreClient;
+use crate::{config::Config, discovery::Variables, host::StoreClient};
 
 /// Serve an editor at standard input and output, by the Agent Client Protocol (ACP)
 #[derive(Debug, Args)]
@@ -34,13 +34,14 @@ use crate::host::StoreClient;
 pub(crate) struct AcpArgs {}
 
 /// Serves the client until it closes standard input. Runs that are under way go on in the process that holds the store.
-pub(crate) async fn execute(_: &AcpArgs, client: &StoreClient) -> Result<(), CliError> {
+pub(crate) async fn execute(_: &AcpArgs, variables: &Variables) -> Result<(), CliError> {
+    let (config, state) = (Config::read(variables)?, StoreClient::new(variables)?.state().clone());
     let transport = Transport::start()
         .map_err(|error| CliError::internal(format!("standard input and output get no threads: {error}")))?;
     let window = transport.window();
-    let agent = Arc::new(AcpAgent::new(Owner::new(client.state().clone()), Arc::clone(&window)));
+    let agent = Arc::new(AcpAgent::new(Owner::new(state), OptionCatalog::new(&config), Arc::clone(&window)));
     let (near, far) = Channel::duplex();
-    let (served, ()) = tokio::join!(connection::serve(agent, window, near), transport.carry(far));
+    let (served, ()) = tokio::join!(connection::serve(&agent, &window, near), transport.carry(far));
     if let Err(error) = served {
         tracing::debug!(error = error.message, "the connection has ended");
     }

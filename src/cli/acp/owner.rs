@@ -11,10 +11,10 @@ use std::{
 };
 
 use hermod_actors::model::{EventBody, RunId, Seq};
-use tokio::time::sleep;
+use tokio::{sync::mpsc, time::sleep};
 
 use crate::{
-    cli::background,
+    cli::{background, print_note},
     control::{
         ControlClient, ControlRequest, ControlResponse, RequestError, RequestErrorKind, RunSubmission,
         SubmittedRun,
@@ -32,6 +32,9 @@ const MIN_PAUSE: Duration = Duration::from_millis(20);
 const MAX_PAUSE: Duration = Duration::from_millis(500);
 /// Tries in which an owner that has gone is expected back, about 3 s: a service that is restarted finds the store free.
 const MAX_RETURN_TRIES: u32 = 10;
+
+/// Steps of a session that wait to be shown.
+const MAX_WAITING_STEPS: usize = 16;
 
 /// The owner of the store in a state directory. Without one a service is started in the background.
 #[derive(Debug)]
@@ -87,7 +90,7 @@ impl Owner {
             }
             tries.wait().await?;
         }
-        let connected = background::connect(&self.state, &[], |wait| tracing::info!("{wait}")).await;
+        let connected = background::connect(&self.state, &[], |wait| print_note(wait.to_string())).await;
         // A usage error would be one of the request.
         let owner = connected.map_err(|error| HostError::from(RequestError::internal(error.to_string())))?;
         self.was_there.store(true, Ordering::Relaxed);
@@ -124,15 +127,16 @@ impl Owner {
         loop {
             // It starts an owner if there is none.
             drop(self.connect().await?);
-            let answer = match ControlClient::connect(&self.state).await? {
-                Some(mut client) => {
+            let answer = match ControlClient::connect(&self.state).await {
+                Ok(Some(mut client)) => {
                     let pass = |line| {
                         each(line);
                         Ok(())
                     };
                     client.request(request, pass).await.map_err(HandoverError::from)
                 }
-                None => Err(HandoverError::Gone),
+                Ok(None) => Err(HandoverError::Gone),
+                Err(error) => Err(error.into()),
             };
             match answer {
                 Ok(answer) => return Ok(answer),
@@ -189,7 +193,7 @@ impl Owner {
 
 /// The events of a session over all owners.
 #[derive(Debug)]
-pub(super) struct Follower {
+struct Follower {
     owner: Arc<Owner>,
     session: String,
     next: Seq,
@@ -197,6 +201,9 @@ pub(super) struct Follower {
     has_joined: bool,
     tries: Tries,
 }
+
+/// A step, or why there are no more.
+pub(super) type SessionStepResult = Result<SessionStep, HostError>;
 
 /// The next thing that happened in a session.
 #[derive(Debug)]
@@ -209,14 +216,32 @@ pub(super) enum SessionStep {
     Rejoined,
 }
 
-impl Follower {
-    /// Follows a session, from the record `next` on.
-    pub(super) const fn new(owner: Arc<Owner>, session: String, next: Seq) -> Self {
-        Self { owner, session, next, events: None, has_joined: false, tries: Tries::new() }
-    }
+/// The steps of a session from the record `next` on, read by a task of its own until the receiver is dropped. An error is the
+/// last step.
+pub(super) fn follow(owner: Arc<Owner>, session: String, next: Seq) -> mpsc::Receiver<SessionStepResult> {
+    let (sender, steps) = mpsc::channel(MAX_WAITING_STEPS);
+    tokio::spawn(async move {
+        let mut follower =
+            Follower { owner, session, next, events: None, has_joined: false, tries: Tries::new() };
+        let following = async {
+            loop {
+                let step = follower.next().await;
+                let is_last = step.is_err();
+                if sender.send(step).await.is_err() || is_last {
+                    return;
+                }
+            }
+        };
+        tokio::select! {
+            () = following => {}
+            () = sender.closed() => {}
+        }
+    });
+    steps
+}
 
-    /// The next step. May be cancelled at any time.
-    pub(super) async fn next(&mut self) -> Result<SessionStep, HostError> {
+impl Follower {
+    async fn next(&mut self) -> Result<SessionStep, HostError> {
         loop {
             let Some(events) = &mut self.events else {
                 match self.join().await {

@@ -100,7 +100,10 @@ mod tests {
         let blocks: Vec<ContentBlock> = serde_json::from_value(blocks).unwrap();
         match (PromptTask::new(blocks), expect) {
             (Ok(task), Ok((text, images))) => {
-                assert_eq!((task.text.as_str(), task.images), (text, images.iter().map(|i| (*i).to_owned()).collect()));
+                assert_eq!(
+                    (task.text.as_str(), task.images),
+                    (text, images.iter().map(|i| (*i).to_owned()).collect())
+                );
             }
             (Err(error), Err(part)) => assert!(error.contains(part), "{error}"),
             (got, expect) => panic!("expected {expect:?}, got {got:?}"),
@@ -115,7 +118,8 @@ mod tests {
         check(json!([text("Fix "), link, text(", please")]), Ok(("Fix @/w/a b.rs#L3, please", &[])));
         let web = json!({ "type": "resource_link", "name": "issue", "uri": "https://host/1" });
         check(json!([text("See "), web]), Ok(("See [issue](https://host/1)", &[])));
-        let file = json!({ "type": "resource", "resource": { "uri": "file:///w/a.rs", "text": "fn a() {}" } });
+        let file =
+            json!({ "type": "resource", "resource": { "uri": "file:///w/a.rs", "text": "fn a() {}" } });
         let expect = "Why @/w/a.rs?\n\n<context from=\"/w/a.rs\">\nfn a() {}\n</context>";
         check(json!([text("Why "), file, text("?")]), Ok((expect, &[])));
     }
@@ -124,9 +128,7 @@ mod tests {
     fn pictures_go_beside_the_text() {
         let image = json!({ "type": "image", "data": "AAAA", "mimeType": "image/png" });
         check(json!([image]), Ok(("", &["AAAA"])));
-        let blob = |kind: &str| {
-            json!([{ "type": "resource", "resource": { "uri": "file:///p", "blob": "BBBB", "mimeType": kind } }])
-        };
+        let blob = |kind: &str| json!([{ "type": "resource", "resource": { "uri": "file:///p", "blob": "BBBB", "mimeType": kind } }]);
         check(blob("image/gif"), Ok(("@/p", &["BBBB"])));
         check(blob("application/zip"), Ok(("@/p", &[])));
     }

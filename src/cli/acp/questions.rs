@@ -20,7 +20,7 @@ const CHOICE: &str = "choice:";
 const OWN_WORDS: &str = "own_words";
 /// The fields of a form.
 const CHOICE_FIELD: &str = "choice";
-const ANSWER_FIELD: &str = "answer";
+const ANSWER_FIELD: &str = "own_words";
 
 /// What is asked.
 #[derive(Debug, Clone, PartialEq)]
@@ -66,7 +66,8 @@ impl OpenQuestion {
     pub(super) fn form(&self, session: &SessionId, has_forms: bool) -> QuestionForm {
         let choices = question_choices(&self.text);
         if self.wants_text && has_forms {
-            let scope = ElicitationSessionScope::new(session.clone()).tool_call_id(self.shown.tool_call_id.clone());
+            let scope =
+                ElicitationSessionScope::new(session.clone()).tool_call_id(self.shown.tool_call_id.clone());
             let mode = ElicitationFormMode::new(scope, schema(choices));
             return QuestionForm::Fields(CreateElicitationRequest::new(mode, &*self.text));
         }
@@ -133,7 +134,8 @@ fn option(id: &str, name: &str, kind: PermissionOptionKind) -> PermissionOption 
 
 fn choice_options(choices: Vec<String>) -> Vec<PermissionOption> {
     let choices = choices.into_iter().enumerate();
-    let options = choices.map(|(n, choice)| option(&format!("{CHOICE}{n}"), &choice, PermissionOptionKind::AllowOnce));
+    let options =
+        choices.map(|(n, choice)| option(&format!("{CHOICE}{n}"), &choice, PermissionOptionKind::AllowOnce));
     let own = option(OWN_WORDS, "Answer with the next message", PermissionOptionKind::RejectOnce);
     options.chain([own]).collect()
 }
@@ -172,8 +174,14 @@ mod tests {
         };
         let ids = request.options.iter().map(|option| option.option_id.to_string());
         let got: Vec<(String, UserAnswer)> = ids.map(|id| (id.clone(), meaning(&id))).collect();
-        assert_eq!(got, expect.iter().map(|(id, answer)| ((*id).to_owned(), answer.clone())).collect::<Vec<_>>());
-        assert_eq!(meaning("never offered"), UserAnswer::Decision(ApprovalDecision::Deny, ApprovalScope::Once));
+        assert_eq!(
+            got,
+            expect.iter().map(|(id, answer)| ((*id).to_owned(), answer.clone())).collect::<Vec<_>>()
+        );
+        assert_eq!(
+            meaning("never offered"),
+            UserAnswer::Decision(ApprovalDecision::Deny, ApprovalScope::Once)
+        );
         let cancelled = serde_json::from_value(json!({ "outcome": { "outcome": "cancelled" } })).unwrap();
         assert_eq!(question.chosen(&cancelled), UserAnswer::Cancelled);
     }
@@ -214,12 +222,14 @@ mod tests {
     /// Checks the properties of the form, and what an answer to it means.
     #[track_caller]
     fn check_form(text: &str, properties: &[&str], answer: Value, expect: UserAnswer) {
-        let QuestionForm::Fields(request) = question(text, true, false).form(&SessionId::new("s"), true) else {
+        let QuestionForm::Fields(request) = question(text, true, false).form(&SessionId::new("s"), true)
+        else {
             panic!("no form");
         };
         let request = serde_json::to_value(request).unwrap();
         assert_eq!((&request["mode"], &request["sessionId"]), (&json!("form"), &json!("s")));
-        let names: Vec<&String> = request["requestedSchema"]["properties"].as_object().unwrap().keys().collect();
+        let names: Vec<&String> =
+            request["requestedSchema"]["properties"].as_object().unwrap().keys().collect();
         assert_eq!(names, properties);
         assert_eq!(filled(serde_json::from_value(answer).unwrap()), expect);
     }
@@ -228,14 +238,14 @@ mod tests {
     fn a_form_takes_a_choice_or_words() {
         let accept = |content: Value| json!({ "action": "accept", "content": content });
         let text = |text: &str| UserAnswer::Text(text.into());
-        check_form("Which?", &["answer"], accept(json!({ "answer": "main" })), text("main"));
+        check_form("Which?", &["own_words"], accept(json!({ "own_words": "main" })), text("main"));
         let choices = "Which?\n1. red\n2. blue";
-        check_form(choices, &["answer", "choice"], accept(json!({ "choice": "red" })), text("red"));
-        let both = accept(json!({ "choice": "red", "answer": "green" }));
-        check_form(choices, &["answer", "choice"], both, text("green"));
+        check_form(choices, &["choice", "own_words"], accept(json!({ "choice": "red" })), text("red"));
+        let both = accept(json!({ "choice": "red", "own_words": "green" }));
+        check_form(choices, &["choice", "own_words"], both, text("green"));
         let deny = UserAnswer::Decision(ApprovalDecision::Deny, ApprovalScope::Once);
-        check_form("Which?", &["answer"], accept(json!({ "answer": " " })), deny.clone());
-        check_form("Which?", &["answer"], json!({ "action": "decline" }), deny);
-        check_form("Which?", &["answer"], json!({ "action": "cancel" }), UserAnswer::Cancelled);
+        check_form("Which?", &["own_words"], accept(json!({ "own_words": " " })), deny.clone());
+        check_form("Which?", &["own_words"], json!({ "action": "decline" }), deny);
+        check_form("Which?", &["own_words"], json!({ "action": "cancel" }), UserAnswer::Cancelled);
     }
 }

@@ -26,15 +26,16 @@ use super::{
     asking::TaskEnd,
     fold::{Effect, UpdateFold, note},
     options::SessionOptions,
-    owner::{Follower, Owner, SessionStep},
+    owner::{Owner, SessionStep, SessionStepResult, follow},
     prompt_content::PromptTask,
     prompt_end::PromptEnd,
     questions::OpenQuestion,
     transport::Window,
 };
 use crate::{
+    cli::print_note,
     clock,
-    control::{RequestErrorKind, RunSubmission, SubmissionConversation},
+    control::{RequestError, RequestErrorKind, RunSubmission, SubmissionConversation},
     host::HostError,
 };
 
@@ -89,7 +90,7 @@ pub(super) struct Session {
     folder: PathBuf,
     pub(super) front: SessionFront,
     options: SessionOptions,
-    follower: Option<Follower>,
+    steps: Option<mpsc::Receiver<SessionStepResult>>,
     pub(super) fold: UpdateFold,
     replay: Option<Replay>,
     pub(super) prompts: BTreeMap<RunId, Vec<oneshot::Sender<Result<StopReason, Error>>>>,
@@ -114,7 +115,7 @@ pub(super) struct SessionPlace {
 
 impl Session {
     /// A session that is not followed yet.
-    pub(super) fn new(place: SessionPlace, front: SessionFront, options: SessionOptions) -> Self {
+    pub(super) fn new(place: SessionPlace, front: SessionFront) -> Self {
         let SessionPlace { id, conversation, folder } = place;
         let fold = UpdateFold::new(folder.clone());
         Self {
@@ -122,8 +123,8 @@ impl Session {
             conversation,
             folder,
             front,
-            options,
-            follower: None,
+            options: SessionOptions::default(),
+            steps: None,
             fold,
             replay: None,
             prompts: BTreeMap::new(),
@@ -139,13 +140,14 @@ impl Session {
     pub(super) async fn serve(mut self, mut mailbox: mpsc::Receiver<SessionMessage>) {
         let (mut prints, mut looks) = (ticks(PRINT_INTERVAL), ticks(SUBAGENT_INTERVAL));
         loop {
-            let (has_printed, has_subagents) = (self.fold.has_printed(), self.fold.subagents().next().is_some());
+            let (has_printed, has_subagents) =
+                (self.fold.has_printed(), self.fold.subagents().next().is_some());
             tokio::select! {
                 message = mailbox.recv() => match message {
                     Some(message) => self.on_message(message).await,
                     None => return,
                 },
-                step = next_step(&mut self.follower) => match step {
+                step = next_step(&mut self.steps) => match step {
                     Ok(step) => self.on_step(step).await,
                     Err(error) => self.on_lost(&error),
                 },
@@ -191,7 +193,7 @@ impl Session {
     }
 
     async fn close(&mut self) {
-        std::mem::take(&mut self.asked).into_values().for_each(|asked| asked.abort());
+        self.forget_questions();
         self.cancel();
         while let Some(end) = self.tasks.join_next().await {
             if let Ok(end) = end {
@@ -231,13 +233,11 @@ impl Session {
             idempotency_key: format!("acp-{:032x}", u128::from_le_bytes(clock::random_bytes())).into(),
         };
         let submitted = self.front.owner.submit(&submission).await.map_err(|error| to_error(&error))?;
-        for text in &submitted.notes {
-            tracing::warn!("{text}");
-        }
+        submitted.notes.iter().for_each(print_note);
         self.fold.own(submitted.run);
-        if self.follower.is_none() {
+        if self.steps.is_none() {
             let owner = Arc::clone(&self.front.owner);
-            self.follower = Some(Follower::new(owner, submitted.session.to_string(), submitted.first));
+            self.steps = Some(follow(owner, submitted.session.to_string(), submitted.first));
         }
         Ok(submitted.run)
     }
@@ -260,8 +260,9 @@ impl Session {
             answer(done, Ok(()));
             return Ok(());
         };
+        self.forget_questions();
         self.fold = UpdateFold::new(self.folder.clone());
-        self.follower = Some(Follower::new(Arc::clone(&self.front.owner), session, 1));
+        self.steps = Some(follow(Arc::clone(&self.front.owner), session, 1));
         self.replay = Some(Replay { until, is_shown, done });
         Ok(())
     }
@@ -346,7 +347,7 @@ impl Session {
     /// The session cannot be followed any more. The next prompt tries again, and its runs go on.
     fn on_lost(&mut self, error: &HostError) {
         tracing::warn!(session = %self.id, %error, "a session is not followed any more");
-        self.follower = None;
+        self.steps = None;
         if let Some(replay) = self.replay.take() {
             answer(replay.done, Err(to_error(error)));
         }
@@ -372,11 +373,10 @@ fn ticks(period: Duration) -> Interval {
     ticks
 }
 
-async fn next_step(follower: &mut Option<Follower>) -> Result<SessionStep, HostError> {
-    match follower {
-        Some(follower) => follower.next().await,
-        None => std::future::pending().await,
-    }
+async fn next_step(steps: &mut Option<mpsc::Receiver<SessionStepResult>>) -> SessionStepResult {
+    let Some(receiver) = steps else { return std::future::pending().await };
+    let ended = || RequestError::internal("the session is not read any more").into();
+    receiver.recv().await.unwrap_or_else(|| Err(ended()))
 }
 
 /// Answers a request of the client, which may have gone.

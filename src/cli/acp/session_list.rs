@@ -56,8 +56,7 @@ fn infos(sessions: Vec<SessionView>, runs: Vec<RunSummaryView>, folder: Option<&
             let oldest = runs.iter().min_by_key(|run| run.run.accepted_at)?;
             let workspace = newest.workspace.as_deref()?;
             let is_there = folder.is_none_or(|folder| Path::new(workspace) == folder);
-            let name =
-                if session.key.starts_with(KEY_PREFIX) { session.key } else { session.id.to_string() };
+            let name = if session.key.starts_with(KEY_PREFIX) { session.key } else { session.id.to_string() };
             let at = newest.run.accepted_at;
             let title = session.title.unwrap_or_else(|| oldest.input.clone());
             let info = SessionInfo::new(name, workspace).title(title).updated_at(rfc3339(at));

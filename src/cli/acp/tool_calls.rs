@@ -81,7 +81,8 @@ impl OpenCall {
 
     /// The call while a person is asked about it.
     pub(super) fn asked(&self, call: CallId, folder: &Path, question: &str) -> ToolCallUpdate {
-        let content: Vec<_> = [text(question.to_owned())].into_iter().chain(self.differences(folder)).collect();
+        let content: Vec<_> =
+            [text(question.to_owned())].into_iter().chain(self.differences(folder)).collect();
         let fields = ToolCallUpdateFields::new().content(content).title(self.title()).kind(kind(&self.tool));
         let fields = fields.locations(self.locations(folder)).raw_input(self.arguments.clone());
         ToolCallUpdate::new(call.to_string(), fields.status(ToolCallStatus::Pending))
@@ -143,7 +144,8 @@ impl OpenCall {
     }
 
     fn path(&self, folder: &Path) -> Option<PathBuf> {
-        let has_path = matches!(&*self.tool, "read_file" | "write_file" | "edit_file" | "list_files" | "search_files");
+        let has_path =
+            matches!(&*self.tool, "read_file" | "write_file" | "edit_file" | "list_files" | "search_files");
         self.argument("path").filter(|_| has_path).map(|path| folder.join(path))
     }
 
@@ -246,7 +248,11 @@ mod tests {
                 "content": [{ "type": "diff", "path": "/w/a.rs", "oldText": "x", "newText": "y" }] }),
         );
         check("shell", json!({ "command": "ls\n-l" }), json!({ "title": "ls -l", "kind": "execute" }));
-        check("search_files", json!({ "pattern": "fn a" }), json!({ "title": "Search fn a", "kind": "search" }));
+        check(
+            "search_files",
+            json!({ "pattern": "fn a" }),
+            json!({ "title": "Search fn a", "kind": "search" }),
+        );
         check("strange", json!([1]), json!({ "title": "strange" }));
         check("write_file", json!({ "path": 1 }), json!({ "title": "Write", "kind": "edit" }));
         check("read_file", json!("not an object"), json!({ "title": "Read", "kind": "read" }));
@@ -261,7 +267,8 @@ mod tests {
 
     #[test]
     fn the_end_of_a_call_has_its_output() {
-        let content = |text: &str| json!([{ "type": "content", "content": { "type": "text", "text": text } }]);
+        let content =
+            |text: &str| json!([{ "type": "content", "content": { "type": "text", "text": text } }]);
         let output = r#"{"exit_code":3,"signal":null,"timed_out":false,"stdout":"one\n","stderr":"two"}"#;
         let raw: Value = serde_json::from_str(output).unwrap();
         let shown = content("```\none\ntwo\n```\nexit 3");

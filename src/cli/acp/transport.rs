@@ -12,9 +12,7 @@ use std::{
     time::Duration,
 };
 
-use agent_client_protocol::{
-    Channel, Error, ErrorCode, RawJsonRpcId, RawJsonRpcMessage, TransportFrame,
-};
+use agent_client_protocol::{Channel, Error, ErrorCode, RawJsonRpcId, RawJsonRpcMessage, TransportFrame};
 use futures::StreamExt;
 use tokio::{
     sync::{Notify, Semaphore, mpsc, oneshot},
@@ -29,6 +27,8 @@ const MAX_UNANSWERED: usize = 256;
 const MAX_UNANSWERED_BYTES: usize = 256 << 20;
 /// Most updates that are not written yet.
 const MAX_UPDATES: usize = 256;
+/// The notifications that are updates.
+const SESSION_UPDATE: &str = "session/update";
 /// Lines between a thread and the connection.
 const MAX_WAITING_LINES: usize = 1;
 /// Time in which the last lines must be written.
@@ -50,7 +50,7 @@ impl Window {
 
     /// Waits until one more update may wait to be written.
     pub(super) async fn reserve_update(&self) {
-        // It is returned when a notification is written.
+        // It is returned when an update is written.
         if let Ok(permit) = self.updates.acquire().await {
             permit.forget();
         }
@@ -94,14 +94,16 @@ impl Window {
 
     fn on_written(&self, message: &RawJsonRpcMessage) {
         match message {
-            RawJsonRpcMessage::Notification(_) => self.updates.add_permits(1),
+            RawJsonRpcMessage::Notification(notification) if &*notification.method == SESSION_UPDATE => {
+                self.updates.add_permits(1);
+            }
             RawJsonRpcMessage::Response(_) => {
                 if let Some(id) = message.response_id() {
                     self.unanswered().remove(id);
                 }
                 self.answered.notify_waiters();
             }
-            RawJsonRpcMessage::Request(_) => {}
+            RawJsonRpcMessage::Notification(_) | RawJsonRpcMessage::Request(_) => {}
         }
     }
 }
@@ -247,7 +249,8 @@ fn read_lines(lines: &mpsc::Sender<InputLine>) {
 /// The next line without its end; `None` at the end of the input. Of a line that is too long nothing is kept.
 fn read_line(input: &mut impl BufRead, max: usize) -> io::Result<Option<InputLine>> {
     let (mut line, mut is_too_long) = (Vec::new(), false);
-    let whole = |line, is_too_long| Some(if is_too_long { InputLine::TooLong } else { InputLine::Text(line) });
+    let whole =
+        |line, is_too_long| Some(if is_too_long { InputLine::TooLong } else { InputLine::Text(line) });
     loop {
         let available = match input.fill_buf() {
             Ok(available) => available,
