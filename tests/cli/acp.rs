@@ -371,7 +371,8 @@ fn an_editor_that_dies_loses_nothing() {
     world.release();
     // The run goes on, and the session is followed: its end is shown without a prompt.
     next.until(|line| line["params"]["update"]["content"]["text"] == "[rehearsal] It ended.");
-    // Once more: the whole is there, and the order is that of the conversation.
+    until("the run ends", || world.ok(&["runs", "list", "--json"]).contains("\"completed\""));
+    // Once more: the whole is there.
     next.load(&session);
     assert_eq!(next.text("agent_message_chunk"), "[rehearsal] It ended.");
     let listed = next.call("session/list", json!({ "cwd": next.work }));
