@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, sync::Arc};
 
 use agent_client_protocol::{
-    Error, is_connection_terminated, is_incoming_transport_closed, v1::schema::StopReason,
+    Error, ErrorCode, is_connection_terminated, is_incoming_transport_closed, v1::schema::StopReason,
 };
 use hermod_actors::model::{
     ApprovalDecision, ApprovalScope, CallId, RunId, SessionId, StopReason as RunStop,
@@ -163,6 +163,9 @@ impl Session {
     async fn on_unasked(&mut self, call: CallId, error: &Error) {
         if is_incoming_transport_closed(error) || is_connection_terminated(error) {
             return;
+        }
+        if error.code == ErrorCode::REQUEST_CANCELLED {
+            return self.cancel();
         }
         let Some(question) = self.question(call).cloned() else { return };
         tracing::warn!(%call, error = error.message, "the client does not ask its user");

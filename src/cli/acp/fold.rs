@@ -18,6 +18,7 @@ use hermod_actors::model::{
 };
 
 use super::{answer_text::SentText, questions::OpenQuestion, tool_calls::OpenCall};
+use crate::cli::progress::{format_failure, format_wait};
 
 /// What follows from a record or an event.
 #[derive(Debug, Clone, PartialEq)]
@@ -151,6 +152,11 @@ impl UpdateFold {
             }
             Body::RunEnded(ended) => self.ended(ended.run, &ended.ended),
             Body::ModelAnswered(answered) => self.answered(answered),
+            // These are news only while they last.
+            Body::ModelFailed(failed) if !is_replayed && failed.retry_at.is_some() => {
+                news(&format_failure(failed, record))
+            }
+            Body::ModelWaiting(waiting) if !is_replayed => news(&format_wait(waiting, record)),
             Body::AsideAnswered(answered) => title(answered),
             Body::CallAdmitted(admitted) => self.admitted(admitted),
             Body::CallStarted(started) => self.started(started),
@@ -272,6 +278,13 @@ pub(super) fn note(text: String) -> SessionUpdate {
     SessionUpdate::AgentMessageChunk(ContentChunk::new(text.into()))
 }
 
+/// What delays a run, as a thought: ACP has nothing else for it that all clients show.
+fn news(line: &str) -> Vec<Effect> {
+    let words: Vec<&str> = line.split_whitespace().collect();
+    let text = format!("\n*({})*\n", words.join(" "));
+    vec![update(SessionUpdate::AgentThoughtChunk(ContentChunk::new(text.into())))]
+}
+
 fn thought(call: CallId, attempt: Attempt, text: String) -> Vec<Effect> {
     chunk(text, message_id(call, attempt))
         .map(SessionUpdate::AgentThoughtChunk)
@@ -337,8 +350,8 @@ fn plan(items: &TodoList) -> Plan {
 mod tests {
     use hermod_actors::model::{
         ApprovalAnswered, ApprovalDecision, ApprovalRequested, ApprovalScope, AssistantMessage, CallEnd,
-        DecisionSource, FinishReason, Flaw, Outcome, RunEnded, RunSpec, Timestamp, TodoChanged, TodoItem,
-        ToolCall, Usage,
+        DecisionSource, Failure, FailureClass, FinishReason, Flaw, ModelFailed, Outcome, RunEnded, RunSpec,
+        Timestamp, TodoChanged, TodoItem, ToolCall, Usage,
     };
 
     use super::*;
@@ -512,6 +525,20 @@ mod tests {
         let fold = check(vec![call(), Given::Record(requested())], &["thought why", "call ls", "ask 1"]);
         let question = &fold.questions[&TOOL];
         assert_eq!((question.has_rules, question.shown.fields.title.as_deref()), (true, Some("ls")));
+    }
+
+    #[test]
+    fn a_failure_is_news_while_the_model_is_asked_again() {
+        let failed = |retry_at| {
+            let failure = Failure::new(FailureClass::Overloaded, "busy");
+            Body::ModelFailed(ModelFailed { call: MODEL, attempt: 1, failure, retry_at, fallback: None })
+        };
+        let news = "thought \n*(model 1 attempt 1 failed: overloaded: busy; asked again in 5.0 s)*\n";
+        let at = Some(Timestamp(5_000));
+        check(
+            vec![Given::Record(failed(at)), Given::Replayed(failed(at)), Given::Record(failed(None))],
+            &[news],
+        );
     }
 
     #[test]
