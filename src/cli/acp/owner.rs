@@ -3,15 +3,15 @@
 
 use std::{
     path::PathBuf,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
 use hermod_actors::model::{EventBody, RunId, Seq};
-use tokio::{sync::mpsc, time::sleep};
+use tokio::{
+    sync::mpsc,
+    time::{Instant, sleep},
+};
 
 use crate::{
     cli::{background, print_note},
@@ -30,8 +30,8 @@ use crate::{
 const MAX_TRIES: u32 = 60;
 const MIN_PAUSE: Duration = Duration::from_millis(20);
 const MAX_PAUSE: Duration = Duration::from_millis(500);
-/// Tries in which an owner that has gone is expected back, about 3 s: a service that is restarted finds the store free.
-const MAX_RETURN_TRIES: u32 = 10;
+/// How long an owner that has gone is expected back: a service that is restarted finds the store free.
+const RETURN_TIME: Duration = Duration::from_secs(5);
 
 /// Steps of a session that wait to be shown.
 const MAX_WAITING_STEPS: usize = 16;
@@ -40,8 +40,8 @@ const MAX_WAITING_STEPS: usize = 16;
 #[derive(Debug)]
 pub(super) struct Owner {
     state: PathBuf,
-    /// Whether there was an owner before.
-    was_there: AtomicBool,
+    /// When an owner has gone.
+    lost_at: Mutex<Option<Instant>>,
 }
 
 /// Tries in a row without success.
@@ -72,29 +72,45 @@ impl Tries {
 impl Owner {
     /// The owner of the store in `state`.
     pub(super) const fn new(state: PathBuf) -> Self {
-        Self { state, was_there: AtomicBool::new(false) }
+        Self { state, lost_at: Mutex::new(None) }
     }
 
     /// Connects to the owner, whichever process that is.
     pub(super) async fn connect(&self) -> Result<OwnerConnection, HostError> {
-        let mut tries = Tries::new();
         loop {
             if let Some(owner) = OwnerConnection::connect(&self.state).await?
                 && owner.submissions.is_some()
             {
-                self.was_there.store(true, Ordering::Relaxed);
                 return Ok(owner);
             }
-            if !self.was_there.load(Ordering::Relaxed) || tries.count >= MAX_RETURN_TRIES {
+            if !self.is_expected_back() {
                 break;
             }
-            tries.wait().await?;
+            sleep(MAX_PAUSE).await;
         }
         let connected = background::connect(&self.state, &[], |wait| print_note(wait.to_string())).await;
         // A usage error would be one of the request.
-        let owner = connected.map_err(|error| HostError::from(RequestError::internal(error.to_string())))?;
-        self.was_there.store(true, Ordering::Relaxed);
-        Ok(owner)
+        connected.map_err(|error| RequestError::internal(error.to_string()).into())
+    }
+
+    fn is_expected_back(&self) -> bool {
+        let lost_at = *self.lost_at.lock().unwrap_or_else(PoisonError::into_inner);
+        lost_at.is_some_and(|lost_at| lost_at.elapsed() < RETURN_TIME)
+    }
+
+    /// The owner has ended while it was asked, or while it was followed.
+    fn on_lost(&self) {
+        *self.lost_at.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+    }
+
+    /// Waits before a request is repeated to the next owner, or returns why it is not.
+    async fn recover(&self, error: HandoverError, tries: &mut Tries) -> Result<(), HostError> {
+        match error {
+            HandoverError::Failed(error) => return Err(error),
+            HandoverError::Gone => self.on_lost(),
+            HandoverError::Crowded(_) => {}
+        }
+        tries.wait().await
     }
 
     /// Repeats `ask` with the next owner while owners end before they answer. A repeat must be harmless.
@@ -106,8 +122,7 @@ impl Owner {
         loop {
             match ask(self.connect().await?).await {
                 Ok(answer) => return Ok(answer),
-                Err(HandoverError::Failed(error)) => return Err(error),
-                Err(HandoverError::Gone | HandoverError::Crowded(_)) => tries.wait().await?,
+                Err(error) => self.recover(error, &mut tries).await?,
             }
         }
     }
@@ -140,8 +155,7 @@ impl Owner {
             };
             match answer {
                 Ok(answer) => return Ok(answer),
-                Err(HandoverError::Failed(error)) => return Err(error),
-                Err(HandoverError::Gone | HandoverError::Crowded(_)) => tries.wait().await?,
+                Err(error) => self.recover(error, &mut tries).await?,
             }
         }
     }
@@ -246,9 +260,8 @@ impl Follower {
             let Some(events) = &mut self.events else {
                 match self.join().await {
                     Ok(events) => self.events = Some(events),
-                    Err(HandoverError::Failed(error)) => return Err(error),
-                    Err(HandoverError::Gone | HandoverError::Crowded(_)) => {
-                        self.tries.wait().await?;
+                    Err(error) => {
+                        self.owner.recover(error, &mut self.tries).await?;
                         continue;
                     }
                 }
@@ -270,11 +283,10 @@ impl Follower {
                     | FollowedStep::Ended(_)
                     | FollowedStep::Parked(_),
                 ) => {}
-                Err(HandoverError::Gone | HandoverError::Crowded(_)) => {
+                Err(error) => {
                     self.events = None;
-                    self.tries.wait().await?;
+                    self.owner.recover(error, &mut self.tries).await?;
                 }
-                Err(HandoverError::Failed(error)) => return Err(error),
             }
         }
     }

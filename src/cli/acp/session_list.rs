@@ -90,7 +90,7 @@ mod tests {
         }
     }
 
-    fn run(session: u128, at: u64, (input, folder): (&str, &str)) -> RunSummaryView {
+    fn run(session: u128, at: u32, (input, folder): (&str, &str)) -> RunSummaryView {
         let id = RunId::from_bits(u128::from(at));
         let view = RunView {
             id,
@@ -98,7 +98,7 @@ mod tests {
             agent: AgentName::default(),
             state: RunStateView::Ended,
             ended: None,
-            accepted_at: Timestamp(at),
+            accepted_at: Timestamp(i64::from(at)),
             started_at: None,
             ended_at: None,
             legs: 1,
