@@ -142,19 +142,18 @@ impl AcpAgent {
         (is_shown, client): (bool, ConnectionTo<Client>),
     ) -> Result<Vec<SessionConfigOption>, Error> {
         check_folder(folder)?;
-        let open = match self.find(&id).await {
-            Ok(open) => open,
-            Err(_) => {
-                let found = self.owner.session(&id.0).await.map_err(|error| to_error(&error))?;
-                let session = found.ok_or_else(|| unknown_session(&id))?.session;
-                if let Some(reason) = session.quarantined {
-                    let text = format!("session `{id}` cannot be read: {reason}; see `hermod store check`");
-                    return Err(Error::new(ErrorCode::INTERNAL_ERROR, text));
-                }
-                let conversation = SubmissionConversation::Id(session.id.to_string());
-                let place = SessionPlace { id, conversation, folder: folder.to_owned() };
-                self.open(place, client, true).await?
+        let open = if let Ok(open) = self.find(&id).await {
+            open
+        } else {
+            let found = self.owner.session(&id.0).await.map_err(|error| to_error(&error))?;
+            let session = found.ok_or_else(|| unknown_session(&id))?.session;
+            if let Some(reason) = session.quarantined {
+                let text = format!("session `{id}` cannot be read: {reason}; see `hermod store check`");
+                return Err(Error::new(ErrorCode::INTERNAL_ERROR, text));
             }
+            let conversation = SubmissionConversation::Id(session.id.to_string());
+            let place = SessionPlace { id, conversation, folder: folder.to_owned() };
+            self.open(place, client, true).await?
         };
         let (done, is_done) = oneshot::channel();
         send(&open.mailbox, SessionMessage::Replay { is_shown, done })?;

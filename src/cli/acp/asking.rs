@@ -45,11 +45,11 @@ impl Session {
         let asked = match question.form(&self.id, self.front.has_forms) {
             QuestionForm::NextPrompt => return self.ask_in_text(&question).await,
             QuestionForm::Options(request) => self.tasks.spawn(async move {
-                let response = client.send_request(request).block_task().await;
+                let response = client.send_request(*request).block_task().await;
                 TaskEnd::Asked(call, response.map(|response| question.chosen(&response)))
             }),
             QuestionForm::Fields(request) => self.tasks.spawn(async move {
-                let response = client.send_request(request).block_task().await;
+                let response = client.send_request(*request).block_task().await;
                 TaskEnd::Asked(call, response.map(filled))
             }),
         };

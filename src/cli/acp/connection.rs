@@ -72,6 +72,7 @@ pub(super) async fn serve(agent: &Arc<AcpAgent>, window: &Window, channel: Chann
 }
 
 /// Answers a request when `work` is done; the next request is taken at once.
+#[expect(clippy::unnecessary_wraps, reason = "it is what handlers return")]
 fn respond<T: JsonRpcResponse + Send + 'static>(
     responder: Responder<T>,
     work: impl Future<Output = Result<T, Error>> + Send + 'static,

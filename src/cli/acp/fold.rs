@@ -110,7 +110,7 @@ impl UpdateFold {
         match event {
             EventBody::TextDelta { call, attempt, delta } => {
                 let text = self.text.delta((*call, *attempt), delta);
-                self.agent_text(*call, *attempt, text)
+                Self::agent_text(*call, *attempt, text)
             }
             EventBody::ReasoningDelta { call, attempt, delta } => {
                 let text = self.reasoning.delta((*call, *attempt), delta);
@@ -218,7 +218,7 @@ impl UpdateFold {
         let reasoning = self.reasoning.complete((*call, *attempt), &message.reasoning);
         let mut effects = thought(*call, *attempt, reasoning);
         let text = self.text.complete((*call, *attempt), &message.text);
-        effects.extend(self.agent_text(*call, *attempt, text));
+        effects.extend(Self::agent_text(*call, *attempt, text));
         for (n, requested) in (1..).zip(&message.calls) {
             let (id, open) = (CallId { n, ..*call }, OpenCall::new(&requested.name, &requested.arguments));
             effects.push(update(SessionUpdate::ToolCall(open.announced(id, &self.folder))));
@@ -260,11 +260,10 @@ impl UpdateFold {
     fn void(&mut self, call: CallId, attempt: Attempt) -> Vec<Effect> {
         self.reasoning.void(call);
         let mark = self.text.void(call).to_owned();
-        self.agent_text(call, attempt, mark)
+        Self::agent_text(call, attempt, mark)
     }
 
-    #[expect(clippy::unused_self, reason = "beside its uses")]
-    fn agent_text(&self, call: CallId, attempt: Attempt, text: String) -> Vec<Effect> {
+    fn agent_text(call: CallId, attempt: Attempt, text: String) -> Vec<Effect> {
         chunk(text, message_id(call, attempt))
             .map(SessionUpdate::AgentMessageChunk)
             .map(update)
@@ -415,6 +414,7 @@ mod tests {
         EventBody::TextDelta { call: MODEL, attempt: 1, delta: text.into() }
     }
 
+    #[expect(clippy::wildcard_enum_match_arm, reason = "no test has another update")]
     fn describe(effect: &Effect) -> String {
         let chunk = |chunk: &ContentChunk| {
             serde_json::to_value(&chunk.content).unwrap()["text"].as_str().unwrap().to_owned()

@@ -19,13 +19,16 @@ mod session_list;
 mod tool_calls;
 mod transport;
 
-use std::sync::Arc;
+use std::{
+    io::{self, IsTerminal as _},
+    sync::Arc,
+};
 
 use agent_client_protocol::Channel;
 use clap::Args;
 
 use self::{agent::AcpAgent, options::OptionCatalog, owner::Owner, transport::Transport};
-use super::{CliError, examples};
+use super::{CliError, examples, print_note};
 use crate::{config::Config, discovery::Variables, host::StoreClient};
 
 /// Serve an editor at standard input and output, by the Agent Client Protocol (ACP)
@@ -36,12 +39,15 @@ pub(crate) struct AcpArgs {}
 /// Serves the client until it closes standard input. Runs that are under way go on in the process that holds the store.
 pub(crate) async fn execute(_: &AcpArgs, variables: &Variables) -> Result<(), CliError> {
     let (config, state) = (Config::read(variables)?, StoreClient::new(variables)?.state().clone());
+    if io::stdin().is_terminal() {
+        print_note("hermod acp speaks JSON with an editor, which starts it; see docs/acp.md");
+    }
     let transport = Transport::start()
         .map_err(|error| CliError::internal(format!("standard input and output get no threads: {error}")))?;
     let window = transport.window();
     let agent = Arc::new(AcpAgent::new(Owner::new(state), OptionCatalog::new(&config), Arc::clone(&window)));
     let (near, far) = Channel::duplex();
-    let (served, ()) = tokio::join!(connection::serve(&agent, &window, near), transport.carry(far));
+    let (served, ()) = tokio::join!(Box::pin(connection::serve(&agent, &window, near)), transport.carry(far));
     if let Err(error) = served {
         tracing::debug!(error = error.message, "the connection has ended");
     }

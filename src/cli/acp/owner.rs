@@ -8,16 +8,14 @@ use std::{
 };
 
 use hermod_actors::model::{EventBody, RunId, Seq};
-use tokio::{
-    sync::mpsc,
-    time::{Instant, sleep},
-};
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep};
 
 use crate::{
     cli::{background, print_note},
     control::{
-        ControlClient, ControlRequest, ControlResponse, RequestError, RequestErrorKind, RunSubmission,
-        SubmittedRun,
+        ControlClient, ControlRequest, ControlResponse, OwnerKind, RequestError, RequestErrorKind,
+        RunSubmission, SubmittedRun,
     },
     host::{
         DecodedRecord, FollowedEvents, FollowedStep, HandoverError, HostError, OwnerConnection,
@@ -168,7 +166,7 @@ impl Owner {
     /// Lets the run go on if its owner does not do so by itself: a service does.
     pub(super) async fn revive(&self, run: RunId) -> Result<(), HostError> {
         self.repeat(|mut owner| async move {
-            if owner.submissions.is_none_or(|kind| kind.is_service()) {
+            if owner.submissions.is_none_or(OwnerKind::is_service) {
                 return Ok(());
             }
             owner.resume(&run.to_string()).await.map(drop)

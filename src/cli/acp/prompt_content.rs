@@ -35,7 +35,7 @@ impl PromptTask {
             ContentBlock::ResourceLink(link) => self.text.push_str(&mention(&link)),
             ContentBlock::Resource(EmbeddedResource { resource, .. }) => match resource {
                 EmbeddedResourceResource::TextResourceContents(text) => {
-                    self.text.push_str(&format!("@{}", place(&text.uri)));
+                    self.name(&text.uri);
                     contexts.push_str(&context(&text));
                 }
                 EmbeddedResourceResource::BlobResourceContents(blob) => self.add_blob(blob)?,
@@ -49,6 +49,12 @@ impl PromptTask {
         Ok(())
     }
 
+    /// Names a file in the text, where the user has put it.
+    fn name(&mut self, uri: &str) {
+        self.text.push('@');
+        self.text.push_str(&place(uri));
+    }
+
     fn add_image(&mut self, image: ImageContent) -> Result<(), String> {
         if image.data.is_empty() {
             return Err("is a picture without its data; attach the file itself".to_owned());
@@ -59,7 +65,7 @@ impl PromptTask {
 
     /// A picture goes to the model; of any other file only its name does.
     fn add_blob(&mut self, blob: BlobResourceContents) -> Result<(), String> {
-        self.text.push_str(&format!("@{}", place(&blob.uri)));
+        self.name(&blob.uri);
         match blob.mime_type.as_deref() {
             Some(kind) if kind.starts_with("image/") => {
                 self.add_image(ImageContent::new(blob.blob, kind.to_owned()))

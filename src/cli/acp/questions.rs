@@ -41,9 +41,9 @@ pub(super) struct OpenQuestion {
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum QuestionForm {
     /// Options to choose from.
-    Options(RequestPermissionRequest),
+    Options(Box<RequestPermissionRequest>),
     /// A form with fields.
-    Fields(CreateElicitationRequest),
+    Fields(Box<CreateElicitationRequest>),
     /// The client has none: the question is shown as text, and the next prompt answers it.
     NextPrompt,
 }
@@ -69,13 +69,17 @@ impl OpenQuestion {
             let scope =
                 ElicitationSessionScope::new(session.clone()).tool_call_id(self.shown.tool_call_id.clone());
             let mode = ElicitationFormMode::new(scope, schema(choices));
-            return QuestionForm::Fields(CreateElicitationRequest::new(mode, &*self.text));
+            return QuestionForm::Fields(Box::new(CreateElicitationRequest::new(mode, &*self.text)));
         }
         if self.wants_text && choices.is_empty() {
             return QuestionForm::NextPrompt;
         }
         let options = if self.wants_text { choice_options(choices) } else { self.decision_options() };
-        QuestionForm::Options(RequestPermissionRequest::new(session.clone(), self.shown.clone(), options))
+        QuestionForm::Options(Box::new(RequestPermissionRequest::new(
+            session.clone(),
+            self.shown.clone(),
+            options,
+        )))
     }
 
     fn decision_options(&self) -> Vec<PermissionOption> {
@@ -114,18 +118,16 @@ impl OpenQuestion {
 /// What the fields of a form mean: the user's own words come before a choice.
 pub(super) fn filled(response: CreateElicitationResponse) -> UserAnswer {
     let deny = UserAnswer::Decision(ApprovalDecision::Deny, ApprovalScope::Once);
-    match response.action {
-        ElicitationAction::Accept(accepted) => {
-            let mut fields = accepted.content.unwrap_or_default();
-            let mut text = |name: &str| match fields.remove(name) {
-                Some(ElicitationContentValue::String(text)) if !text.trim().is_empty() => Some(text),
-                Some(_) | None => None,
-            };
-            text(ANSWER_FIELD).or_else(|| text(CHOICE_FIELD)).map_or(deny, UserAnswer::Text)
-        }
-        ElicitationAction::Cancel => UserAnswer::Cancelled,
-        _ => deny,
+    if response.action == ElicitationAction::Cancel {
+        return UserAnswer::Cancelled;
     }
+    let ElicitationAction::Accept(accepted) = response.action else { return deny };
+    let mut fields = accepted.content.unwrap_or_default();
+    let mut text = |name: &str| match fields.remove(name) {
+        Some(ElicitationContentValue::String(text)) if !text.trim().is_empty() => Some(text),
+        Some(_) | None => None,
+    };
+    text(ANSWER_FIELD).or_else(|| text(CHOICE_FIELD)).map_or(deny, UserAnswer::Text)
 }
 
 fn option(id: &str, name: &str, kind: PermissionOptionKind) -> PermissionOption {

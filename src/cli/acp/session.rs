@@ -44,6 +44,9 @@ const PRINT_INTERVAL: Duration = Duration::from_millis(100);
 /// How often questions of subagents are looked for, while there are subagents.
 const SUBAGENT_INTERVAL: Duration = Duration::from_secs(1);
 
+/// Answers a prompt.
+type PromptReply = oneshot::Sender<Result<StopReason, Error>>;
+
 /// What sessions share.
 #[derive(Debug, Clone)]
 pub(super) struct SessionFront {
@@ -62,7 +65,7 @@ pub(super) enum SessionMessage {
         task: PromptTask,
         /// Held until the owner has the task.
         permit: OwnedSemaphorePermit,
-        reply: oneshot::Sender<Result<StopReason, Error>>,
+        reply: PromptReply,
     },
     /// Stops everything that is under way.
     Cancel,
@@ -93,7 +96,7 @@ pub(super) struct Session {
     steps: Option<mpsc::Receiver<SessionStepResult>>,
     pub(super) fold: UpdateFold,
     replay: Option<Replay>,
-    pub(super) prompts: BTreeMap<RunId, Vec<oneshot::Sender<Result<StopReason, Error>>>>,
+    pub(super) prompts: BTreeMap<RunId, Vec<PromptReply>>,
     /// Runs that the client has cancelled.
     pub(super) cancelled: BTreeSet<RunId>,
     /// Questions that the user is asked.
@@ -180,9 +183,7 @@ impl Session {
             }
             SessionMessage::Cancel => self.cancel(),
             SessionMessage::Replay { is_shown, done } => {
-                if let Err((done, error)) = self.replay(is_shown, done).await {
-                    answer(done, Err(error));
-                }
+                self.replay(is_shown, done).await;
             }
             SessionMessage::SetOptions(options) => self.options = options,
             SessionMessage::Close(done) => {
@@ -243,28 +244,22 @@ impl Session {
     }
 
     /// Begins to read the session from its first record on.
-    async fn replay(
-        &mut self,
-        is_shown: bool,
-        done: oneshot::Sender<Result<(), Error>>,
-    ) -> Result<(), (oneshot::Sender<Result<(), Error>>, Error)> {
+    async fn replay(&mut self, is_shown: bool, done: oneshot::Sender<Result<(), Error>>) {
         let until = match self.last_record().await {
             Ok(until) => until,
-            Err(error) => return Err((done, to_error(&error))),
+            Err(error) => return answer(done, Err(to_error(&error))),
         };
         if let Some(before) = self.replay.take() {
             answer(before.done, Ok(()));
         }
         // A session without a record was made by this client, and has no prompt yet.
         let Some((session, until)) = until else {
-            answer(done, Ok(()));
-            return Ok(());
+            return answer(done, Ok(()));
         };
         self.forget_questions();
         self.fold = UpdateFold::new(self.folder.clone());
         self.steps = Some(follow(Arc::clone(&self.front.owner), session, 1));
         self.replay = Some(Replay { until, is_shown, done });
-        Ok(())
     }
 
     /// The id of the session and the number of its last record, as far as it can be known before it is read; `None` if it

@@ -158,8 +158,8 @@ impl Transport {
                         }
                     }
                     Ok(None) => {}
-                    Err((id, error)) => {
-                        if output.send(refusal(id, error)).await.is_err() {
+                    Err(refusal) => {
+                        if output.send(refusal.line()).await.is_err() {
                             return;
                         }
                     }
@@ -191,15 +191,36 @@ impl Transport {
     }
 }
 
+/// Why a line does not reach the connection.
+#[derive(Debug, PartialEq, Eq)]
+struct Refusal {
+    /// The id of the request, as far as it can be read.
+    id: RawJsonRpcId,
+    code: ErrorCode,
+    text: String,
+}
+
+impl Refusal {
+    fn new(code: ErrorCode, text: impl Into<String>) -> Self {
+        Self { id: RawJsonRpcId::Null, code, text: text.into() }
+    }
+
+    /// The line that answers it.
+    fn line(self) -> String {
+        let error = Error::new(self.code, self.text);
+        let response = TransportFrame::Single(RawJsonRpcMessage::response(self.id, Err(error)));
+        response.to_json().unwrap_or_default()
+    }
+}
+
 /// The frame of a line; `None` of one without meaning, or the error with which it is answered.
-fn read_frame(line: InputLine, window: &Window) -> Result<Option<TransportFrame>, (RawJsonRpcId, Error)> {
-    let refused = |code: ErrorCode, text: &str| Err((RawJsonRpcId::Null, Error::new(code, text)));
+fn read_frame(line: InputLine, window: &Window) -> Result<Option<TransportFrame>, Refusal> {
     let InputLine::Text(line) = line else {
         let text = format!("a line has more than {} MiB; attach smaller files", MAX_LINE_BYTES >> 20);
-        return refused(ErrorCode::INVALID_REQUEST, &text);
+        return Err(Refusal::new(ErrorCode::INVALID_REQUEST, text));
     };
     let Ok(text) = str::from_utf8(&line) else {
-        return refused(ErrorCode::PARSE_ERROR, "a line is not UTF-8");
+        return Err(Refusal::new(ErrorCode::PARSE_ERROR, "a line is not UTF-8"));
     };
     if text.trim().is_empty() {
         return Ok(None);
@@ -209,13 +230,13 @@ fn read_frame(line: InputLine, window: &Window) -> Result<Option<TransportFrame>
             if let RawJsonRpcMessage::Request(request) = &message
                 && let Err(text) = window.take_request(&request.id, line.len())
             {
-                return Err((request.id.clone(), Error::new(ErrorCode::INVALID_REQUEST, text)));
+                return Err(Refusal { id: request.id.clone(), code: ErrorCode::INVALID_REQUEST, text });
             }
             Ok(Some(TransportFrame::Single(message)))
         }
         // An answer is never answered, not even one that is malformed.
         TransportFrame::Malformed { .. } if is_response(text) => Ok(None),
-        TransportFrame::Malformed { error, .. } => refused(error.code, &error.message),
+        TransportFrame::Malformed { error, .. } => Err(Refusal::new(error.code, error.message)),
         _ => Ok(None),
     }
 }
@@ -223,12 +244,6 @@ fn read_frame(line: InputLine, window: &Window) -> Result<Option<TransportFrame>
 fn is_response(text: &str) -> bool {
     let value = serde_json::from_str::<serde_json::Value>(text).unwrap_or_default();
     value.get("method").is_none() && (value.get("result").is_some() || value.get("error").is_some())
-}
-
-/// The answer to a line that the connection does not get.
-fn refusal(id: RawJsonRpcId, error: Error) -> String {
-    let response = TransportFrame::Single(RawJsonRpcMessage::response(id, Err(error)));
-    response.to_json().unwrap_or_default()
 }
 
 fn read_lines(lines: &mpsc::Sender<InputLine>) {
@@ -321,7 +336,7 @@ mod tests {
     fn check(window: &Window, line: &str, expect: Result<bool, (Value, i32)>) {
         let read = read_frame(InputLine::Text(line.as_bytes().to_vec()), window);
         let got = read.map(|frame| frame.is_some());
-        let got = got.map_err(|(id, error)| (serde_json::to_value(id).unwrap(), i32::from(error.code)));
+        let got = got.map_err(|refusal| (serde_json::to_value(refusal.id).unwrap(), refusal.code.value()));
         assert_eq!(got, expect, "{line}");
     }
 
@@ -336,9 +351,9 @@ mod tests {
         check(&window, "[]", Err((Value::Null, -32600)));
         check(&window, &"[".repeat(100_000), Err((Value::Null, -32700)));
         let not_text = read_frame(InputLine::Text(vec![0xff]), &window).unwrap_err();
-        assert_eq!(i32::from(not_text.1.code), -32700);
+        assert_eq!(not_text.code, ErrorCode::PARSE_ERROR);
         let too_long = read_frame(InputLine::TooLong, &window).unwrap_err();
-        assert!(too_long.1.message.contains("64 MiB"), "{}", too_long.1.message);
+        assert!(too_long.text.contains("64 MiB"), "{}", too_long.text);
     }
 
     #[test]
