@@ -226,3 +226,23 @@ fn options_are_those_of_the_configuration() {
         "no option `agent` now",
     );
 }
+
+#[test]
+fn what_a_subagent_asks_is_asked_in_the_session() {
+    let world = World::new();
+    let delegate = json!({ "tool": "delegate_task", "arguments": { "goal": "make it" } });
+    let touch = json!({ "tool": "shell", "arguments": { "command": "touch made" } });
+    let below = json!({ "when": "/^make it/", "steps": [{ "call": [touch] }, { "say": "Made." }] });
+    let above = json!({ "steps": [{ "call": [delegate] }, { "say": "Delegated." }] });
+    let _service = service(&world, &json!([below, above]));
+    let mut editor = Editor::start(&world);
+    let session = editor.new_session();
+    let id = editor.send_prompt(&session, "Delegate it");
+    let asked = editor.choose("allow");
+    assert_eq!(asked["params"]["sessionId"], session);
+    assert!(asked["params"]["toolCall"]["title"].as_str().unwrap().contains("touch made"), "{asked}");
+    check_stopped(&editor.answer(id), "end_turn");
+    assert!(world.work().join("made").exists());
+    let listed = editor.call("session/list", json!({}));
+    assert_eq!(listed["result"]["sessions"].as_array().unwrap().len(), 1, "no subagents: {listed}");
+}

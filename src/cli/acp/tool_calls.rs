@@ -137,6 +137,7 @@ impl OpenCall {
             "shell" => return of("command").unwrap_or_else(|| "shell".to_owned()),
             TODO => return "Update the plan".to_owned(),
             "clarify" => ("Ask:", of("question")),
+            "delegate_task" => ("Delegate", of("goal")),
             "skill_view" => ("Read skill", of("name")),
             other => return truncated_line(other, MAX_TITLE_CHARS),
         };
@@ -253,6 +254,7 @@ mod tests {
             json!({ "pattern": "fn a" }),
             json!({ "title": "Search fn a", "kind": "search" }),
         );
+        check("delegate_task", json!({ "goal": "x" }), json!({ "title": "Delegate x", "kind": "think" }));
         check("strange", json!([1]), json!({ "title": "strange" }));
         check("write_file", json!({ "path": 1 }), json!({ "title": "Write", "kind": "edit" }));
         check("read_file", json!("not an object"), json!({ "title": "Read", "kind": "read" }));
