@@ -3,6 +3,7 @@
 
 mod agents;
 mod attachments;
+mod dashboard;
 mod deliveries;
 mod email;
 mod expectations;
