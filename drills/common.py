@@ -65,7 +65,8 @@ class Service:
         """Starts the service on its state, and waits until it is ready."""
         place = self.log.stat().st_size if self.log.exists() else 0
         with self.log.open("ab") as log:
-            command = [self.binary, "serve", "--listen", "127.0.0.1:0", *self.options]
+            listen = [] if any(option.startswith("--listen") for option in self.options) else ["--listen", "127.0.0.1:0"]
+            command = [self.binary, "serve", *listen, *self.options]
             self.process = subprocess.Popen(command, cwd=self.work, env=self.variables, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 
         def address():

@@ -50,13 +50,20 @@ pub(super) struct SessionsQuery {
     /// A text in the key, the title, a task, a message or an answer of the session, whatever its case.
     #[param(value_type = String, required = false)]
     text: Option<String>,
+    /// `false` leaves the sessions of subagents out.
+    #[serde(default, deserialize_with = "from_text")]
+    #[param(value_type = bool, required = false)]
+    subagents: Option<bool>,
 }
 
-/// A session of a list: `{…of the session, match}`.
+/// A session of a list: `{…of the session, last_run, match}`.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct FoundSession {
     #[serde(flatten)]
     session: SessionSummaryView,
+    /// Its newest run; absent if it has none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    last_run: Option<RunSummaryView>,
     /// What stands around the text that was searched; absent without a search, and if it is in the key or the title.
     #[serde(rename = "match", skip_serializing_if = "Option::is_none")]
     found: Option<String>,
@@ -184,19 +191,28 @@ impl SessionsQuery {
             while records < MAX_SEARCHED_RECORDS
                 && let Some(row) = page.take()
             {
-                let session = SessionSummaryView::from(&row);
-                let Some(search) = &search else {
-                    page.items.push(FoundSession { session, found: None });
-                    continue;
-                };
-                let title = session.title.as_deref().unwrap_or_default();
-                if search.find(&session.key).is_some() || search.find(title).is_some() {
-                    page.items.push(FoundSession { session, found: None });
+                let newest = reach.runs_of(&row, 1).await?.pop();
+                let is_subagent = newest.as_ref().is_some_and(|run| run.parent.is_some());
+                if is_subagent && self.subagents == Some(false) {
                     continue;
                 }
-                let (found, read) = reach.search_session(&row, search).await?;
-                records += read;
-                page.items.extend(found.map(|found| FoundSession { session, found: Some(found) }));
+                let session = SessionSummaryView::from(&row);
+                let mut found = None;
+                if let Some(search) = &search
+                    && !search.is_named(&session)
+                {
+                    let (place, read) = reach.search_session(&row, search).await?;
+                    records += read;
+                    if place.is_none() {
+                        continue;
+                    }
+                    found = place;
+                }
+                let last_run = match newest {
+                    Some(run) => Some(reach.service().handler.summary(run).await?),
+                    None => None,
+                };
+                page.items.push(FoundSession { session, last_run, found });
             }
         }
         Ok(page.build())

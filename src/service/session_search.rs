@@ -2,6 +2,8 @@
 
 use hermod_actors::model::{Body, Record};
 
+use crate::view::SessionSummaryView;
+
 /// Characters of an excerpt before and after the place that was found.
 const BEFORE: usize = 60;
 const AFTER: usize = 140;
@@ -17,6 +19,12 @@ impl TextSearch {
     pub(super) fn new(text: &str) -> Option<Self> {
         let needle = text.trim().to_lowercase();
         (!needle.is_empty()).then_some(Self { needle })
+    }
+
+    /// True if the text is in the key or the title of a session.
+    pub(super) fn is_named(&self, session: &SessionSummaryView) -> bool {
+        let title = session.title.as_deref().unwrap_or_default();
+        [&session.key, title].into_iter().any(|name| name.to_lowercase().contains(&self.needle))
     }
 
     /// What stands around the text in a record; `None` if it is not there.

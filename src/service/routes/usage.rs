@@ -100,7 +100,7 @@ async fn usage(
 struct DaysQuery {
     /// Number of days, today included; 14 if it is absent.
     #[serde(default, deserialize_with = "from_text")]
-    #[param(value_type = u32, required = false, minimum = 1, maximum = 366)]
+    #[param(value_type = u64, required = false, minimum = 1, maximum = 366)]
     days: Option<u32>,
 }
 

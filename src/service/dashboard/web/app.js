@@ -158,6 +158,11 @@ async function leave() {
   showSignIn("You are signed out.");
 }
 
+function drawTitle() {
+  const waits = context.approvals > 0 ? `(${context.approvals}) ` : "";
+  document.title = `${waits}${view ? `${view.instance.title} – ` : ""}Hermod`;
+}
+
 // --- Views ---------------------------------------------------------------------------------------------------------
 
 /** A view on the page: loads, draws, and follows the events that concern it. */
@@ -174,7 +179,6 @@ class ViewOnPage {
       act: (work, done) => this.act(work, done),
     };
     this.instance = definition(this.handle);
-    document.title = `${this.instance.title} – Hermod`;
     this.draw();
   }
 
@@ -187,7 +191,7 @@ class ViewOnPage {
       console.error(error);
       content = h("p", { class: "error", role: "alert" }, `This view could not be drawn: ${error.message}`);
     }
-    document.title = `${this.instance.title} – Hermod`;
+    drawTitle();
     update(this.main, h("main", { id: "main", tabindex: "-1" },
       h("div", { class: "heading" }, h("h1", { tabindex: "-1" }, this.instance.heading?.() ?? this.instance.title), this.instance.tools?.()),
       this.problem && h("p", { class: "error", role: "alert" }, this.problem),
@@ -228,6 +232,8 @@ class ViewOnPage {
 
   /** Carries out a change; its problem is shown. */
   async act(work, done) {
+    if (this.isActing) return;
+    this.isActing = true;
     try {
       await work();
       this.problem = null;
@@ -235,8 +241,13 @@ class ViewOnPage {
     } catch (error) {
       this.problem = error.message;
     }
+    const { problem } = this;
     await this.load();
+    this.isActing = false;
+    this.problem ??= problem;
     this.draw();
+    // What was used may be gone.
+    if (document.activeElement === document.body) this.main.querySelector("h1")?.focus({ preventScroll: true });
   }
 
   close() {
@@ -265,6 +276,7 @@ function show(isFirst) {
   view?.close();
   const definition = place.name !== null ? DETAILS[place.page] : LISTS[place.page];
   view = new ViewOnPage(definition ?? unknown, place);
+  drawTitle();
   const present = root.querySelector("main");
   if (present) present.replaceWith(view.main); else root.append(view.main);
   drawFrame();
@@ -307,8 +319,11 @@ function countApprovals() {
   approvalTimer ??= setTimeout(async () => {
     approvalTimer = null;
     try {
-      context.approvals = (await get("/v1/approvals")).length;
+      const { length } = await get("/v1/approvals");
+      if (length > context.approvals) announce(`${length === 1 ? "1 call waits" : `${length} calls wait`} for you.`);
+      context.approvals = length;
       drawFrame();
+      drawTitle();
     } catch {
       // The view tells of it.
     }

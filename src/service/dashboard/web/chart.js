@@ -13,23 +13,25 @@ export function ceiling(value) {
 }
 
 /** Bars by day, the oldest first. `series` are `{ name, tone, value(day) }`, stacked from the bottom. */
-export function dayBars({ title, days, series, format, width: whole = 600 }) {
+export function dayBars({ title, days, series, format, width = 600 }) {
+  const isNarrow = window.innerWidth < 760;
+  const whole = isNarrow ? 330 : width;
   const total = (day) => series.reduce((sum, one) => sum + one.value(day), 0);
   const top = ceiling(Math.max(...days.map(total), 0));
   const step = whole / days.length;
-  const width = Math.min(34, step * 0.7);
+  const thick = Math.min(34, step * 0.7);
   const bars = days.map((day, n) => {
     let y = HEIGHT;
-    const x = n * step + (step - width) / 2;
+    const x = n * step + (step - thick) / 2;
     const parts = series.map(({ tone, value }) => {
       const size = (value(day) / top) * HEIGHT;
       y -= size;
-      return size > 0 && s("rect", { class: ["bar", tone], x: x.toFixed(1), y: y.toFixed(2), width: width.toFixed(1), height: size.toFixed(2), rx: 1.5 });
+      return size > 0 && s("rect", { class: ["bar", tone], x: x.toFixed(1), y: y.toFixed(2), width: thick.toFixed(1), height: size.toFixed(2), rx: 1.5 });
     });
     const words = series.length > 1 ? series.map(({ name, value }) => `${name} ${format(value(day))}`).join(", ") : format(total(day));
     return s("g", {}, s("title", {}, `${shortDay(day.day)}: ${words}`), s("rect", { class: "hit", x: n * step, y: 0, width: step, height: HEIGHT }), parts);
   });
-  const every = Math.ceil(days.length / 7);
+  const every = Math.ceil(days.length / (isNarrow ? 4 : 7));
   const labels = days.map((day, n) => (days.length - 1 - n) % every === 0
     && s("text", { class: "tick", x: n * step + step / 2, y: HEIGHT + 16, "text-anchor": "middle" }, shortDay(day.day)));
   const drawing = s("svg", { class: "chart", viewBox: `-44 -8 ${whole + 48} ${HEIGHT + 30}`, "aria-hidden": "true" },

@@ -58,7 +58,15 @@ export function update(old, fresh) {
   if (old.nodeType !== Node.ELEMENT_NODE) return old;
   updateAttributes(old, fresh);
   updateChildren(old, fresh);
+  if (document.activeElement !== old) updateChoice(old, fresh);
   return old;
+}
+
+/** What a filter has chosen follows the address, unless a person is at it. */
+function updateChoice(old, fresh) {
+  if (old.nodeName === "SELECT") old.value = fresh.value;
+  else if (old.nodeName === "INPUT" && old.type === "search") old.value = fresh.getAttribute("value") ?? "";
+  else if (old.nodeName === "INPUT" && old.type === "checkbox") old.checked = fresh.hasAttribute("checked");
 }
 
 function keyOf(node) {

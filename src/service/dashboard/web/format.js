@@ -68,13 +68,20 @@ export function money(dollars) {
   return `$${dollars.toLocaleString("en", { minimumFractionDigits: 2, maximumFractionDigits: 2 })}`;
 }
 
-/** A count in at most four digits. */
+/** A count in at most six digits. */
 export function count(number) {
   if (number === null || number === undefined) return "–";
-  if (number < 10_000) return number.toLocaleString("en");
-  if (number < 999_500) return `${(number / 1000).toFixed(number < 100_000 ? 1 : 0)}k`;
+  if (number < 100_000) return number.toLocaleString("en");
+  if (number < 999_500) return `${Math.round(number / 1000)}k`;
   if (number < 999_500_000) return `${(number / 1e6).toFixed(number < 1e8 ? 1 : 0)}M`;
   return `${(number / 1e9).toFixed(1)}G`;
+}
+
+/** A size in a unit of 1,024. */
+export function bytes(number) {
+  if (number === null || number === undefined) return "–";
+  if (number < 1024) return `${number} B`;
+  return number < 1 << 20 ? `${(number / 1024).toFixed(1)} KiB` : `${(number / (1 << 20)).toFixed(1)} MiB`;
 }
 
 export const plural = (number, one, many = `${one}s`) => `${count(number)} ${number === 1 ? one : many}`;

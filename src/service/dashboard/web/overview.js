@@ -7,31 +7,49 @@ import { causeWords, code, doing, empty, figure, loading, runLink, section, tabl
 import { dayBars } from "./chart.js";
 
 const HOURS = 12;
-/** Milliseconds for which the report of the last hours holds: it reads many records. */
+/** Milliseconds for which the report of the last hours and the days hold: they read many rows and records. */
 const REPORT_AGE = 60_000;
+const DAYS_AGE = 8_000;
 
-export function overview({ context, signal }) {
+export function overview({ context, signal, redraw }) {
   let data = null;
+  let days = null;
+  let daysAt = 0;
   let report = null;
   let reportAt = 0;
+  let problem = null;
 
+  async function loadDays() {
+    if (Date.now() - daysAt < DAYS_AGE) return;
+    days = [...(await get("/v1/usage/days", { days: 14 }, signal)).days].reverse();
+    daysAt = Date.now();
+  }
+
+  /** The rest of the view does not wait for it. */
   async function loadReport() {
     if (context.token.agents !== null || Date.now() - reportAt < REPORT_AGE) return;
-    report = await get("/v1/report", { since: new Date(Date.now() - HOURS * 3_600_000).toISOString() }, signal);
     reportAt = Date.now();
+    try {
+      report = await get("/v1/report", { since: new Date(Date.now() - HOURS * 3_600_000).toISOString() }, signal);
+      problem = null;
+    } catch (error) {
+      if (error.name === "AbortError") return;
+      problem = error.message;
+      reportAt = 0;
+    }
+    redraw();
   }
 
   return {
     title: "Overview",
     async load() {
-      const [nodes, approvals, days] = await Promise.all([
-        get("/v1/tree", {}, signal), get("/v1/approvals", {}, signal), get("/v1/usage/days", { days: 14 }, signal), loadReport(),
-      ]);
-      data = { nodes, approvals, days: [...days.days].reverse() };
+      loadReport();
+      const [nodes, approvals] = await Promise.all([get("/v1/tree", {}, signal), get("/v1/approvals", {}, signal), loadDays()]);
+      data = { nodes, approvals };
     },
     draw() {
       if (!data) return loading();
-      const today = data.days.at(-1);
+      const today = days.at(-1);
       const failed = report ? report.failed.items.length + report.failed.more : null;
       const running = data.nodes.filter((node) => node.state !== "parked");
       const below = data.nodes.reduce((sum, node) => sum + living(node), 0);
@@ -43,9 +61,9 @@ export function overview({ context, signal }) {
           figure("spent today", money(today.spent_usd), { href: "#/usage", note: `${plural(today.runs, "run")} since midnight UTC` })),
         waiting(data.approvals, report),
         underWay(running),
-        report && night(report),
+        report ? night(report) : context.token.agents === null && section(`The last ${HOURS} hours`, {}, problem ? h("p", { class: "error" }, problem) : loading()),
         section("Money by day", { note: "Days of UTC; a run counts on the day it was accepted." },
-          dayBars({ title: "Money by day", width: 1150, days: data.days, format: money, series: [{ name: "Spent", tone: "accent", value: (day) => day.spent_usd }] })),
+          dayBars({ title: "Money by day", width: 1150, days, format: money, series: [{ name: "Spent", tone: "accent", value: (day) => day.spent_usd }] })),
       ];
     },
   };

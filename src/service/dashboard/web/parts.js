@@ -1,7 +1,8 @@
 // Pieces that several views share.
 
 import { h } from "./dom.js";
-import { duration, excerpt, ms, plural, waitWords } from "./format.js";
+import { download } from "./api.js";
+import { bytes, duration, excerpt, ms, plural, waitWords } from "./format.js";
 
 /** The address of a run. */
 export const runLink = (id, ...content) => h("a", { href: `#/runs/${encodeURIComponent(id)}` }, content);
@@ -71,6 +72,14 @@ export function clipped(text, key, max = 3000) {
   if (text.length <= max) return h("pre", { tabindex: "0" }, text);
   return [h("pre", { tabindex: "0" }, text.slice(0, max), "…"),
     h("details", { class: "more", "data-key": `more ${key}` }, h("summary", {}, `Show all ${text.length.toLocaleString("en")} characters`), h("pre", { tabindex: "0" }, text))];
+}
+
+/** The whole output of a call, of which its result has the beginning. */
+export function artifactLink(run, artifact) {
+  if (!artifact) return null;
+  const path = `/v1/runs/${run}/artifacts/${artifact.handle.split("/").map(encodeURIComponent).join("/")}`;
+  const name = `${artifact.handle.replaceAll("/", "-")}.txt`;
+  return h("button", { type: "button", onclick: (event) => download(path, name).catch((error) => { event.target.textContent = error.message; }) }, `Save the whole output (${bytes(artifact.bytes)})`);
 }
 
 /** A record or another value as JSON. */

@@ -4,7 +4,7 @@ import { h, s } from "./dom.js";
 import { get, pathOf, send } from "./api.js";
 import { Stream } from "./stream.js";
 import { clock, count, duration, excerpt, money, plural, runState, shortId, stateTone, tokens, waitWords } from "./format.js";
-import { button, causeWords, code, confirmed, empty, facts, json, loading, runDuration, runLink, scopeReason, section, sessionLink } from "./parts.js";
+import { artifactLink, button, causeWords, code, confirmed, empty, facts, json, loading, runDuration, runLink, scopeReason, section, sessionLink } from "./parts.js";
 import { scaleOf, spendOf, timelineOf } from "./timeline.js";
 import { resultOf, transcript } from "./transcript.js";
 
@@ -193,6 +193,7 @@ export function run(view) {
           span.note && h("p", {}, span.note),
           span.arguments && h("pre", { tabindex: "0" }, span.arguments),
           span.content !== undefined && span.content !== null && resultOf(span.content, span.key),
+          artifactLink(id, span.artifact),
           span.records.map((record) => h("details", { class: "more", "data-key": `record ${record.seq}` }, h("summary", {}, `Record ${record.seq}: ${record.kind}`), json(record))))));
   }
 

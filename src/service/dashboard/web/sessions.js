@@ -17,12 +17,14 @@ export function sessions(view) {
   const text = () => view.place.query.get("text") ?? "";
 
   async function page(before) {
-    return get("/v1/sessions", { max: PAGE, before, text: text() }, view.signal);
+    return get("/v1/sessions", { max: PAGE, before, text: text(), subagents: view.place.query.get("subagents") ? null : "false" }, view.signal);
   }
 
-  function search(value) {
-    view.place.query = new URLSearchParams(value ? { text: value } : {});
-    history.replaceState(null, "", `#/sessions${value ? `?${view.place.query}` : ""}`);
+  function setFilter(name, value) {
+    const parameters = new URLSearchParams(view.place.query);
+    if (value) parameters.set(name, value); else parameters.delete(name);
+    view.place.query = parameters;
+    history.replaceState(null, "", `#/sessions${parameters.size ? `?${parameters}` : ""}`);
     items = null;
     view.redraw();
     view.refresh();
@@ -55,15 +57,23 @@ export function sessions(view) {
           h("label", { class: "grow" }, h("span", {}, "Search in titles, keys, tasks, messages and answers"),
             h("input", {
               type: "search", value: text(), spellcheck: "false",
-              oninput: (event) => { clearTimeout(typing); const { value } = event.target; typing = setTimeout(() => search(value.trim()), 400); },
-            }))),
+              oninput: (event) => { clearTimeout(typing); const { value } = event.target; typing = setTimeout(() => setFilter("text", value.trim()), 400); },
+            })),
+          h("div", { class: "check" },
+            h("input", { type: "checkbox", id: "subagents", checked: view.place.query.get("subagents") !== null, onchange: (event) => setFilter("subagents", event.target.checked ? "yes" : "") }),
+            h("label", { for: "subagents" }, "Subagents too"))),
         items === null ? loading() : items.length === 0 && !next ? empty(text() ? "No session has this text." : "No session yet.", text() ? h("a", { href: "#/sessions" }, "Show all sessions") : ["Start one with ", code("hermod run TEXT"), "."]) : [
           table({
             caption: "Sessions, the newest first", key: (session) => session.id, rows: items,
             columns: [
-              ["Session", "main", (session) => [sessionLink(session.id, session.title ?? session.key), session.title && h("span", { class: "soft" }, ` ${session.key}`), session.match && h("div", { class: "soft" }, excerpt(session.match, 220))]],
+              ["Session", "main", (session) => [
+                sessionLink(session.id, session.title ?? (excerpt(session.last_run?.input) || session.key)),
+                session.match && h("div", { class: "soft" }, excerpt(session.match, 220)),
+              ]],
+              ["Key", "soft key", (session) => (session.key === session.id ? "" : code(excerpt(session.key, 60)))],
               ["Agent", "soft", (session) => session.agent],
-              ["Opened", "", (session) => time(session.opened_at)],
+              ["Last run", "", (session) => session.last_run && [runState(session.last_run), " ", h("span", { class: "soft" }, time(session.last_run.accepted_at))]],
+              ["Opened", "soft", (session) => time(session.opened_at)],
             ],
           }),
           next && h("p", { class: "center" }, h("button", { onclick: more, disabled: isSearching }, text() ? "Search further back" : "Older sessions")),

@@ -2,7 +2,7 @@
 
 import { h } from "./dom.js";
 import { clock, count, duration, money, state } from "./format.js";
-import { clipped, prose, runLink } from "./parts.js";
+import { artifactLink, clipped, prose, runLink } from "./parts.js";
 import { cost } from "./timeline.js";
 
 function entry(kind, key, who, at, ...content) {
@@ -61,7 +61,7 @@ function call(id, info) {
     argumentsOf(args ?? "", `arguments ${id}`),
     h("p", { class: "meta" }, state(tone, !ended ? "no result yet" : ended.status === "ok" ? "ok" : ended.status.replaceAll("_", " ")), took && ` · ${took}`,
       children.map((child) => [" · ", runLink(child.run, "subagent")])),
-    ended && h("details", { class: "result", open: true, "data-key": `result ${id}` }, h("summary", {}, "Result"), resultOf(ended.content ?? "", `result ${id}`)));
+    ended && h("details", { class: "result", open: true, "data-key": `result ${id}` }, h("summary", {}, "Result"), resultOf(ended.content ?? "", `result ${id}`), artifactLink(id.split(".")[0], ended.artifact)));
 }
 
 /** The entries of a transcript. `live` is the text of an answer that is under way. */
@@ -97,7 +97,7 @@ export function transcript(records, live) {
     } else if (record.kind === "context.compacted") {
       entries.push(entry("note", `compacted ${record.seq}`, "The view was made shorter", record.at, h("p", { class: "soft" }, `${record.by}, ${count(record.before)} to ${count(record.after)} tokens`), record.summary && h("details", { "data-key": `summary ${record.seq}` }, h("summary", {}, "Summary"), prose(typeof record.summary === "string" ? record.summary : JSON.stringify(record.summary)))));
     } else if (record.kind === "session.revived") {
-      entries.push(entry("note warn", `revived ${record.seq}`, "Went on after its process or actor had ended", record.at));
+      entries.push(entry("note", `revived ${record.seq}`, "Its session was opened again", record.at));
     } else if (record.kind === "run.ended") {
       entries.push(entry("note", `end ${record.seq}`, "End", record.at, h("p", {}, state(record.outcome), record.cause && ` ${JSON.stringify(record.cause)}`)));
     }

@@ -60,7 +60,7 @@ function branch(nodes, left, isTop) {
 
 function childWords(children) {
   const ended = children.filter((child) => child.state === "ended").length;
-  return ended ? `${ended} of ${children.length} ended` : `${children.length} below`;
+  return `${ended} of ${children.length} ended`;
 }
 
 function iterations(node) {
@@ -114,10 +114,10 @@ function actorTree(actors) {
     h("div", { class: ["actor", restarts > 0 && "bad"] }, h("strong", {}, name), h("span", { class: "soft" }, about),
       restarts === null ? null : restarts > 0 ? state("failed", `restarted ${restarts}×`) : h("span", { class: "soft" }, "no restarts")), below);
   const others = actors.children.filter((child) => !providers.includes(child));
-  return h("ul", { class: "tree actors", "aria-label": "Supervisors and their children" }, row("Root", "restarts its children", null, h("ul", {}, others.map(({ name, restarts }) =>
+  return h("div", { class: "tree" }, h("ul", { "aria-label": "Supervisors and their children" }, row("Root", "restarts its children", null, h("ul", {}, others.map(({ name, restarts }) =>
     row(name, DUTIES[name] ?? "", restarts,
       name === "ProviderSupervisor" && providers.length > 0 ? h("ul", {}, providers.map((provider) => row(provider.name, "", provider.restarts)))
-      : name === "SessionSupervisor" && h("ul", {}, row("Sessions", plural(actors.live, "live session"), crashes)))))));
+      : name === "SessionSupervisor" && h("ul", {}, row("Sessions", plural(actors.live, "live session"), crashes))))))));
 }
 
 function sessionList(sessions) {
