@@ -113,6 +113,54 @@ async function useKeyboard(page) {
   await byKeyboard("focus is visible", ![...seen].some((text) => text.endsWith("false")));
 }
 
+/** The fold of records into steps, whose cases are hard to make with a service. */
+async function checkTimeline(page) {
+  const wrong = await page.evaluate(async () => {
+    const { cost, scaleOf, spendOf, timelineOf } = await import("/dashboard/timeline.js");
+    const wrong = [];
+    const expect = (what, found, expected) => {
+      if (JSON.stringify(found) !== JSON.stringify(expected)) wrong.push(`${what}: ${JSON.stringify(found)}, not ${JSON.stringify(expected)}`);
+    };
+    let seq = 0;
+    const record = (second, kind, fields) => ({ seq: (seq += 1), at: new Date(Date.UTC(2026, 0, 1, 0, 0, second)).toISOString(), kind, ...fields });
+    const price = { input: 1000, output: 2000, cache_read: 100 };
+    const usage = { input_tokens: 1000, output_tokens: 500, cached_tokens: 400 };
+    expect("cached tokens have their price", cost(usage, price), (600 * 1000 + 400 * 100 + 500 * 2000) / 1e9);
+    expect("tokens of a cache that are counted apart", cost({ input_tokens: 10, output_tokens: 0, cached_tokens: 400 }, price), (10 * 1000 + 400 * 100) / 1e9);
+    expect("an unknown price", cost(usage, undefined), null);
+    const records = [
+      record(0, "run.accepted", { run: "r" }),
+      record(0, "model.started", { call: "r.1.0", attempt: 1, model: "p/m", price }),
+      record(1, "model.failed", { call: "r.1.0", attempt: 1, failure: { class: "overloaded", message: "busy" }, retry_at: Date.UTC(2026, 0, 1, 0, 0, 2) }),
+      record(2, "model.started", { call: "r.1.0", attempt: 2, model: "p/m", price }),
+      record(3, "model.answered", { call: "r.1.0", attempt: 2, usage, message: { calls: [{ name: "shell", arguments: "{\"command\":\"ls\"}" }] } }),
+      record(3, "call.admitted", { call: "r.1.1", tool: "shell" }),
+      record(3, "approval.requested", { call: "r.1.1", question: "May it?" }),
+      record(1003, "approval.answered", { call: "r.1.1", verdict: "allow", by: "person" }),
+      record(1003, "call.started", { call: "r.1.1", attempt: 1 }),
+      record(1004, "session.revived", {}),
+      record(1004, "call.started", { call: "r.1.1", attempt: 2 }),
+      record(1005, "call.ended", { call: "r.1.1", attempt: 2, status: "failed", content: "no" }),
+      record(1006, "run.ended", { outcome: "completed" }),
+    ];
+    const timeline = timelineOf(records);
+    expect("steps", timeline.spans.map(({ kind, label, tone }) => [kind, label, tone]), [
+      ["mark", "accepted", null], ["model", "model call 1", "bad"], ["wait", "pause before the next try", null], ["model", "model call 1, try 2", null],
+      ["person", "waits for your approval", null], ["tool", "shell", "warn"], ["mark", "session opened again", null], ["tool", "shell", "bad"], ["end", "completed", null],
+    ]);
+    expect("a step that an end cuts off has an end", timeline.spans.every((span) => span.end !== null), true);
+    expect("spend", spendOf(timeline).map(([, sum]) => sum), [cost(usage, price)]);
+    const scale = scaleOf(timeline, 0);
+    expect("the long wait is drawn short", scale.breaks.length, 1);
+    expect("the scale begins at 0 and ends at 1", [scale.place(scale.start), scale.place(scale.end)], [0, 1]);
+    const places = timeline.spans.map((span) => scale.place(span.start));
+    expect("the scale keeps the order", places, [...places].sort((a, b) => a - b));
+    expect("the work has its place", scale.place(Date.parse(records[4].at)) > 0.4, true);
+    return wrong;
+  });
+  wrong.forEach((text) => found("errors", `timeline: ${text}`));
+}
+
 /** The service is killed and comes back while the page is open; the caller does it between two lines. */
 async function surviveRestart(page) {
   await visit(page, "runs");
@@ -168,6 +216,7 @@ const page = await context.newPage();
 await observe(page);
 await signIn(page);
 await useKeyboard(page);
+await checkTimeline(page);
 for (const run of runs.filter((one) => /xss/i.test(one.input)).slice(0, 60)) {
   for (const tab of TABS) {
     await visit(page, `runs/${run.id}?tab=${tab}`);
@@ -186,6 +235,6 @@ await browser.close();
 
 findings.slice(0, 60).forEach((text) => console.log(text));
 console.log(JSON.stringify(counts));
-const isOk = counts.axe + counts.csp + counts.ran + counts.errors + counts.wide === 0;
+const isOk = counts.axe + counts.csp + counts.ran + counts.errors + counts.wide === 0 && counts.keyboard > 0;
 console.log(isOk ? "ok" : "NOT OK");
 process.exit(isOk ? 0 : 1);

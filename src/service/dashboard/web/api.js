@@ -3,7 +3,7 @@
 const KEY = "hermod.key";
 
 /** An error of the service, as its problem document tells it. */
-export class Problem extends Error {
+class Problem extends Error {
   constructor(status, detail) {
     super(detail);
     this.status = status;

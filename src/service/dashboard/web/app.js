@@ -100,7 +100,7 @@ function navigation() {
   const items = PAGES.map(([path, title, key]) => {
     const waits = path === "approvals" && context.approvals > 0;
     return h("li", { "data-key": path },
-      h("a", { href: `#/${path}`, "aria-current": page === path ? "page" : null, "aria-keyshortcuts": `g ${key}` }, title,
+      h("a", { href: `#/${path}`, "aria-current": page === path ? "page" : null, title: `g ${key}` }, title,
         waits && h("span", { class: "badge" }, String(context.approvals), h("span", { class: "visually-hidden" }, " wait for you"))));
   });
   return h("nav", { "aria-label": "Views" }, h("ul", {}, items));
@@ -113,7 +113,7 @@ function header() {
     h("div", { class: "tools" },
       connection(),
       h("button", { class: "quiet", onclick: switchTheme, title: "Light, dark, or as the system" }, themeWord()),
-      h("button", { class: "quiet", onclick: () => helpDialog(PAGES), "aria-keyshortcuts": "?" }, "Keys"),
+      h("button", { class: "quiet", onclick: () => helpDialog(PAGES), title: "?" }, "Keys"),
       h("button", { class: "quiet", onclick: leave, title: context.token ? `Signed in with the token ${context.token.name}` : null }, "Sign out")));
 }
 
@@ -280,6 +280,7 @@ function show(isFirst) {
   const present = root.querySelector("main");
   if (present) present.replaceWith(view.main); else root.append(view.main);
   drawFrame();
+  root.querySelector("nav [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
   window.scrollTo(0, 0);
   if (!isFirst) view.main.querySelector("h1")?.focus({ preventScroll: true });
   view.load();

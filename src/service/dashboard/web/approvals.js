@@ -3,7 +3,7 @@
 import { h } from "./dom.js";
 import { get, pathOf, send } from "./api.js";
 import { clock, state, time } from "./format.js";
-import { button, code, empty, loading, runLink, scopeReason, section } from "./parts.js";
+import { block, button, code, empty, loading, runLink, scopeReason, section } from "./parts.js";
 
 export function approvals(view) {
   let items = null;
@@ -57,7 +57,7 @@ export function approvals(view) {
       return h("ul", { class: "cards" }, sorted.map((approval) => h("li", { "data-key": approval.call },
         section(approval.wants_text ? "A model asks you" : approval.before_start ? "May this call run?" : "Did this call happen?", { key: approval.call },
           h("p", { class: "meta" }, state("parked", approval.wants_text ? "question" : approval.before_start ? "approval" : "in doubt"), " · asked ", time(approval.since), " · denied without an answer ", clock(approval.expires_at), " · ", runLink(approval.run, "the run")),
-          h("pre", { class: "question", tabindex: "0" }, approval.question),
+          block(approval.question, { class: "question" }),
           approval.wants_text ? answerForm(approval) : verdicts(approval)))));
     },
   };

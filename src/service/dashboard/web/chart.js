@@ -6,7 +6,7 @@ import { shortDay } from "./format.js";
 const HEIGHT = 120;
 
 /** A round number that is not below this one. */
-export function ceiling(value) {
+function ceiling(value) {
   if (value <= 0) return 1;
   const power = 10 ** Math.floor(Math.log10(value));
   return [1, 2, 2.5, 5, 10].map((step) => step * power).find((step) => step >= value * (1 - 1e-9));
@@ -34,7 +34,7 @@ export function dayBars({ title, days, series, format, width = 600 }) {
   const every = Math.ceil(days.length / (isNarrow ? 4 : 7));
   const labels = days.map((day, n) => (days.length - 1 - n) % every === 0
     && s("text", { class: "tick", x: n * step + step / 2, y: HEIGHT + 16, "text-anchor": "middle" }, shortDay(day.day)));
-  const drawing = s("svg", { class: "chart", viewBox: `-44 -8 ${whole + 48} ${HEIGHT + 30}`, "aria-hidden": "true" },
+  const drawing = s("svg", { class: "chart", viewBox: `-44 -8 ${whole + 58} ${HEIGHT + 30}`, "aria-hidden": "true" },
     [0, 0.5, 1].map((part) => [
       s("line", { class: "grid", x1: 0, x2: whole, y1: HEIGHT * (1 - part), y2: HEIGHT * (1 - part) }),
       s("text", { class: "tick", x: -6, y: HEIGHT * (1 - part) + 4, "text-anchor": "end" }, format(top * part)),

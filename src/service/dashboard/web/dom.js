@@ -6,14 +6,29 @@ const HANDLERS = ["onclick", "onsubmit", "onchange", "oninput", "onkeydown"];
 /** Attributes that belong to the person who reads: an update leaves them as they are. */
 const KEPT = new Set(["open"]);
 
-/** Control characters and marks of direction as visible symbols, so that no text can hide or reorder what is shown. */
-export function visible(text) {
-  return String(text).replace(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g, (char) => {
+/** What a reader does not see, or what changes the order or the lines of a text: the same as in a terminal. */
+const HIDDEN = /(?![\n\t])[\p{Cc}\p{DI}\u2028\u2029\ufff9-\ufffb\u{13430}-\u{13440}]/gu;
+const EMOJI = /[\p{Extended_Pictographic}\p{Emoji_Modifier}\ufe0f]$/u;
+const JOINED = /[\u0620-\u08ff\u0900-\u0dff\u1000-\u109f\u1780-\u17d3\u1820-\u18aa\ua8e0-\ua8ff\uaa60-\uaa7f\ufb50-\ufdff\ufe70-\ufefc\u{11000}-\u{11fff}]$/u;
+
+/** Whether ordinary text has the hidden character directly behind `before`: joiners and variation selectors. */
+function belongsTo(char, before) {
+  if (char === "\u200c") return JOINED.test(before);
+  if (char === "\u200d") return JOINED.test(before) || EMOJI.test(before);
+  if (char === "\ufe0e" || char === "\ufe0f") return /[\p{Extended_Pictographic}#*0-9]$/u.test(before);
+  if (/[\u180b-\u180f]/.test(char)) return /[\u1820-\u18aa]$/.test(before);
+  return /[\ufe00-\ufe02\u{e0100}-\u{e01ef}]/u.test(char) && /\p{Ideographic}$/u.test(before);
+}
+
+/** A text whose hidden characters are shown, as `␛` or `<U+200B>`. */
+function visible(text) {
+  return String(text).replace(HIDDEN, (char, at, whole) => {
+    if (belongsTo(char, whole.slice(Math.max(0, at - 2), at))) return char;
     const code = char.codePointAt(0);
-    if (char === "\r") return "";
+    if (char === "\r" && whole[at + 1] === "\n") return "";
     if (code < 0x20) return String.fromCodePoint(0x2400 + code);
-    if (code === 0x7f) return "\u2421";
-    return `\u27e8U+${code.toString(16).toUpperCase().padStart(4, "0")}\u27e9`;
+    if (code === 0x7f) return "␡";
+    return `<U+${code.toString(16).toUpperCase().padStart(4, "0")}>`;
   });
 }
 

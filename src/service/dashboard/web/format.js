@@ -64,7 +64,7 @@ export function money(dollars) {
   if (dollars === 0) return "$0";
   if (dollars < 0.0001) return "<$0.0001";
   if (dollars < 0.01) return `$${dollars.toFixed(4)}`;
-  if (dollars < 1) return `$${dollars.toFixed(3)}`;
+  if (dollars < 1) return `$${dollars.toFixed(Math.round(dollars * 1000) % 10 ? 3 : 2)}`;
   return `$${dollars.toLocaleString("en", { minimumFractionDigits: 2, maximumFractionDigits: 2 })}`;
 }
 
@@ -111,7 +111,7 @@ const SHAPES = {
 };
 
 /** A shape of 16 by 16, which a word beside it explains. */
-export function shape(name) {
+function shape(name) {
   return s("svg", { class: "shape", viewBox: "0 0 16 16", width: 14, height: 14, "aria-hidden": "true" }, SHAPES[name]());
 }
 

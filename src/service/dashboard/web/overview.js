@@ -63,7 +63,7 @@ export function overview({ context, signal, redraw }) {
         underWay(running),
         report ? night(report) : context.token.agents === null && section(`The last ${HOURS} hours`, {}, problem ? h("p", { class: "error" }, problem) : loading()),
         section("Money by day", { note: "Days of UTC; a run counts on the day it was accepted." },
-          dayBars({ title: "Money by day", width: 1150, days, format: money, series: [{ name: "Spent", tone: "accent", value: (day) => day.spent_usd }] })),
+          days.every((day) => day.spent_usd === 0) ? empty("Nothing was spent in 14 days, as far as prices are known.") : dayBars({ title: "Money by day", width: 1150, days, format: money, series: [{ name: "Spent", tone: "accent", value: (day) => day.spent_usd }] })),
       ];
     },
   };

@@ -2,7 +2,7 @@
 
 import { h } from "./dom.js";
 import { download } from "./api.js";
-import { bytes, duration, excerpt, ms, plural, waitWords } from "./format.js";
+import { bytes, duration, ms, plural, waitWords } from "./format.js";
 
 /** The address of a run. */
 export const runLink = (id, ...content) => h("a", { href: `#/runs/${encodeURIComponent(id)}` }, content);
@@ -67,11 +67,17 @@ export function confirmed(question, verb) {
   });
 }
 
+/** A text as it is. One that may be higher than its frame can be scrolled with the keyboard. */
+export function block(text, attributes) {
+  const mayScroll = text.length > 600 || text.split("\n", 13).length > 12;
+  return h("pre", { ...attributes, tabindex: mayScroll ? "0" : null }, text);
+}
+
 /** A long text, of which the beginning is shown at first. */
 export function clipped(text, key, max = 3000) {
-  if (text.length <= max) return h("pre", { tabindex: "0" }, text);
-  return [h("pre", { tabindex: "0" }, text.slice(0, max), "…"),
-    h("details", { class: "more", "data-key": `more ${key}` }, h("summary", {}, `Show all ${text.length.toLocaleString("en")} characters`), h("pre", { tabindex: "0" }, text))];
+  if (text.length <= max) return block(text);
+  return [block(`${text.slice(0, max)}…`),
+    h("details", { class: "more", "data-key": `more ${key}` }, h("summary", {}, `Show all ${text.length.toLocaleString("en")} characters`), block(text))];
 }
 
 /** The whole output of a call, of which its result has the beginning. */
@@ -84,7 +90,7 @@ export function artifactLink(run, artifact) {
 
 /** A record or another value as JSON. */
 export function json(value) {
-  return h("pre", { class: "json", tabindex: "0" }, JSON.stringify(value, null, 2));
+  return block(JSON.stringify(value, null, 2), { class: "json" });
 }
 
 /** How long a run took, or has taken until now. */
@@ -105,16 +111,22 @@ export function causeWords(run) {
   return words ? words() : [name?.replaceAll("_", " "), run.message ?? run.reason ?? run.text].filter(Boolean).join(": ");
 }
 
-/** What a run does at the moment. */
-export function doing(waits) {
+/** What a run waits for at the moment; null if it waits for nothing. */
+export function waitsFor(waits) {
   const now = (waits ?? []).filter((wait) => wait.what !== "limit");
-  if (!now.length) return "works";
+  if (!now.length) return null;
   const subagents = now.filter((wait) => wait.what === "children");
   const left = subagents.reduce((sum, wait) => sum + wait.left, 0);
   const words = now.filter((wait) => wait.what !== "children").map(waitWords);
   if (left) words.unshift(plural(left, "subagent"));
   const unique = [...new Set(words)];
-  return `waits for ${unique.slice(0, 2).join(", ")}${unique.length > 2 ? ` and ${unique.length - 2} more` : ""}`;
+  return `${unique.slice(0, 2).join(", ")}${unique.length > 2 ? ` and ${unique.length - 2} more` : ""}`;
+}
+
+/** What a run does at the moment. */
+export function doing(waits) {
+  const what = waitsFor(waits);
+  return what ? `waits for ${what}` : "works";
 }
 
 /** A text of a model: paragraphs as written, and fenced code apart. */
@@ -122,6 +134,6 @@ export function prose(text) {
   return text.split(/^```/m).map((part, n) => {
     if (n % 2 === 0) return part.trim() && h("div", { class: "prose" }, part.trim());
     const [language, ...lines] = part.split("\n");
-    return h("pre", { tabindex: "0", "aria-label": language.trim() ? `Code, ${language.trim()}` : "Code" }, lines.join("\n").trimEnd());
+    return block(lines.join("\n").trimEnd(), { title: language.trim() || null });
   });
 }

@@ -3,8 +3,8 @@
 import { h, s } from "./dom.js";
 import { get, pathOf, send } from "./api.js";
 import { Stream } from "./stream.js";
-import { clock, count, duration, excerpt, money, plural, runState, shortId, stateTone, tokens, waitWords } from "./format.js";
-import { artifactLink, button, causeWords, code, confirmed, empty, facts, json, loading, runDuration, runLink, scopeReason, section, sessionLink } from "./parts.js";
+import { clock, count, duration, excerpt, money, plural, runState, shortId, stateTone, tokens } from "./format.js";
+import { artifactLink, block, button, causeWords, code, confirmed, empty, facts, json, loading, runDuration, runLink, scopeReason, section, sessionLink, waitsFor } from "./parts.js";
 import { scaleOf, spendOf, timelineOf } from "./timeline.js";
 import { resultOf, transcript } from "./transcript.js";
 
@@ -54,7 +54,7 @@ export function run(view) {
           add(event);
           if (["model.answered", "model.failed", "model.started"].includes(event.kind)) live = "";
         } else if (event.event === "text.delta") {
-          live += event.text ?? event.delta ?? "";
+          live += event.delta;
         } else if (event.event === "retry") {
           live = "";
         } else return;
@@ -97,6 +97,10 @@ export function run(view) {
       }));
   }
 
+  function isInHeading() {
+    return !detail.title && excerpt(detail.input, 110) === detail.input.trim();
+  }
+
   function summary() {
     const waits = detail.waits.filter((wait) => wait.what !== "limit");
     const answer = waits.find((wait) => wait.what === "person");
@@ -105,16 +109,16 @@ export function run(view) {
       detail.outcome && detail.outcome !== "completed" && causeWords(detail) && h("p", { class: ["notice", stateTone(detail.outcome)] }, causeWords(detail)),
       detail.unreadable && h("p", { class: "notice bad" }, `Its session cannot be read: ${detail.unreadable}`),
       facts([
-        ["Task", h("span", { class: "task" }, detail.input), "wide"],
+        ["Task", isInHeading() ? null : h("span", { class: "task" }, detail.input), "wide"],
         ["Session", sessionLink(detail.session, code(shortId(detail.session)))],
         ["Agent", detail.agent],
         ["Models", detail.spec?.chain?.join(", ")],
         ["Accepted", clock(detail.accepted_at)],
         ["Took", runDuration(detail)],
-        ["Calls", `${count(detail.iterations)} model calls`],
+        ["Calls", plural(detail.iterations, "model call")],
         ["Tokens", tokens(detail.usage)],
         ["Spent", detail.spent_usd === null ? "price not known" : money(detail.spent_usd)],
-        ["Waits for", waits.length ? waits.map(waitWords).join(", ") : null],
+        ["Waits for", waitsFor(waits)],
         ["Workspace", detail.spec && code(detail.spec.workspace)],
         ["Id", code(id)],
       ]),
@@ -191,7 +195,7 @@ export function run(view) {
           span.child && h("p", {}, runLink(span.child, "Open the run of the subagent")),
           span.usage && h("p", { class: "soft" }, tokens(span.usage), span.usage.cached_tokens ? `, ${count(span.usage.cached_tokens)} from the cache` : ""),
           span.note && h("p", {}, span.note),
-          span.arguments && h("pre", { tabindex: "0" }, span.arguments),
+          span.arguments && block(span.arguments),
           span.content !== undefined && span.content !== null && resultOf(span.content, span.key),
           artifactLink(id, span.artifact),
           span.records.map((record) => h("details", { class: "more", "data-key": `record ${record.seq}` }, h("summary", {}, `Record ${record.seq}: ${record.kind}`), json(record))))));

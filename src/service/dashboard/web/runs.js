@@ -6,6 +6,8 @@ import { count, excerpt, money, runState, time, tokens } from "./format.js";
 import { code, empty, loading, runDuration, runLink, table } from "./parts.js";
 
 const PAGE = 50;
+/** Kinds of records that change a row. */
+const KINDS = new Set(["run.accepted", "run.begun", "run.stopping", "run.ended", "model.started", "model.answered", "approval.requested", "approval.answered"]);
 const STATES = ["running", "parked", "queued", "ended"];
 const OUTCOMES = ["completed", "failed", "stopped", "timed_out", "budget_exhausted", "loop_detected", "refused"];
 
@@ -47,6 +49,8 @@ export function runs(view) {
       if (!older.length) next = page.next;
       items = [...page.items, ...older];
     },
+    // A search reads many records, so it follows no events; it is repeated from time to time.
+    onEvent: (event) => KINDS.has(event.kind) && !query().text,
     onQuery() { items = null; view.redraw(); },
     draw() {
       const filters = query();

@@ -35,7 +35,7 @@ export function schedules(view) {
     onEvent: (event) => KINDS.has(event.kind),
     draw() {
       if (!items) return loading();
-      if (!items.length) return empty("There is no schedule.", "Make one with ", code("hermod schedules add NAME --cron \"0 6 * * *\" TEXT"), " or a section ", code("[schedules.NAME]"), " of the configuration.");
+      if (!items.length) return empty("There is no schedule.", "Make one with ", code("hermod schedules add NAME --cron \"0 6 * * *\" --text TEXT"), " or a section ", code("[schedules.NAME]"), " of the configuration.");
       return table({
         caption: "Schedules", key: (one) => one.name, rows: items,
         columns: [

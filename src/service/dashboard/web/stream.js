@@ -11,7 +11,7 @@ const LONGEST_PAUSE = 10_000;
 const HIDDEN = 30_000;
 
 /** Takes the lines of a stream of events and passes each event to `each`. */
-export class EventParser {
+class EventParser {
   constructor(each) {
     this.each = each;
     this.rest = "";

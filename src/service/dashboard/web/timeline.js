@@ -42,7 +42,8 @@ class Timeline {
   }
 
   begin(key, kind, record, fields) {
-    this.finish(key, record, { tone: "bad", note: "was given up" });
+    this.finish(key, record, { tone: "warn", note: "was given up" });
+    if (fields.attempt > 1) this.finish(`${record.call} ${fields.attempt - 1}`, record, { tone: "warn", note: "its end is not known" });
     const span = this.add(kind, record, { end: null, ...fields });
     this.open.set(key, span);
     return span;

@@ -3,7 +3,7 @@
 import { h, s } from "./dom.js";
 import { get } from "./api.js";
 import { count, excerpt, money, plural, runState, shortId, state, time } from "./format.js";
-import { code, doing, empty, loading, runDuration, runLink, section, sessionLink } from "./parts.js";
+import { code, doing, empty, loading, runDuration, section, sessionLink } from "./parts.js";
 
 /** Nodes that are drawn at first. */
 const SHOWN = 300;
