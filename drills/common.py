@@ -30,7 +30,7 @@ def until(what, holds, seconds=60):
 class Service:
     """`hermod serve` with a state, a workspace and a configuration of its own, in a temporary folder."""
 
-    def __init__(self, binary, config, script=None, **variables):
+    def __init__(self, binary, config, script=None, model="drill", **variables):
         self.binary, self.process = str(pathlib.Path(binary).resolve()), None
         self.kills, self.submitted = 0, 0
         self.root = pathlib.Path(tempfile.mkdtemp(prefix="drill-"))
@@ -43,7 +43,7 @@ class Service:
         self.configure(config)
         self.options = []
         if script is not None:
-            (self.root / "script.json").write_text(json.dumps({"name": "drill", "scripts": script}))
+            (self.root / "script.json").write_text(json.dumps({"name": model, "scripts": script}))
             self.options = [f"--rehearse={self.root / 'script.json'}"]
         self.token = self.cli("tokens", "create", "--name", "drill", "--scopes", "admin").split()[-1]
         self.start()

@@ -14,6 +14,7 @@ import tempfile
 
 from common import Drill, Service, until
 
+MODEL = "<svg/onload=window.__xss=1>"
 CONFIG = """
 [approvals]
 approver = "person"
@@ -22,7 +23,7 @@ ask = ["shell(git push *)"]
 [delegation]
 max_children = 40
 max_live = 60
-[models."drill"]
+[models."<svg/onload=window.__xss=1>"]
 window = 200000
 price.input = 2.5
 price.output = 10
@@ -122,7 +123,7 @@ def main():
     drill = Drill(__doc__.splitlines()[0], ("runs", 300, "how many further runs there are"))
     folder = pathlib.Path(tempfile.mkdtemp(prefix="dashboard-"))
     print(f"pictures are in {folder}", file=sys.stderr)
-    with Service(drill.options.binary, CONFIG, scripts()) as service:
+    with Service(drill.options.binary, CONFIG, scripts(), MODEL) as service:
         make(service, drill)
         # The page keeps its address over the restart.
         service.options += [f"--listen={service.address}"]

@@ -65,7 +65,7 @@ fn named_files(served: &Served) -> Vec<String> {
         next += 1;
         let text = served.send_plain(("GET", &path), &[], "").text();
         let absolute = text.split('"').filter(|part| part.starts_with("/dashboard/"));
-        let beside = text.split('"').filter(|part| part.starts_with("./") && part.ends_with(".js"));
+        let beside = text.split('"').filter(|part| part.starts_with("./"));
         let beside = beside.map(|part| format!("/dashboard/{}", &part[2..]));
         for name in absolute.map(str::to_owned).chain(beside) {
             if !found.contains(&name) {
