@@ -3,6 +3,7 @@
 
 mod agents;
 mod attachments;
+mod background;
 mod dashboard;
 mod deliveries;
 mod email;
@@ -19,7 +20,6 @@ mod openai_chat;
 mod openai_responses;
 mod openapi;
 mod operations;
-#[allow(dead_code)] // other binaries use more of it
 #[path = "../common/pictures.rs"]
 mod pictures;
 mod receiver;
