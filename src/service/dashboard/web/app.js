@@ -345,7 +345,7 @@ function stopAll() {
 function signedOut() {
   if (!hasKey()) return;
   forgetKey();
-  showSignIn("Your token is not valid any more. Sign in with another one.");
+  showSignIn("Your sign-in has ended, or its token was revoked. Sign in again.");
 }
 
 async function start() {

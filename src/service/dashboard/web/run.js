@@ -104,6 +104,7 @@ export function run(view) {
   function summary() {
     const waits = detail.waits.filter((wait) => wait.what !== "limit");
     const answer = waits.find((wait) => wait.what === "person");
+    const { parent, occurrence } = records.find((record) => record.kind === "run.accepted") ?? {};
     return h("div", { class: "summary", "data-key": "summary" },
       answer && h("p", { class: "notice warn" }, "It waits for you. ", h("a", { href: `#/approvals?call=${answer.call}` }, "Answer it")),
       detail.outcome && detail.outcome !== "completed" && causeWords(detail) && h("p", { class: ["notice", stateTone(detail.outcome)] }, causeWords(detail)),
@@ -111,6 +112,8 @@ export function run(view) {
       facts([
         ["Task", isInHeading() ? null : h("span", { class: "task" }, detail.input), "wide"],
         ["Session", sessionLink(detail.session, code(shortId(detail.session)))],
+        ["Subagent of", parent && runLink(parent.call.split(".")[0], code(shortId(parent.call.split(".")[0])))],
+        ["Schedule", occurrence && [h("a", { href: `#/schedules/${encodeURIComponent(occurrence.schedule)}` }, occurrence.schedule), " of ", clock(new Date(occurrence.at).toISOString())]],
         ["Agent", detail.agent],
         ["Models", detail.spec?.chain?.join(", ")],
         ["Accepted", clock(detail.accepted_at)],

@@ -115,7 +115,7 @@ function modelFailed(timeline, record) {
 
 const HANDLERS = {
   "session.opened": () => {},
-  "session.revived": (timeline, record) => timeline.add("mark", record, { label: "session opened again" }),
+  "session.revived": (timeline, record) => timeline.add("mark", record, { label: timeline.spans.length > 1 ? "session opened again" : "session opened" }),
   "run.accepted": (timeline, record) => { timeline.task = record; timeline.add("mark", record, { label: "accepted" }); },
   "run.begun": (timeline, record) => timeline.add("mark", record, { label: "began" }),
   "model.started": modelStarted("model", (record) => `model call ${iteration(record.call)}${record.attempt > 1 ? `, try ${record.attempt}` : ""}`),
