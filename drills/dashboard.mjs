@@ -2,7 +2,7 @@
 // counts what must be none: serious findings of axe, violations of the content security policy, texts that ran as code,
 // errors of scripts, and views that are wider than the window.
 //
-// It needs Chromium, and `npm install playwright-core axe-core` in the folder in which it is started:
+// It needs Chromium, and playwright-core and axe-core of npm, found by NODE_PATH or in the folder in which it is started:
 //   node drills/dashboard.mjs URL TOKEN FOLDER [CHROMIUM]
 // The service should have runs of all kinds; drills/dashboard.py makes them, kills the service under the page, and calls this.
 

@@ -3,7 +3,8 @@
 It makes RUNS runs, 40 subagents, approvals, failures, schedules, and 50 texts that try to run as code, as tasks, file names, output of
 tools and keys of sessions. Then dashboard.mjs visits every view, and the service is killed and started again under an open page.
 Pictures are left in the folder `dashboard` of the temporary folder that is printed. It needs Node, Chromium (in CHROMIUM, else
-/usr/bin/chromium), and `npm install playwright-core axe-core` in the folder in which it is started."""
+/usr/bin/chromium), and the packages playwright-core and axe-core of npm, which are found by NODE_PATH or in the folder in which it is
+started."""
 
 import json
 import os
