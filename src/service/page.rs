@@ -191,11 +191,6 @@ impl SessionsQuery {
             while records < MAX_SEARCHED_RECORDS
                 && let Some(row) = page.take()
             {
-                let newest = reach.runs_of(&row, 1).await?.pop();
-                let is_subagent = newest.as_ref().is_some_and(|run| run.parent.is_some());
-                if is_subagent && self.subagents == Some(false) {
-                    continue;
-                }
                 let session = SessionSummaryView::from(&row);
                 let mut found = None;
                 if let Some(search) = &search
@@ -207,6 +202,11 @@ impl SessionsQuery {
                         continue;
                     }
                     found = place;
+                }
+                let newest = reach.runs_of(&row, 1).await?.pop();
+                let is_subagent = newest.as_ref().is_some_and(|run| run.parent.is_some());
+                if is_subagent && self.subagents == Some(false) {
+                    continue;
                 }
                 let last_run = match newest {
                     Some(run) => Some(reach.service().handler.summary(run).await?),

@@ -34,10 +34,10 @@ export function dayBars({ title, days, series, format, width = 600 }) {
   const every = Math.ceil(days.length / (isNarrow ? 4 : 7));
   const labels = days.map((day, n) => (days.length - 1 - n) % every === 0
     && s("text", { class: "tick", x: n * step + step / 2, y: HEIGHT + 16, "text-anchor": "middle" }, shortDay(day.day)));
-  const drawing = s("svg", { class: "chart", viewBox: `-44 -8 ${whole + 58} ${HEIGHT + 30}`, "aria-hidden": "true" },
+  const drawing = s("svg", { class: "chart", viewBox: `-48 -8 ${whole + 62} ${HEIGHT + 30}`, "aria-hidden": "true" },
     [0, 0.5, 1].map((part) => [
       s("line", { class: "grid", x1: 0, x2: whole, y1: HEIGHT * (1 - part), y2: HEIGHT * (1 - part) }),
-      s("text", { class: "tick", x: -6, y: HEIGHT * (1 - part) + 4, "text-anchor": "end" }, format(top * part)),
+      s("text", { class: "tick", x: -6, y: HEIGHT * (1 - part) + 4, "text-anchor": "end" }, format(top * part).replace(/\.00$/, "")),
     ]), bars, labels);
   return h("figure", { class: "chart-frame" }, drawing,
     series.length > 1 && h("p", { class: "legend" }, series.map(({ name, tone }) => h("span", { class: "legend-item" }, h("span", { class: ["swatch", tone], "aria-hidden": "true" }), name))),

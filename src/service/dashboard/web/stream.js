@@ -100,6 +100,8 @@ export class Stream {
         this.onEnd(response.status);
         return true;
       }
+      // The store is another one than before, such as after a restore: what was seen last means nothing to it.
+      if (response.status === 400) this.last = null;
       if (!response.ok) return false;
       this.pause = FIRST_PAUSE;
       this.onState(true);
