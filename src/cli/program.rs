@@ -3,7 +3,7 @@
 use clap::{ArgAction, Parser, Subcommand};
 
 use super::{
-    CliError, Exit, agents, approvals, backup, budgets, chaos, completions, config, deliveries, doctor,
+    CliError, Exit, acp, agents, approvals, backup, budgets, chaos, completions, config, deliveries, doctor,
     examples, gc, hooks, init, journal, models, operate, policy, prompt, providers, rehearse, report, run,
     runs, schedules, send, serve, service, sessions, show, steer, stop, store, telemetry, terminal, threads,
     tokens, tree, usage, variables, watch, wire,
@@ -28,6 +28,7 @@ pub(super) struct Program {
 enum CliCommand {
     Run(Box<run::RunArgs>),
     Serve(serve::ServeArgs),
+    Acp(acp::AcpArgs),
     Agents(agents::AgentsArgs),
     Status(operate::StatusArgs),
     Drain(operate::DrainArgs),
@@ -86,6 +87,7 @@ async fn dispatch(command: CliCommand, variables: &Variables) -> Result<Exit, Cl
     match command {
         CliCommand::Run(args) => return run::execute(*args, variables).await,
         CliCommand::Serve(args) => return serve::execute(&args, variables).await,
+        CliCommand::Acp(args) => acp::execute(&args, variables).await?,
         CliCommand::Agents(args) => agents::execute(&args, variables)?,
         CliCommand::Status(args) => return operate::status(&args, &StoreClient::new(variables)?).await,
         CliCommand::Drain(args) => operate::drain(&args, &StoreClient::new(variables)?).await?,

@@ -39,7 +39,7 @@ mod usage;
 pub use crate::store::redb::StoreFootprint;
 pub use account::{AccountView, ActiveTimeView, BudgetView, DimensionUsage, PeriodUsageView};
 pub use agent::{AgentDetailView, AgentSettingView, AgentView};
-pub use approval::{ApprovalView, DecisionView};
+pub use approval::{ApprovalView, DecisionView, question_choices};
 pub use channel::{ChannelStateView, ChannelView};
 pub use day::{DayView, DaysFold, DaysView};
 pub use delivery::DeliveryView;
