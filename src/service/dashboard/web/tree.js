@@ -50,7 +50,7 @@ function branch(nodes, left, isTop) {
     const row = h("div", { class: "node", "data-row": true },
       runState(node),
       h("a", { class: "task-line", href: `#/runs/${node.id}`, title: excerpt(node.input, 400) }, excerpt(node.input, 160) || "(no text)"),
-      h("span", { class: "doing" }, node.state === "ended" ? "" : doing(node.waits), node.children.length > 0 && ` (${childWords(node.children)})`),
+      h("span", { class: "doing" }, node.state === "ended" ? "" : doing(node.waits), childWords(node.children)),
       h("span", { class: "number" }, iterations(node)),
       h("span", { class: "number" }, runDuration(node)),
       h("span", { class: "number" }, spent(node)));
@@ -60,7 +60,7 @@ function branch(nodes, left, isTop) {
 
 function childWords(children) {
   const ended = children.filter((child) => child.state === "ended").length;
-  return `${ended} of ${children.length} ended`;
+  return ended > 0 && ` (${ended} of ${children.length} ended)`;
 }
 
 function iterations(node) {
