@@ -30,7 +30,7 @@ def until(what, holds, seconds=60):
 class Service:
     """`hermod serve` with a state, a workspace and a configuration of its own, in a temporary folder."""
 
-    def __init__(self, binary, config, script=None, **variables):
+    def __init__(self, binary, config, script=None, model="drill", **variables):
         self.binary, self.process = str(pathlib.Path(binary).resolve()), None
         self.kills, self.submitted = 0, 0
         self.root = pathlib.Path(tempfile.mkdtemp(prefix="drill-"))
@@ -43,7 +43,7 @@ class Service:
         self.configure(config)
         self.options = []
         if script is not None:
-            (self.root / "script.json").write_text(json.dumps({"name": "drill", "scripts": script}))
+            (self.root / "script.json").write_text(json.dumps({"name": model, "scripts": script}))
             self.options = [f"--rehearse={self.root / 'script.json'}"]
         self.token = self.cli("tokens", "create", "--name", "drill", "--scopes", "admin").split()[-1]
         self.start()
@@ -65,7 +65,8 @@ class Service:
         """Starts the service on its state, and waits until it is ready."""
         place = self.log.stat().st_size if self.log.exists() else 0
         with self.log.open("ab") as log:
-            command = [self.binary, "serve", "--listen", "127.0.0.1:0", *self.options]
+            listen = [] if any(option.startswith("--listen") for option in self.options) else ["--listen", "127.0.0.1:0"]
+            command = [self.binary, "serve", *listen, *self.options]
             self.process = subprocess.Popen(command, cwd=self.work, env=self.variables, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 
         def address():

@@ -339,6 +339,8 @@ const STORE_READS: &[(&str, &[&str])] = &[
     ("src/service/reach.rs", &["handler.reader()", "handler.tree(", "open_runs("]),
     // For the operator, at the control socket.
     ("src/service/lifecycle.rs", &["handler.reader()", "open_runs("]),
+    // Whether any run is under way, for no client.
+    ("src/service/idle.rs", &["open_runs("]),
     // Counts, for tokens that are not limited.
     ("src/service/metrics/run_states.rs", &["open_runs("]),
     // Of a key that has the id of the token in it, and of a row that its claim has.

@@ -3,6 +3,7 @@
 //! service asks it. Nothing here knows a protocol, a command line, or the store.
 
 mod error;
+mod halves;
 mod scope;
 #[cfg(test)]
 mod tests;
@@ -11,6 +12,7 @@ mod token_file;
 mod verifier;
 
 pub use error::{TokenError, TokenFileError};
+pub use halves::TokenHalves;
 pub use scope::Scope;
 pub use token::{AccessToken, NewToken, TokenEntry};
 pub use token_file::TokenFile;

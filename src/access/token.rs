@@ -15,9 +15,9 @@ use crate::{
 /// Maximum characters of the name of a token or an agent.
 pub(super) const MAX_NAME_CHARS: usize = 64;
 /// The beginning of every token, by which people and scanners of secrets recognise one.
-const PREFIX: &str = "hermod_";
+pub(super) const PREFIX: &str = "hermod_";
 /// Random bytes of a token.
-const TOKEN_BYTES: usize = 32;
+pub(super) const TOKEN_BYTES: usize = 32;
 /// Random bytes of an id.
 const ID_BYTES: usize = 4;
 

@@ -17,6 +17,8 @@ pub struct ServiceSection {
     pub hosts: HostNames,
     /// Most open connections.
     pub connections: PositiveCount,
+    /// Whether it serves the dashboard.
+    pub dashboard: bool,
     /// The certificate with which it speaks TLS, and its chain.
     pub tls_certificate: PemPath,
     /// The private key of the certificate.

@@ -249,7 +249,7 @@ impl StoreReader {
 
     /// Passes the records of a session to `each`, from the record number `from` on, until one cannot be read. Returns the
     /// reason; `None` if all can be read.
-    pub(super) async fn readable_records(
+    pub async fn readable_records(
         &self,
         session: SessionId,
         from: Seq,

@@ -1,6 +1,6 @@
 //! Who may do what: the header `Host` and the origin of a browser are checked first, then the token, then its scope.
 
-use std::{marker::PhantomData, sync::Arc};
+use std::{borrow::Cow, marker::PhantomData, sync::Arc};
 
 use axum::{
     extract::{FromRequestParts, Request, State},
@@ -9,7 +9,7 @@ use axum::{
     response::{IntoResponse as _, Response},
 };
 
-use super::{Service, problem::Problem, reach::Reach, tls::TlsAcceptor};
+use super::{Service, dashboard, problem::Problem, reach::Reach, tls::TlsAcceptor};
 use crate::access::{Scope, TokenEntry};
 
 /// Paths that need no token in a header: probes of a supervisor and the document of the operations, which tell nothing of
@@ -44,14 +44,25 @@ pub(super) async fn authorize(
 fn check(service: &Service, request: &Request) -> Result<Option<Arc<TokenEntry>>, Problem> {
     check_host((&service.hosts, service.tls.as_deref()), request)?;
     let path = request.uri().path();
-    if OPEN_PATHS.contains(&path) || path.starts_with(INBOUND_PATHS) {
+    if OPEN_PATHS.contains(&path)
+        || path.starts_with(INBOUND_PATHS)
+        || (service.dashboard && dashboard::is_open(path))
+    {
         return Ok(None);
     }
-    let token = bearer(request.headers()).ok_or_else(|| {
+    let token = presented(service, request.headers()).ok_or_else(|| {
         let text = "the header Authorization is not `Bearer TOKEN`; `hermod tokens create` makes a token";
         Problem::new(StatusCode::UNAUTHORIZED, text)
     })?;
-    verify(service, token).map(Some)
+    verify(service, &token).map(Some)
+}
+
+/// The token of a request: that of its header, else the one of which a browser has two halves.
+fn presented<'h>(service: &Service, headers: &'h HeaderMap) -> Option<Cow<'h, str>> {
+    if headers.contains_key(header::AUTHORIZATION) {
+        return bearer(headers).map(Cow::Borrowed);
+    }
+    service.dashboard.then(|| dashboard::presented(headers)).flatten().map(Cow::Owned)
 }
 
 /// The entry of a presented token.
@@ -69,7 +80,7 @@ pub(super) fn verify(service: &Service, token: &str) -> Result<Arc<TokenEntry>, 
     }
 }
 
-fn unknown_token() -> Problem {
+pub(super) fn unknown_token() -> Problem {
     let text = "this token is not known, revoked or expired; `hermod tokens create` makes a new one";
     Problem::new(StatusCode::UNAUTHORIZED, text)
 }
@@ -153,6 +164,15 @@ pub(super) struct Granted<S> {
 }
 
 impl<S> Granted<S> {
+    /// Refuses a token that is limited to agents; `why` says that the operation tells of all.
+    pub(super) fn check_unlimited(&self, why: &str) -> Result<(), Problem> {
+        if self.token.agents.is_none() {
+            return Ok(());
+        }
+        let detail = format!("{why}, and the token `{}` is limited to some", self.token.name);
+        Err(Problem::new(StatusCode::FORBIDDEN, detail))
+    }
+
     /// What the token reaches.
     pub(super) fn reach(&self, service: Arc<Service>) -> Reach {
         Reach::new(service, Arc::clone(&self.token))

@@ -7,6 +7,7 @@
 mod authorization;
 mod chat_events;
 mod connection;
+mod dashboard;
 mod data_url;
 mod document;
 mod events;
@@ -26,6 +27,7 @@ mod routes;
 mod rpc;
 mod serve;
 mod server;
+mod session_search;
 mod stream_event;
 mod time_field;
 mod tls;
@@ -77,6 +79,8 @@ pub struct Service {
     pub tokens: TokenVerifier,
     /// Names of this service in the header `Host`, each with or without its port; lower case.
     pub hosts: Vec<String>,
+    /// Whether browsers get the dashboard.
+    pub dashboard: bool,
     /// Speaks TLS with clients; without it they speak plain HTTP.
     pub(crate) tls: Option<Arc<TlsAcceptor>>,
     /// What is measured.

@@ -10,7 +10,9 @@ use utoipa::{
     },
 };
 
-use super::{problem::Problem, reach::Reach, time_field::TimeField};
+use super::{
+    fields::from_text, problem::Problem, reach::Reach, session_search::TextSearch, time_field::TimeField,
+};
 use crate::view::{RunStateView, RunSummaryView, SessionSummaryView, schema};
 
 /// Rows of a page whose query names no limit, and the largest limit.
@@ -20,6 +22,9 @@ const MAX_ROWS: usize = 1_000;
 const ROWS_PER_READ: usize = 256;
 /// Most rows that are looked at for one page; the next page goes on there.
 const MAX_SEARCHED: usize = 10_000;
+
+/// Records that are read for one page of a search; the next page goes on there.
+const MAX_SEARCHED_RECORDS: usize = 100_000;
 
 /// A page of a list.
 #[derive(Debug, Serialize, ToSchema)]
@@ -42,6 +47,26 @@ pub(super) struct SessionsQuery {
     /// The `next` of the page before.
     #[param(value_type = schema::Id, required = false)]
     before: Option<SessionId>,
+    /// A text in the key, the title, a task, a message or an answer of the session, whatever its case.
+    #[param(value_type = String, required = false)]
+    text: Option<String>,
+    /// `false` leaves the sessions of subagents out.
+    #[serde(default, deserialize_with = "from_text")]
+    #[param(value_type = bool, required = false)]
+    subagents: Option<bool>,
+}
+
+/// A session of a list: `{…of the session, last_run, match}`.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct FoundSession {
+    #[serde(flatten)]
+    session: SessionSummaryView,
+    /// Its newest run; absent if it has none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    last_run: Option<RunSummaryView>,
+    /// What stands around the text that was searched; absent without a search, and if it is in the key or the title.
+    #[serde(rename = "match", skip_serializing_if = "Option::is_none")]
+    found: Option<String>,
 }
 
 /// The query of a list of runs. A run fits if it has all that is named.
@@ -70,6 +95,10 @@ pub(super) struct RunsQuery {
     /// Accepted at this time or later.
     #[param(value_type = String, format = DateTime, required = false)]
     since: Option<TimeField>,
+    /// `false` leaves the runs of subagents out.
+    #[serde(default, deserialize_with = "from_text")]
+    #[param(value_type = bool, required = false)]
+    subagents: Option<bool>,
     /// A part of the beginning of the input, whatever its case.
     #[param(value_type = String, required = false)]
     text: Option<String>,
@@ -153,13 +182,37 @@ impl<T, I: Copy + ToString, R> PageBuilder<T, I, R> {
 }
 
 impl SessionsQuery {
-    /// The newest sessions. A page may have fewer than `max` although there are more.
-    pub(super) async fn page(&self, reach: &Reach) -> Result<Page<SessionSummaryView>, Problem> {
-        let mut page = PageBuilder::new(self.max, self.before);
-        while page.has_space() {
+    /// The newest sessions that fit. A page may have fewer than `max` although there are more.
+    pub(super) async fn page(&self, reach: &Reach) -> Result<Page<FoundSession>, Problem> {
+        let search = self.text.as_deref().and_then(TextSearch::new);
+        let (mut page, mut records) = (PageBuilder::new(self.max, self.before), 0);
+        while page.has_space() && records < MAX_SEARCHED_RECORDS {
             page.add(reach.sessions_before(page.next, ROWS_PER_READ).await?);
-            while let Some(row) = page.take() {
-                page.items.push(SessionSummaryView::from(&row));
+            while records < MAX_SEARCHED_RECORDS
+                && let Some(row) = page.take()
+            {
+                let session = SessionSummaryView::from(&row);
+                let mut found = None;
+                if let Some(search) = &search
+                    && !search.is_named(&session)
+                {
+                    let (place, read) = reach.search_session(&row, search).await?;
+                    records += read;
+                    if place.is_none() {
+                        continue;
+                    }
+                    found = place;
+                }
+                let newest = reach.runs_of(&row, 1).await?.pop();
+                let is_subagent = newest.as_ref().is_some_and(|run| run.parent.is_some());
+                if is_subagent && self.subagents == Some(false) {
+                    continue;
+                }
+                let last_run = match newest {
+                    Some(run) => Some(reach.service().handler.summary(run).await?),
+                    None => None,
+                };
+                page.items.push(FoundSession { session, last_run, found });
             }
         }
         Ok(page.build())
@@ -188,6 +241,7 @@ impl RunsQuery {
             && self.agent.as_ref().is_none_or(|agent| *agent == row.agent)
             && self.state.is_none_or(|state| state == row.state.into())
             && self.outcome.is_none_or(|named| Some(named) == outcome)
+            && (self.subagents != Some(false) || row.parent.is_none())
             && self.since.is_none_or(|since| row.accepted_at >= since.0)
     }
 

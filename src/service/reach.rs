@@ -8,20 +8,23 @@ use std::{
 };
 
 use axum::http::StatusCode;
-use hermod_actors::model::{
-    AgentName, ApprovalScope, CallId, DeliveryState, MessageFate, Record, RunId, RunRow, ScheduleName,
-    SessionId, SessionRow, Timestamp,
+use hermod_actors::{
+    model::{
+        AgentName, ApprovalScope, CallId, DeliveryState, MessageFate, Record, RunId, RunRow, ScheduleName,
+        Seq, SessionId, SessionRow, Timestamp,
+    },
+    port::StoredRecord,
 };
 
-use super::{Service, problem::Problem};
+use super::{Service, problem::Problem, session_search::TextSearch};
 use crate::{
     access::TokenEntry,
     clock,
     control::DeliveryFilter,
     host::Submission,
     view::{
-        ApprovalView, DeliveryView, MessageAcceptedView, NodeView, OccurrenceView, PeriodUsageView,
-        ScheduleView,
+        ApprovalView, DeliveryView, EventView, MessageAcceptedView, NodeView, OccurrenceView,
+        PeriodUsageView, ScheduleView,
     },
 };
 
@@ -181,6 +184,24 @@ impl Reach {
         Ok((seen.collect(), is_all))
     }
 
+    /// What stands around a text in a session whose row came from here, and the number of records that were read. A
+    /// session that cannot be read is searched as far as it can.
+    pub(super) async fn search_session(
+        &self,
+        session: &SessionRow,
+        search: &TextSearch,
+    ) -> Result<(Option<String>, usize), Problem> {
+        let (mut found, mut read) = (None, 0);
+        let take = |_, record: &Record| {
+            read += 1;
+            if found.is_none() {
+                found = search.in_record(record);
+            }
+        };
+        self.service.handler.reader().readable_records(session.id, 1, take).await?;
+        Ok((found, read))
+    }
+
     /// Passes the records of a run to `each`; its row came from here.
     pub(super) async fn records_of_run(
         &self,
@@ -193,6 +214,28 @@ impl Reach {
     /// The newest runs of a session that the token reaches, at most `max`, the newest last.
     pub(super) async fn runs_of(&self, session: &SessionRow, max: usize) -> Result<Vec<RunRow>, Problem> {
         Ok(self.service.handler.reader().read(|rows| rows.runs(Some(session.id), max)).await?)
+    }
+
+    /// A page of the records of a run whose row came from here, and where the next one begins.
+    pub(super) async fn run_records(
+        &self,
+        row: &RunRow,
+        from: Option<Seq>,
+    ) -> Result<(Vec<EventView>, Option<Seq>), Problem> {
+        let page = self.service.handler.reader().run_records(row, from).await?;
+        let view = |stored: &StoredRecord| {
+            EventView::new(stored.seq, &stored.record).map_err(|error| {
+                let text = format!("record {} cannot be shown as JSON: {error}", stored.seq);
+                Problem::new(StatusCode::INTERNAL_SERVER_ERROR, text)
+            })
+        };
+        Ok((page.records.iter().map(view).collect::<Result<_, _>>()?, page.next))
+    }
+
+    /// Nano-dollars on the account of a run whose row came from here, with those of its subagents.
+    pub(super) async fn spent(&self, row: &RunRow) -> Result<u64, Problem> {
+        let account = self.service.handler.reader().read(|rows| rows.account(row.account)).await?;
+        Ok(account.and_then(|account| account.spent.usd).unwrap_or(0))
     }
 
     /// All unfinished runs that the token reaches.

@@ -115,7 +115,8 @@ mod tests {
 
     #[test]
     fn choices_are_the_numbered_lines_at_the_end() {
-        let check = |question: &str, expect: &[&str]| assert_eq!(question_choices(question), expect, "{question}");
+        let check =
+            |question: &str, expect: &[&str]| assert_eq!(question_choices(question), expect, "{question}");
         check("Which?\n1. red\n2. blue", &["red", "blue"]);
         check("Which?\n1. x\nof these:\n1. red\n2. blue", &["red", "blue"]);
         check("Which?", &[]);

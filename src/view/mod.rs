@@ -13,6 +13,7 @@ mod account;
 mod agent;
 mod approval;
 mod channel;
+mod day;
 mod delivery;
 mod encoding;
 mod event;
@@ -31,6 +32,7 @@ pub(crate) mod schema;
 mod service;
 mod store;
 mod stream;
+mod supervision;
 mod token;
 mod usage;
 
@@ -39,6 +41,7 @@ pub use account::{AccountView, ActiveTimeView, BudgetView, DimensionUsage, Perio
 pub use agent::{AgentDetailView, AgentSettingView, AgentView};
 pub use approval::{ApprovalView, DecisionView, question_choices};
 pub use channel::{ChannelStateView, ChannelView};
+pub use day::{DayView, DaysFold, DaysView};
 pub use delivery::DeliveryView;
 pub use event::EventView;
 pub use hook::{HookStateView, HookTrialView, HookView};
@@ -63,5 +66,6 @@ pub use schedule::{FurtherOccurrencesView, OccurrenceView, SchedulePauseView, Sc
 pub use service::{InboundAnswerView, MessageAcceptedView, MessageFateView, RunAcceptedView, RunWaitView};
 pub use store::{RowsFileView, SetAsideView, StoreRepairView};
 pub use stream::{EventIds, derived_event, feed_entry, record_event, stream_event};
+pub use supervision::{SupervisedChildView, SupervisedSessionView, SupervisionView};
 pub use token::{CreatedTokenView, TokenView};
 pub use usage::{ModelUsageView, RunUsageFold, UsageFold, UsageView};

@@ -49,6 +49,8 @@ schemas! {
         .required("data");
     /// What a run ended with.
     OutcomeName = names(OUTCOMES.map(Outcome::name));
+    /// What an access token is good for.
+    ScopeName = names(["read", "submit", "steer", "approve", "admin"]);
     /// How much the models are to think.
     Thinking = names(ThinkingLevel::ALL.map(ThinkingLevel::name));
     /// What happens to a message while a run of its session is under way.

@@ -13,9 +13,9 @@ use crate::{
 const SCOPES: [&str; 4] = ["read", "submit", "steer", "approve"];
 const RUN: &str = "/v1/runs/{run}";
 const SESSION: &str = "/v1/sessions/{session}";
-/// Files of the service that add routes: the one for all operations, and one with routes that the document does not have, as
-/// OpenAPI cannot describe JSON-RPC and WebSockets.
-const ROUTING: [&str; 2] = ["operations.rs", "rpc/mod.rs"];
+/// Files of the service that add routes: the one for all operations, and those with routes that the document does not have: the
+/// pages for browsers, and JSON-RPC and WebSockets, which OpenAPI cannot describe.
+const ROUTING: [&str; 3] = ["dashboard/mod.rs", "operations.rs", "rpc/mod.rs"];
 
 /// The document of a service.
 struct Api(Value);

@@ -2,11 +2,7 @@
 
 use std::sync::Arc;
 
-use axum::{
-    extract::State,
-    http::{HeaderMap, StatusCode},
-    response::Response,
-};
+use axum::{extract::State, http::HeaderMap, response::Response};
 
 use crate::service::{
     Service,
@@ -33,10 +29,6 @@ async fn metrics(
     State(service): State<Arc<Service>>,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    if granted.token.agents.is_some() {
-        let detail =
-            format!("metrics tell of all agents, and the token `{}` is limited to some", granted.token.name);
-        return Err(Problem::new(StatusCode::FORBIDDEN, detail));
-    }
+    granted.check_unlimited("metrics tell of all agents")?;
     scrape(&service, &headers).await
 }

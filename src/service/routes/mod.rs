@@ -9,7 +9,9 @@ mod health;
 mod inbound;
 mod messages;
 mod metrics;
+mod records;
 mod replies;
+mod report;
 mod runs;
 mod schedules;
 mod session_queue;
@@ -28,8 +30,8 @@ use axum::{
 };
 
 use super::{
-    Service, authorization::authorize, document::Document, openai, operations::Operations, problem::Problem,
-    rpc,
+    Service, authorization::authorize, dashboard, document::Document, openai, operations::Operations,
+    problem::Problem, rpc,
 };
 
 pub(super) use runs::{IdempotencyKey, idempotency_key};
@@ -41,6 +43,7 @@ fn operations() -> Operations {
         .merge(metrics::routes())
         .merge(document::routes())
         .merge(runs::routes())
+        .merge(records::routes())
         .merge(replies::routes())
         .merge(artifacts::routes())
         .merge(sessions::routes())
@@ -52,6 +55,7 @@ fn operations() -> Operations {
         .merge(schedules::routes())
         .merge(state::routes())
         .merge(usage::routes())
+        .merge(report::routes())
         .merge(feed::routes())
         .merge(openai::routes())
 }
@@ -61,6 +65,7 @@ pub(super) fn router(service: Arc<Service>) -> Router {
     let (routes, descriptions) = operations().into_parts();
     routes
         .merge(rpc::routes())
+        .merge(if service.dashboard { dashboard::routes() } else { Router::new() })
         .layer(Extension(Arc::new(Document::of(descriptions))))
         .fallback(unknown)
         .method_not_allowed_fallback(not_allowed)

@@ -20,11 +20,11 @@ use crate::{
         events,
         extract::{Query, path_parameter},
         operations::Operations,
-        page::{MaxRows, Page, SessionsQuery},
+        page::{FoundSession, MaxRows, Page, SessionsQuery},
         problem::Problem,
         reach::Reach,
     },
-    view::{MessageView, SessionDetailView, SessionSummaryView, schema},
+    view::{MessageView, SessionDetailView, schema},
 };
 
 /// Runs of a session that is shown; `/v1/runs?session=…` has all.
@@ -55,16 +55,19 @@ impl FromRequestParts<Arc<Service>> for PathSession {
 }
 
 /// The sessions, the newest first
+///
+/// With `text`, those that have it in their key, their title, a task, a message or an answer. It reads the records of
+/// sessions: a page may have fewer rows than `max` although there are more.
 #[utoipa::path(
     get, path = "/v1/sessions", params(SessionsQuery),
-    responses((status = 200, description = "A page", body = Page<SessionSummaryView>)),
+    responses((status = 200, description = "A page", body = Page<FoundSession>)),
     security(("token" = ["read"])),
 )]
 async fn list(
     granted: Granted<Read>,
     State(service): State<Arc<Service>>,
     Query(query): Query<SessionsQuery>,
-) -> Result<Json<Page<SessionSummaryView>>, Problem> {
+) -> Result<Json<Page<FoundSession>>, Problem> {
     Ok(Json(query.page(&granted.reach(service)).await?))
 }
 

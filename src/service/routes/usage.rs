@@ -8,23 +8,30 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 use crate::{
+    clock,
     service::{
         Service,
         authorization::{Granted, Read},
         extract::Query,
+        fields::from_text,
         operations::Operations,
         problem::Problem,
         time_field::TimeField,
     },
-    view::{UsageFold, UsageView, schema},
+    view::{DaysFold, DaysView, UsageFold, UsageView, schema},
 };
 
 /// Runs whose rows are read for one answer, and records after which it ends; the next answer goes on there.
 const MAX_RUNS: usize = 1_000;
 const MAX_RECORDS: usize = 100_000;
+/// Days of an answer if the request names no number, and at most.
+const DEFAULT_DAYS: u32 = 14;
+const MAX_DAYS: u32 = 366;
+/// Runs whose rows and accounts are read for the days of one answer.
+const MAX_DAY_RUNS: usize = 50_000;
 
 pub(super) fn routes() -> Operations {
-    Operations::default().with(__path_usage, usage)
+    Operations::default().with(__path_usage, usage).with(__path_days, days)
 }
 
 /// The query of the usage.
@@ -84,4 +91,55 @@ async fn usage(
         }
     }
     Ok(Json(UsageView { models: fold.into_models(), runs, limits, next: last.filter(|_| !is_all) }))
+}
+
+/// The query of the days.
+#[derive(Debug, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+struct DaysQuery {
+    /// Number of days, today included; 14 if it is absent.
+    #[serde(default, deserialize_with = "from_text")]
+    #[param(value_type = u64, required = false, minimum = 1, maximum = 366)]
+    days: Option<u32>,
+}
+
+/// What ran and what it cost, by day
+///
+/// A run counts on the day of UTC on which it was accepted, with the money of its subagents. It reads the rows of runs and
+/// accounts and no records: at most 50,000 runs.
+#[utoipa::path(
+    get, path = "/v1/usage/days", params(DaysQuery),
+    responses((status = 200, description = "The days", body = DaysView)),
+    security(("token" = ["read"])),
+)]
+async fn days(
+    granted: Granted<Read>,
+    State(service): State<Arc<Service>>,
+    Query(query): Query<DaysQuery>,
+) -> Result<Json<DaysView>, Problem> {
+    let count = query.days.unwrap_or(DEFAULT_DAYS);
+    if !(1..=MAX_DAYS).contains(&count) {
+        return Err(Problem::bad_request(format!("days: {count} is not from 1 to {MAX_DAYS}")));
+    }
+    let reach = granted.reach(service);
+    let mut fold = DaysFold::new(clock::now(), count);
+    let (mut before, mut read) = (None, 0);
+    loop {
+        let (rows, is_all) = reach.runs_before(before, MAX_RUNS).await?;
+        read += rows.len();
+        for (id, row) in rows.into_iter().rev() {
+            before = Some(id);
+            let Some(row) = row else { continue };
+            // Ids are in the order of acceptance: all others are older.
+            if fold.is_older(row.accepted_at) {
+                return Ok(Json(fold.build(true)));
+            }
+            let spent = if row.parent.is_none() { reach.spent(&row).await? } else { 0 };
+            fold.take(&row, spent);
+        }
+        if is_all || read >= MAX_DAY_RUNS {
+            return Ok(Json(fold.build(is_all)));
+        }
+    }
 }

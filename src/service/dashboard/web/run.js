@@ -1,0 +1,223 @@
+// One run: what it is, its timeline or its transcript, and what can be done with it.
+
+import { h, s } from "./dom.js";
+import { get, pathOf, send } from "./api.js";
+import { Stream } from "./stream.js";
+import { clock, count, duration, excerpt, money, plural, runState, shortId, stateTone, tokens } from "./format.js";
+import { artifactLink, block, button, causeWords, code, confirmed, empty, facts, json, loading, runDuration, runLink, scopeReason, section, sessionLink, waitsFor } from "./parts.js";
+import { scaleOf, spendOf, timelineOf } from "./timeline.js";
+import { resultOf, transcript } from "./transcript.js";
+
+/** Spans that are drawn at first. */
+const SHOWN = 400;
+const TABS = [["timeline", "Timeline"], ["transcript", "Transcript"], ["records", "Records"], ["settings", "Settings"]];
+
+export function run(view) {
+  const id = view.place.name;
+  const { context } = view;
+  let detail = null;
+  let records = null;
+  let next = null;
+  let stream = null;
+  let live = "";
+  let shown = SHOWN;
+  const tab = () => view.place.query.get("tab") ?? "timeline";
+
+  async function loadRecords() {
+    records ??= [];
+    for (;;) {
+      const page = await get(pathOf("runs", id, "records"), { from: next }, view.signal);
+      for (const record of page.items) add(record);
+      if (page.next === null) return;
+      next = page.next;
+      view.redraw();
+    }
+  }
+
+  function add(record) {
+    const last = records.at(-1)?.seq ?? 0;
+    if (record.seq <= last) return;
+    records.push(record);
+    next = record.seq + 1;
+  }
+
+  let drawing = null;
+  const redrawSoon = () => { drawing ??= setTimeout(() => { drawing = null; view.redraw(); }, 150); };
+
+  /** Follows the run itself until its end: its records, and the text of an answer while it is written. */
+  function follow() {
+    if (stream || detail.state === "ended") return;
+    stream = new Stream(pathOf("runs", id, "events"), {
+      last: String(records.at(-1)?.seq ?? 0),
+      onEvent(event) {
+        if (event.event === "record") {
+          add(event);
+          if (["model.answered", "model.failed", "model.started"].includes(event.kind)) live = "";
+        } else if (event.event === "text.delta") {
+          live += event.delta;
+        } else if (event.event === "retry") {
+          live = "";
+        } else return;
+        redrawSoon();
+      },
+      onEnd() { stream = null; view.refresh(); },
+    });
+  }
+
+  return {
+    title: `Run ${shortId(id)}`,
+    heading: () => (detail ? [runState(detail), " ", detail.title ?? (excerpt(detail.input, 110) || `Run ${shortId(id)}`)] : `Run ${shortId(id)}`),
+    tools: () => detail && actions(),
+    async load() {
+      detail = await get(pathOf("runs", id), {}, view.signal);
+      await loadRecords();
+      follow();
+    },
+    onEvent: (event) => event.run === id && ["run.ended", "approval.requested", "approval.answered", "run.stopping", "budget.raised"].includes(event.kind),
+    onQuery() { view.redraw(); },
+    close() { stream?.close(); },
+    draw() {
+      if (!detail || !records) return loading();
+      return [
+        summary(),
+        h("nav", { class: "tabs", "aria-label": "Parts of the run" }, h("ul", {}, TABS.map(([name, title]) =>
+          h("li", { "data-key": name }, h("a", { href: `#/runs/${id}?tab=${name}`, "aria-current": tab() === name ? "true" : null }, title))))),
+        { timeline: () => timelineView(), transcript: () => section("Transcript", {}, transcript(records, live)), records: () => recordList(), settings: () => section("Settings", { note: "What was fixed when the run was accepted." }, json(detail.spec)) }[tab()]?.() ?? empty("There is no such part."),
+      ];
+    },
+  };
+
+  function actions() {
+    if (detail.state === "ended") return null;
+    const canSteer = context.may("steer");
+    return h("div", { class: "row" },
+      button("Stop", {
+        kind: "danger", may: canSteer, why: scopeReason("steer"),
+        onclick: async () => { if (await confirmed("Stop this run and its subagents?", "Stop it")) view.act(() => send("POST", pathOf("runs", id, "stop")), "The run is being stopped."); },
+      }));
+  }
+
+  function isInHeading() {
+    return !detail.title && excerpt(detail.input, 110) === detail.input.trim();
+  }
+
+  function summary() {
+    const waits = detail.waits.filter((wait) => wait.what !== "limit");
+    const answer = waits.find((wait) => wait.what === "person");
+    const { parent, occurrence } = records.find((record) => record.kind === "run.accepted") ?? {};
+    return h("div", { class: "summary", "data-key": "summary" },
+      answer && h("p", { class: "notice warn" }, "It waits for you. ", h("a", { href: `#/approvals?call=${answer.call}` }, "Answer it")),
+      detail.outcome && detail.outcome !== "completed" && causeWords(detail) && h("p", { class: ["notice", stateTone(detail.outcome)] }, causeWords(detail)),
+      detail.unreadable && h("p", { class: "notice bad" }, `Its session cannot be read: ${detail.unreadable}`),
+      facts([
+        ["Task", isInHeading() ? null : h("span", { class: "task" }, detail.input), "wide"],
+        ["Session", sessionLink(detail.session, code(shortId(detail.session)))],
+        ["Subagent of", parent && runLink(parent.call.split(".")[0], code(shortId(parent.call.split(".")[0])))],
+        ["Schedule", occurrence && [h("a", { href: `#/schedules/${encodeURIComponent(occurrence.schedule)}` }, occurrence.schedule), " of ", clock(new Date(occurrence.at).toISOString())]],
+        ["Agent", detail.agent],
+        ["Models", detail.spec?.chain?.join(", ")],
+        ["Accepted", clock(detail.accepted_at)],
+        ["Took", runDuration(detail)],
+        ["Calls", plural(detail.iterations, "model call")],
+        ["Tokens", tokens(detail.usage)],
+        ["Spent", detail.spent_usd === null ? "price not known" : money(detail.spent_usd)],
+        ["Waits for", waitsFor(waits)],
+        ["Workspace", detail.spec && code(detail.spec.workspace)],
+        ["Id", code(id)],
+      ]),
+      detail.state !== "ended" && steering());
+  }
+
+  function steering() {
+    const may = context.may("steer");
+    return h("form", {
+      class: "row steer", "data-key": "steer",
+      onsubmit: (event) => {
+        event.preventDefault();
+        const input = event.target.querySelector("input");
+        const text = input.value.trim();
+        if (!text || !may) return;
+        view.act(async () => { await send("POST", pathOf("runs", id, "steer"), { text }); input.value = ""; }, "The message is sent.");
+      },
+    },
+    h("label", { class: "grow" }, h("span", { class: "visually-hidden" }, "Message to the run"),
+      h("input", { type: "text", placeholder: may ? "Tell the run something; its model reads it before its next step" : scopeReason("steer"), disabled: !may })),
+    h("button", { disabled: !may, title: may ? null : scopeReason("steer") }, "Send"));
+  }
+
+  function timelineView() {
+    const timeline = timelineOf(records);
+    if (!timeline.spans.length) return section("Timeline", {}, empty("It has no records yet."));
+    const scale = scaleOf(timeline, Date.now());
+    const spans = timeline.spans.slice(0, shown);
+    const spend = spendOf(timeline);
+    return section("Timeline", { note: `${plural(timeline.spans.length, "step")} in ${duration(scale.end - scale.start)}${scale.breaks.length ? `; ${plural(scale.breaks.length, "long wait")} drawn short` : ""}` },
+      h("div", { class: "timeline" },
+        h("div", { class: "axis", "aria-hidden": "true" }, h("span", {}, "Step"), axis(scale), h("span", { class: "number" }, "Took"), h("span", { class: "number" }, "Spent")),
+        spend.length > 1 && h("div", { class: "axis spend" }, h("span", {}, "Spend"), spendCurve(spend, scale), h("span", {}), h("span", { class: "number" }, money(spend.at(-1)[1]))),
+        h("ol", { class: "spans" }, spans.map((span) => spanRow(span, scale, timeline)))),
+      timeline.spans.length > shown && h("p", { class: "center" }, h("button", { onclick: () => { shown += SHOWN; view.redraw(); } }, `Show ${Math.min(SHOWN, timeline.spans.length - shown)} more steps`)));
+  }
+
+  function axis(scale) {
+    const steps = 4;
+    const marks = Array.from({ length: steps + 1 }, (_, n) => n / steps);
+    return h("span", { class: "track" }, s("svg", { viewBox: "0 0 1000 26", preserveAspectRatio: "none", class: "axis-lines" },
+      marks.map((at) => s("line", { x1: at * 1000, x2: at * 1000, y1: 18, y2: 26, class: "grid" }))),
+    h("span", { class: "axis-labels" }, h("span", {}, "0"), h("span", {}, scale.breaks.length ? "time, long waits cut" : duration((scale.end - scale.start) / 2)), h("span", {}, duration(scale.end - scale.start))));
+  }
+
+  function spendCurve(spend, scale) {
+    const top = spend.at(-1)[1] || 1;
+    let path = "M0 24";
+    for (const [at, sum] of spend) {
+      const x = scale.place(at) * 1000;
+      path += ` H${x.toFixed(1)} V${(24 - (sum / top) * 22).toFixed(1)}`;
+    }
+    return h("span", { class: "track" }, s("svg", { viewBox: "0 0 1000 26", preserveAspectRatio: "none", "aria-hidden": "true" },
+      s("path", { d: `${path} H1000 V24 Z`, class: "spend-area" })));
+  }
+
+  function spanRow(span, scale, timeline) {
+    const end = span.end ?? (timeline.isEnded ? timeline.end : Date.now());
+    const x = scale.place(span.start) * 1000;
+    const width = Math.max(scale.place(end) * 1000 - x, 0);
+    const isPoint = span.end !== null && span.end === span.start;
+    const bar = isPoint
+      ? s("line", { class: ["point", span.kind, span.tone].filter(Boolean), x1: x.toFixed(1), x2: x.toFixed(1), y1: 1, y2: 15 })
+      : s("rect", { class: ["span", span.kind, span.tone, span.end === null && "open"].filter(Boolean), x: x.toFixed(1), y: 3, width: Math.max(width, 3).toFixed(1), height: 10 });
+    const about = span.kind === "tool" ? toolWords(span) : span.kind === "model" ? span.note ?? span.model : span.note ?? span.about;
+    return h("li", { class: ["step", span.kind, span.tone], "data-key": span.key },
+      h("details", { "data-key": "d" },
+        h("summary", { "data-row": true },
+          h("span", { class: "step-label" }, h("span", { class: ["dot", span.kind, span.tone], "aria-hidden": "true" }), h("span", { class: "step-name" }, span.label), about && h("span", { class: "step-about" }, excerpt(about, 120)), span.tone === "bad" && h("span", { class: "visually-hidden" }, " (failed)")),
+          h("span", { class: "track" }, s("svg", { viewBox: "0 0 1000 16", preserveAspectRatio: "none", "aria-hidden": "true" }, bar)),
+          h("span", { class: "number" }, isPoint ? "" : span.end === null ? "now" : duration(end - span.start)),
+          h("span", { class: "number" }, span.cost ? money(span.cost) : "")),
+        h("div", { class: "step-detail" },
+          span.child && h("p", {}, runLink(span.child, "Open the run of the subagent")),
+          span.usage && h("p", { class: "soft" }, tokens(span.usage), span.usage.cached_tokens ? `, ${count(span.usage.cached_tokens)} from the cache` : ""),
+          span.note && h("p", {}, span.note),
+          span.arguments && block(span.arguments),
+          span.content !== undefined && span.content !== null && resultOf(span.content, span.key),
+          artifactLink(id, span.artifact),
+          span.records.map((record) => h("details", { class: "more", "data-key": `record ${record.seq}` }, h("summary", {}, `Record ${record.seq}: ${record.kind}`), json(record))))));
+  }
+
+  function toolWords(span) {
+    if (span.note) return span.note;
+    try {
+      const values = Object.values(JSON.parse(span.arguments ?? "{}"));
+      return values.map((value) => (typeof value === "string" ? value : JSON.stringify(value))).join(" · ");
+    } catch {
+      return span.arguments;
+    }
+  }
+
+  function recordList() {
+    return section("Records", { note: `${plural(records.length, "record")}, as hermod journal prints them` },
+      h("ol", { class: "records" }, records.slice(0, shown).map((record) => h("li", { "data-key": record.seq },
+        h("details", { "data-key": "d" }, h("summary", { "data-row": true }, h("span", { class: "number" }, String(record.seq)), " ", h("strong", {}, record.kind), " ", h("span", { class: "soft" }, clock(record.at))), json(record))))),
+      records.length > shown && h("p", { class: "center" }, h("button", { onclick: () => { shown += SHOWN; view.redraw(); } }, "Show more records")));
+  }
+}

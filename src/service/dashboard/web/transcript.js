@@ -1,0 +1,107 @@
+// A run as one reads it: the task, the texts of the model, its calls with their results, messages, and the end.
+
+import { h } from "./dom.js";
+import { clock, count, duration, money, state } from "./format.js";
+import { artifactLink, clipped, prose, runLink } from "./parts.js";
+import { cost } from "./timeline.js";
+
+function entry(kind, key, who, at, ...content) {
+  return h("li", { class: ["entry", kind], "data-key": key },
+    h("div", { class: "entry-head" }, h("span", { class: "who" }, who), at && clock(at)), content);
+}
+
+/** Arguments as fields, or as they are if they are no JSON object. */
+function argumentsOf(text, key) {
+  let fields;
+  try { fields = JSON.parse(text); } catch { return clipped(text, key); }
+  if (fields === null || typeof fields !== "object" || Array.isArray(fields)) return clipped(text, key);
+  const names = Object.keys(fields);
+  if (!names.length) return h("p", { class: "soft" }, "no arguments");
+  return h("dl", { class: "arguments" }, names.map((name) => {
+    const value = typeof fields[name] === "string" ? fields[name] : JSON.stringify(fields[name], null, 2);
+    const isShort = value.length <= 120 && !value.includes("\n");
+    return h("div", { class: isShort ? "short" : null }, h("dt", {}, name), h("dd", {}, isShort ? h("code", {}, value) : clipped(value, `${key} ${name}`, 1500)));
+  }));
+}
+
+/** The result of a call. Results of commands are taken apart. */
+export function resultOf(content, key) {
+  let parsed = null;
+  try { parsed = JSON.parse(content); } catch { /* Most results are plain text. */ }
+  if (parsed && typeof parsed === "object" && typeof parsed.stdout === "string") {
+    const code = parsed.exit_code;
+    return [
+      h("p", { class: code === 0 && !parsed.timed_out ? "soft" : "state warn" }, parsed.timed_out ? "timed out" : parsed.signal ? `ended by signal ${parsed.signal}` : `exit code ${code}`),
+      parsed.stdout && clipped(parsed.stdout, `${key} out`),
+      parsed.stderr && [h("p", { class: "soft" }, "standard error"), clipped(parsed.stderr, `${key} err`)],
+    ];
+  }
+  return clipped(parsed && typeof parsed === "object" ? JSON.stringify(parsed, null, 2) : content || "(empty)", key);
+}
+
+function answer(record, started) {
+  const { message } = record;
+  const price = started?.price;
+  const meta = [
+    started?.model, record.usage && `${count(record.usage.input_tokens)} in, ${count(record.usage.output_tokens)} out`,
+    price && record.usage && money(cost(record.usage, price)),
+    started && duration(Date.parse(record.at) - Date.parse(started.at)), record.flaw && `flaw: ${typeof record.flaw === "string" ? record.flaw : record.flaw.kind}`,
+  ].filter(Boolean).join(" · ");
+  return entry("model", `answer ${record.seq}`, "Model", record.at,
+    message?.reasoning && h("details", { class: "reasoning", "data-key": `reasoning ${record.seq}` }, h("summary", {}, "Reasoning"), prose(message.reasoning)),
+    message?.text && prose(message.text),
+    h("p", { class: "meta" }, meta));
+}
+
+function call(id, info) {
+  const { name, args, ended, children, started } = info;
+  const tone = !ended ? "running" : ended.status === "ok" ? "completed" : "failed";
+  const took = started && ended ? duration(Date.parse(ended.at) - Date.parse(started.at)) : null;
+  return entry("tool", `call ${id}`, h("span", {}, "Tool ", h("code", {}, name)), ended?.at ?? started?.at,
+    argumentsOf(args ?? "", `arguments ${id}`),
+    h("p", { class: "meta" }, state(tone, !ended ? "no result yet" : ended.status === "ok" ? "ok" : ended.status.replaceAll("_", " ")), took && ` · ${took}`,
+      children.map((child) => [" · ", runLink(child.run, "subagent")])),
+    ended && h("details", { class: "result", open: true, "data-key": `result ${id}` }, h("summary", {}, "Result"), resultOf(ended.content ?? "", `result ${id}`), artifactLink(id.split(".")[0], ended.artifact)));
+}
+
+/** The entries of a transcript. `live` is the text of an answer that is under way. */
+export function transcript(records, live) {
+  const starts = new Map();
+  const calls = new Map();
+  for (const record of records) {
+    if (record.kind === "model.started") starts.set(`${record.call} ${record.attempt}`, record);
+    if (record.kind === "call.started") {
+      calls.set(record.call, { ...calls.get(record.call), started: record, children: record.children ?? [] });
+    }
+    if (record.kind === "call.ended") calls.set(record.call, { ...calls.get(record.call), ended: record });
+  }
+  const entries = [];
+  for (const record of records) {
+    if (record.kind === "run.accepted") entries.push(entry("task", "task", "Task", record.at, prose(record.input ?? "")));
+    else if (record.kind === "model.answered") {
+      entries.push(answer(record, starts.get(`${record.call} ${record.attempt}`)));
+      const [run, iteration] = record.call.split(".");
+      (record.message?.calls ?? []).forEach(({ name, arguments: args }, n) => {
+        const id = `${run}.${iteration}.${n + 1}`;
+        const known = calls.get(id) ?? {};
+        entries.push(call(id, { name, args, ended: known.ended, started: known.started, children: known.children ?? [] }));
+      });
+    } else if (record.kind === "model.failed") {
+      entries.push(entry("note bad", `failed ${record.seq}`, "Model call failed", record.at, h("p", {}, `${record.failure.class}: ${record.failure.message}`)));
+    } else if (record.kind === "message.steered" || record.kind === "message.collected") {
+      entries.push(entry("task", `message ${record.seq}`, "Message", record.at, prose(record.text)));
+    } else if (record.kind === "approval.requested") {
+      entries.push(entry("note warn", `asked ${record.seq}`, "A person was asked", record.at, prose(record.question)));
+    } else if (record.kind === "approval.answered") {
+      entries.push(entry("note", `decided ${record.seq}`, record.verdict === "allow" ? "Allowed" : "Denied", record.at, h("p", { class: "soft" }, record.by === "person" ? "by a person" : "because the time was over")));
+    } else if (record.kind === "context.compacted") {
+      entries.push(entry("note", `compacted ${record.seq}`, "The view was made shorter", record.at, h("p", { class: "soft" }, `${record.by}, ${count(record.before)} to ${count(record.after)} tokens`), record.summary && h("details", { "data-key": `summary ${record.seq}` }, h("summary", {}, "Summary"), prose(typeof record.summary === "string" ? record.summary : JSON.stringify(record.summary)))));
+    } else if (record.kind === "session.revived") {
+      entries.push(entry("note", `revived ${record.seq}`, "Its session was opened again", record.at));
+    } else if (record.kind === "run.ended") {
+      entries.push(entry("note", `end ${record.seq}`, "End", record.at, h("p", {}, state(record.outcome), record.cause && ` ${JSON.stringify(record.cause)}`)));
+    }
+  }
+  if (live) entries.push(entry("model live", "live", "Model, as it writes", null, prose(live)));
+  return h("ol", { class: "transcript" }, entries);
+}
