@@ -7,7 +7,6 @@ mod approvals;
 mod backup;
 mod budgets;
 mod chaos;
-mod command_end;
 mod completions;
 mod config;
 mod deliveries;

@@ -1,13 +1,12 @@
 //! A transcript as Markdown. Texts of models and persons are quoted, and outputs stand in fences that they cannot close.
 
+use hermod_chat::CommandEnd;
+
 use super::{
     entry::{Content, Entry, ToolCall},
     text::{Extent, describe_status, result_lines},
 };
-use crate::cli::{
-    command_end::CommandEnd,
-    format::{seconds, truncated_line},
-};
+use crate::cli::format::{seconds, truncated_line};
 
 /// Characters of a name in a heading.
 const MAX_NAME_CHARS: usize = 80;
