@@ -296,7 +296,9 @@ impl ChatState {
         self.todo.clear();
         self.stopping.clear();
         self.spent.clear();
-        self.pending.clear();
+        if session.is_none() {
+            self.pending.clear();
+        }
         (self.title, self.context, self.activity, self.popup) = (None, None, None, None);
         self.used = Used::default();
     }

@@ -238,6 +238,10 @@ impl ChatState {
         let mut notes: Vec<String> = self.attached.iter().map(|(name, _)| format!("[{}]", clean_line(name, 30))).collect();
         if !self.transcript.is_at_end() {
             notes.push("more below: Ctrl-End".to_owned());
+            let forgotten = self.transcript.forgotten();
+            if forgotten > 0 {
+                notes.push(format!("{forgotten} earlier entries: /export"));
+            }
         }
         if self.quit_pressed_ms.is_some() && self.editor.is_empty() {
             notes.push("Ctrl-C again leaves".to_owned());

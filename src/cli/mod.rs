@@ -7,6 +7,7 @@ mod approvals;
 mod backup;
 mod budgets;
 mod chaos;
+mod chat;
 mod completions;
 mod config;
 mod deliveries;
@@ -92,6 +93,9 @@ pub fn main() -> ExitCode {
         Ok(program) => program,
         Err(error) => return output::print_clap(&error).into(),
     };
+    if let Some(error) = program.missing_command() {
+        return output::print_clap(&error).into();
+    }
     if program.log_format == telemetry::LogFormat::Json {
         output::write_json_lines();
     }
