@@ -6,8 +6,9 @@ use std::sync::Arc;
 use super::{RunError, Runtime};
 use crate::{
     model::{
-        Occurrence, OccurrenceId, OccurrenceQuery, RunId, Schedule, ScheduleDefinition, ScheduleName,
-        ScheduleOutcome, SchedulePause, ScheduleSource, ScheduleWrite, Timestamp, Timing,
+        MAX_PAUSE_REASON_BYTES, Occurrence, OccurrenceId, OccurrenceQuery, RunId, Schedule,
+        ScheduleDefinition, ScheduleName, ScheduleOutcome, SchedulePause, ScheduleSource, ScheduleWrite,
+        Timestamp, Timing,
     },
     persistence::{self, WriteResult},
     policy::schedule::{ScheduleTimes, resume, validate_definition},
@@ -59,7 +60,7 @@ impl From<ReadError> for ScheduleError {
     }
 }
 
-type Result<T> = std::result::Result<T, ScheduleError>;
+type ScheduleResult<T> = Result<T, ScheduleError>;
 
 impl Runtime {
     /// Starts the runs of schedules from now on: their times by `calendar`, their runs by `submitter`. Without this no
@@ -81,18 +82,18 @@ impl Runtime {
     }
 
     /// All schedules, in the order of their names.
-    pub async fn schedules(&self) -> Result<Vec<Schedule>> {
+    pub async fn schedules(&self) -> ScheduleResult<Vec<Schedule>> {
         Ok(self.parts.journal.rows().schedules().await?)
     }
 
     /// One schedule.
-    pub async fn schedule(&self, name: &ScheduleName) -> Result<Schedule> {
+    pub async fn schedule(&self, name: &ScheduleName) -> ScheduleResult<Schedule> {
         let schedule = self.parts.journal.rows().schedule(name.clone()).await?;
         schedule.ok_or_else(|| ScheduleError::Unknown(name.clone()))
     }
 
     /// Occurrences, the newest first.
-    pub async fn schedule_history(&self, query: OccurrenceQuery) -> Result<Vec<Occurrence>> {
+    pub async fn schedule_history(&self, query: OccurrenceQuery) -> ScheduleResult<Vec<Occurrence>> {
         Ok(self.parts.journal.rows().occurrences(query).await?)
     }
 
@@ -104,7 +105,7 @@ impl Runtime {
         source: ScheduleSource,
         mut definition: ScheduleDefinition,
         calendar: &dyn Calendar,
-    ) -> Result<Schedule> {
+    ) -> ScheduleResult<Schedule> {
         redact_text(&mut definition.task.text, &*self.parts.redactor);
         validate_definition(&definition).map_err(|(field, error)| ScheduleError::Invalid { field, error })?;
         for _ in 0..MAX_TRIES {
@@ -133,7 +134,7 @@ impl Runtime {
         (source, definition): (ScheduleSource, &ScheduleDefinition),
         before: Option<&Schedule>,
         calendar: &dyn Calendar,
-    ) -> Result<Schedule> {
+    ) -> ScheduleResult<Schedule> {
         let now = self.parts.clock.at();
         let of = |timing: &Timing, after: Timestamp| calendar.next(timing, after);
         let times = ScheduleTimes::new(name, definition, &of);
@@ -160,9 +161,13 @@ impl Runtime {
     }
 
     /// Pauses a schedule: occurrences of its pause are skipped. One that is paused already keeps its reason.
-    pub async fn pause_schedule(&self, name: &ScheduleName, reason: &str) -> Result<Schedule> {
+    pub async fn pause_schedule(&self, name: &ScheduleName, reason: &str) -> ScheduleResult<Schedule> {
         let mut reason: Arc<str> = reason.into();
         redact_text(&mut reason, &*self.parts.redactor);
+        if reason.trim().is_empty() || reason.len() > MAX_PAUSE_REASON_BYTES {
+            let error = format!("has {} bytes; give 1 to {MAX_PAUSE_REASON_BYTES}, not blank", reason.len());
+            return Err(ScheduleError::Invalid { field: "reason", error });
+        }
         for _ in 0..MAX_TRIES {
             let schedule = self.schedule(name).await?;
             if schedule.paused.is_some() {
@@ -178,7 +183,11 @@ impl Runtime {
     }
 
     /// Ends the pause of a schedule. One row says which occurrences were skipped.
-    pub async fn resume_schedule(&self, name: &ScheduleName, calendar: &dyn Calendar) -> Result<Schedule> {
+    pub async fn resume_schedule(
+        &self,
+        name: &ScheduleName,
+        calendar: &dyn Calendar,
+    ) -> ScheduleResult<Schedule> {
         for _ in 0..MAX_TRIES {
             let schedule = self.schedule(name).await?;
             if schedule.paused.is_none() {
@@ -203,7 +212,7 @@ impl Runtime {
     }
 
     /// Removes a schedule. Its runs go on, and the rows of its occurrences stay.
-    pub async fn remove_schedule(&self, name: &ScheduleName, by: ScheduleSource) -> Result<()> {
+    pub async fn remove_schedule(&self, name: &ScheduleName, by: ScheduleSource) -> ScheduleResult<()> {
         for _ in 0..MAX_TRIES {
             let schedule = self.schedule(name).await?;
             if schedule.source == ScheduleSource::Config && by == ScheduleSource::Command {
@@ -221,7 +230,7 @@ impl Runtime {
 
     /// Starts a run of a schedule now, outside of its times, as an occurrence of this moment. It starts even while another
     /// run is under way or the schedule is paused: a person asks for it. Later occurrences see it as a run under way.
-    pub async fn run_schedule_now(&self, name: &ScheduleName) -> Result<RunId> {
+    pub async fn run_schedule_now(&self, name: &ScheduleName) -> ScheduleResult<RunId> {
         self.check_running()?;
         let ports = self.parts.scheduler.ports().ok_or(ScheduleError::NotStarted)?;
         let schedule = self.schedule(name).await?;
@@ -249,12 +258,11 @@ impl Runtime {
     /// Writes a schedule over the revision that it has, and returns it; `None` if there is another one meanwhile.
     async fn write_schedule(
         &self,
-        mut schedule: Schedule,
+        schedule: Schedule,
         left_out: Vec<Occurrence>,
-    ) -> Result<Option<Schedule>> {
-        let expected = schedule.revision;
-        schedule.revision = expected.saturating_add(1);
-        let write = ScheduleWrite { schedule: schedule.clone(), expected, left_out, notices: Vec::new() };
+    ) -> ScheduleResult<Option<Schedule>> {
+        let write = ScheduleWrite::over(schedule, left_out, Vec::new());
+        let schedule = write.schedule.clone();
         match written(persistence::write_schedule(&self.parts.persistence, write).await)? {
             ScheduleOutcome::Written => {
                 self.notify_scheduler(SchedulerMsg::Changed(schedule.name.clone()));
@@ -288,7 +296,7 @@ fn changes_too_often(name: &ScheduleName) -> ScheduleError {
     ScheduleError::NotNow(format!("the schedule `{name}` changes all the time"))
 }
 
-fn written<T>(result: WriteResult<T>) -> Result<T> {
+fn written<T>(result: WriteResult<T>) -> ScheduleResult<T> {
     let unavailable = |why: String| ScheduleError::Runtime(RunError::Read(ReadError::Unavailable(why)));
     match result {
         Ok(Ok(outcome)) => Ok(outcome),

@@ -5,7 +5,7 @@ use std::{collections::HashMap, sync::Arc, time::Duration};
 use ractor::{Actor, ActorProcessingErr, ActorRef};
 use tokio::{task::JoinHandle, time::sleep};
 
-use super::{SchedulerMsg, WorkerSignal, worker::Worker};
+use super::{SchedulerMsg, WorkerSignal, worker::ScheduleWorker};
 use crate::{
     lock,
     model::{OccurrenceQuery, RunId, RunRow, ScheduleName, Timestamp},
@@ -167,7 +167,7 @@ impl SchedulerState {
         let (number, signal) = (self.workers_started, Arc::<WorkerSignal>::default());
         let runs = open.iter().filter(|run| run.schedule.as_ref() == Some(&name)).map(|run| run.id).collect();
         *lock(&signal.submitted) = runs;
-        let worker = Worker::new(Arc::clone(&self.parts), ports, name.clone(), Arc::clone(&signal));
+        let worker = ScheduleWorker::new(Arc::clone(&self.parts), ports, name.clone(), Arc::clone(&signal));
         let (me, of) = (me.clone(), name.clone());
         let task = tokio::spawn(async move {
             let has_panicked = worker.run_caught().await;

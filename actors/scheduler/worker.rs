@@ -20,14 +20,14 @@ use super::{ScheduleStatus, SchedulerPorts, WorkerSignal};
 use crate::{
     lock,
     model::{
-        Occurrence, OccurrenceId, OccurrenceQuery, OccurrenceState, RunId, RunState, Schedule, ScheduleName,
-        ScheduleOutcome, SchedulePause, ScheduleWrite, StopReason, Timestamp, Timing,
+        Occurrence, OccurrenceId, OccurrenceQuery, OccurrenceState, OutboxMessage, RunId, RunState, Schedule,
+        ScheduleName, ScheduleOutcome, ScheduleWrite, StopReason, Timestamp, Timing,
     },
     mutants::{Mutant, mutant_enabled},
     persistence,
     policy::schedule::{
         FailureStreak, RunUnderWay, ScheduleFacts, ScheduleStep, ScheduleTimes, failures_in_row, jitter_ms,
-        next_step, pause_notices,
+        next_step,
     },
     port::{OccurrenceError, ReadError},
     session::{InputReply, SessionMsg},
@@ -55,7 +55,7 @@ enum WorkerError {
     Store(String),
 }
 
-pub(super) struct Worker {
+pub(super) struct ScheduleWorker {
     parts: Arc<RuntimeParts>,
     ports: SchedulerPorts,
     name: ScheduleName,
@@ -69,7 +69,7 @@ pub(super) struct Worker {
     refused: Option<(Timestamp, u32, String)>,
 }
 
-impl Worker {
+impl ScheduleWorker {
     pub(super) fn new(
         parts: Arc<RuntimeParts>,
         ports: SchedulerPorts,
@@ -129,7 +129,10 @@ impl Worker {
             ScheduleStep::Start(at) => self.start(&schedule, at).await?,
             ScheduleStep::Stop(run) => self.stop(run).await?,
             ScheduleStep::LeaveOut(rows, next) => self.leave_out(&schedule, rows, next).await?,
-            ScheduleStep::Pause(reason) => self.pause(&schedule, reason).await?,
+            ScheduleStep::Pause(pause, notices) => {
+                tracing::warn!(schedule = %self.name, reason = %pause.reason, "the schedule is paused");
+                self.write(Schedule { paused: Some(pause), ..schedule }, Vec::new(), notices).await?;
+            }
         }
         Ok(true)
     }
@@ -333,24 +336,14 @@ impl Worker {
         self.write(changed, left_out, Vec::new()).await
     }
 
-    async fn pause(&self, schedule: &Schedule, reason: Arc<str>) -> Result<(), WorkerError> {
-        tracing::warn!(schedule = %self.name, %reason, "the schedule is paused");
-        let pause = SchedulePause { since: self.now(), reason };
-        let streak = self.ended.as_ref().map(|(_, streak)| streak.clone()).unwrap_or_default();
-        let notices = pause_notices(schedule, &streak, &pause);
-        self.write(Schedule { paused: Some(pause), ..schedule.clone() }, Vec::new(), notices).await
-    }
-
     /// Writes the schedule. If it was changed since it was read, nothing is written, and the next look decides again.
     async fn write(
         &self,
-        mut schedule: Schedule,
+        schedule: Schedule,
         left_out: Vec<Occurrence>,
-        notices: Vec<crate::model::OutboxMessage>,
+        notices: Vec<OutboxMessage>,
     ) -> Result<(), WorkerError> {
-        let expected = schedule.revision;
-        schedule.revision = expected.saturating_add(1);
-        let write = ScheduleWrite { schedule, expected, left_out, notices };
+        let write = ScheduleWrite::over(schedule, left_out, notices);
         match persistence::write_schedule(&self.parts.persistence, write).await {
             Ok(Ok(ScheduleOutcome::Written | ScheduleOutcome::Changed(_) | ScheduleOutcome::TooMany)) => {
                 Ok(())

@@ -4,6 +4,7 @@
 mod agents;
 mod answer_stream;
 mod approvals;
+mod background;
 mod backup;
 mod budgets;
 mod chaos;

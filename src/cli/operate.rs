@@ -51,7 +51,7 @@ pub(crate) async fn status(args: &StatusArgs, client: &StoreClient) -> Result<Ex
         Err(AskError::Disconnected) => return without_service(args, None, client),
         Err(AskError::Rejected(error)) => return Err(error.into()),
     };
-    if kind != Some(OwnerKind::Service) {
+    if !kind.is_some_and(OwnerKind::is_service) {
         return without_service(args, Some(pid), client);
     }
     let request = ControlRequest::ServiceStatus {};

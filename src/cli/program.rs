@@ -125,7 +125,7 @@ async fn dispatch(command: Option<CliCommand>, variables: &Variables) -> Result<
         CliCommand::Policy(args) => policy::execute(&args, variables)?,
         CliCommand::Hooks(args) => return hooks::execute(&args, variables).await,
         CliCommand::Tokens(args) => tokens::execute(args, variables)?,
-        CliCommand::Budget(args) => return budgets::execute(args, variables).await,
+        CliCommand::Budget(args) => return Box::pin(budgets::execute(args, variables)).await,
         CliCommand::Usage(args) => usage::execute(&args, variables).await?,
         CliCommand::Store(args) => return store::execute(args, variables).await,
         CliCommand::Backup(args) => return backup::execute(args, variables).await,

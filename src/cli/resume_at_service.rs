@@ -36,7 +36,7 @@ pub(super) async fn resume_at_service(
     client: &StoreClient,
 ) -> Result<Option<ServiceRuns>, CliError> {
     let Some(mut owner) = OwnerConnection::connect(state).await? else { return Ok(None) };
-    if owner.submissions != Some(OwnerKind::Service) {
+    if !owner.submissions.is_some_and(OwnerKind::is_service) {
         return Ok(None);
     }
     let pid = owner.pid;

@@ -12,7 +12,8 @@ use serde::Serialize;
 use tokio::time::sleep;
 
 use super::{
-    CliError, Exit, examples, print, print_json, print_note, run::read_images, sessions::mode_parser,
+    CliError, Exit, background, examples, print, print_json, print_note, run::read_images,
+    sessions::mode_parser,
 };
 use crate::{
     clock,
@@ -42,6 +43,9 @@ pub(crate) struct SendArgs {
     /// A picture that belongs to it: PNG, JPEG, GIF or WebP; may be repeated
     #[arg(long, value_name = "FILE")]
     attach: Vec<PathBuf>,
+    /// Start a service in the background if none runs; it ends when it was idle for 10 minutes
+    #[arg(long)]
+    start: bool,
     /// Wait until it is answered or dropped, and print the answer
     #[arg(long)]
     wait: bool,
@@ -96,7 +100,7 @@ pub(crate) async fn execute(args: SendArgs, client: &StoreClient) -> Result<Exit
         images: images.iter().map(|image| STANDARD.encode(image)).collect(),
         idempotency_key: key.unwrap_or_else(own_key),
     };
-    let sent = send(&message, client).await?;
+    let sent = send(&message, args.start, client).await?;
     if !args.wait && !args.json {
         print_message(&sent)?;
         return Ok(Exit::Ok);
@@ -111,14 +115,16 @@ pub(crate) async fn messages(args: MessagesArgs, client: &StoreClient) -> Result
 }
 
 /// Sends a message, again to the next service if one ends before it has answered.
-async fn send(message: &MessageSubmission, client: &StoreClient) -> Result<MessageStatus, CliError> {
+async fn send(
+    message: &MessageSubmission,
+    start: bool,
+    client: &StoreClient,
+) -> Result<MessageStatus, CliError> {
     for _ in 0..MAX_TRIES {
-        let Some(mut owner) = OwnerConnection::connect(client.state()).await? else {
-            return Err(HostError::usage(
-                "no service runs: start one with `hermod serve`, or carry the task out here with `hermod run --session`"
-                    .to_owned(),
-            )
-            .into());
+        let mut owner = if start {
+            background::connect(client.state(), &[], |wait| print_note(wait.to_string())).await?
+        } else {
+            OwnerConnection::connect(client.state()).await?.ok_or_else(no_service)?
         };
         match owner.send(message).await {
             Ok(sent) => return Ok(sent),
@@ -129,6 +135,12 @@ async fn send(message: &MessageSubmission, client: &StoreClient) -> Result<Messa
     let text =
         "the processes that hold the store come and go too fast to be told; try again with the same --key";
     Err(HostError::from(RequestError::new(RequestErrorKind::Busy, text)).into())
+}
+
+fn no_service() -> HostError {
+    let text = "no service runs: start one with `hermod serve`, or in the background with --start, or carry the task out here \
+                with `hermod run --session`";
+    HostError::usage(text.to_owned())
 }
 
 async fn status(message: String, client: &StoreClient) -> Result<MessageStatus, CliError> {

@@ -1,11 +1,16 @@
 //! `hermod serve`: the service. `service/` does the work; here are the arguments and the lines for people.
 
-use std::{net::SocketAddr, path::PathBuf, sync::Arc};
+use std::{
+    net::{Ipv4Addr, SocketAddr},
+    path::PathBuf,
+    sync::Arc,
+    time::Duration,
+};
 
 use clap::Args;
 
 use super::{
-    CliError, Exit, examples,
+    CliError, Exit, background, examples,
     exit::has_failed,
     output::{StderrNotes, StdoutLines},
     print_note,
@@ -14,10 +19,14 @@ use super::{
 use crate::{
     config::Config,
     control::OwnerKind,
+    delivery::LineOutput,
     discovery::Variables,
-    host::{self, NoteSink, OwnedStore, RehearsalScript},
+    host::{self, NoteSink, OwnedStore, RehearsalScript, parse_duration},
     service::{ServeRequest, ServiceEnd, TlsFiles, TlsSource, serve},
 };
+
+/// Any free port of this machine.
+const ANY_LOOPBACK: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
 /// Serve runs over HTTP, and let unfinished ones go on
 ///
@@ -45,6 +54,10 @@ pub(crate) struct ServeArgs {
     /// Play a scripted model instead of a real one, for runs that name no model; its tool calls are real
     #[arg(long, value_name = "FILE", num_args = 0..=1, require_equals = true, default_missing_value = "")]
     rehearse: Option<RehearsalScript>,
+    /// A client has started this process: it makes way for another service, and ends when it was idle for this time
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration, num_args = 0..=1, require_equals = true,
+        default_missing_value = "10m", conflicts_with_all = ["behind_proxy", "tls_certificate"], hide = true)]
+    background: Option<Duration>,
     /// What an acknowledged write survives [default: store.durability]
     #[arg(long, value_enum, hide = true)]
     durability: Option<DurabilityArg>,
@@ -53,8 +66,10 @@ pub(crate) struct ServeArgs {
 /// Serves until a signal.
 pub(crate) async fn execute(args: &ServeArgs, variables: &Variables) -> Result<Exit, CliError> {
     let config = Config::read(variables)?;
-    let listen = args.listen.unwrap_or(config.service.listen.0);
-    let tls = tls_files(args, &config)?;
+    let (listen, tls) = match args.background {
+        Some(_) => (args.listen.unwrap_or(ANY_LOOPBACK), None),
+        None => (args.listen.unwrap_or(config.service.listen.0), tls_files(args, &config)?),
+    };
     if !listen.ip().is_loopback() && tls.is_none() && !args.behind_proxy {
         return Err(CliError::usage(format!(
             "--listen {listen}: tokens would cross the network unencrypted; give a certificate (service.tls_certificate and \
@@ -67,10 +82,20 @@ pub(crate) async fn execute(args: &ServeArgs, variables: &Variables) -> Result<E
         None => host::configured_state_dir(variables)?,
     };
     let durability = args.durability.unwrap_or_else(|| config.store.durability.into());
-    let owner: (_, Arc<dyn NoteSink>) = (OwnerKind::Service, Arc::new(StderrNotes));
+    let kind = if args.background.is_some() {
+        background::leave_terminal()?;
+        OwnerKind::Background
+    } else {
+        background::take_place(&state).await?;
+        OwnerKind::Service
+    };
+    let owner: (_, Arc<dyn NoteSink>) = (kind, Arc::new(StderrNotes));
     let mut store = OwnedStore::acquire(state, durability.into(), owner).await?;
-    let request =
-        ServeRequest { listen, script: args.rehearse.clone(), tls, output: Some(Arc::new(StdoutLines)) };
+    // A process in the background has no standard output.
+    let output: Option<Arc<dyn LineOutput>> =
+        args.background.is_none().then(|| Arc::new(StdoutLines) as Arc<dyn LineOutput>);
+    let script = args.rehearse.clone();
+    let request = ServeRequest { listen, script, tls, output, idle_timeout: args.background };
     let on_ready = |url: &str| print_note(format!("serving   {url}"));
     let served = serve(request, (&config, variables), &mut store, on_ready).await.map_err(CliError::from);
     store.release(has_failed(&served)).await;

@@ -74,7 +74,7 @@ impl RuntimeSlot {
         &self,
         request: impl FnOnce(Arc<dyn ServiceControl>) -> F,
     ) -> Result<Option<T>, RequestError> {
-        if self.kind != OwnerKind::Service {
+        if !self.kind.is_service() {
             return Err(RequestError::usage(format!(
                 "process {} holds the store and is no service: it ends with its own work",
                 std::process::id()
@@ -220,7 +220,7 @@ pub(super) async fn steer(
     text: String,
 ) -> Result<ControlResponse, RequestError> {
     let is_asleep = run.ended.is_none() && !runtime.health_probe().runs(run.session).await;
-    if is_asleep && kind == OwnerKind::Service {
+    if is_asleep && kind.is_service() {
         submissions.revive(run.session).await?;
     } else if is_asleep {
         return Err(RequestError::usage(format!(

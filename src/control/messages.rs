@@ -10,7 +10,7 @@ use super::{
     handler::{RequestHandler, with_heartbeats},
     protocol::{ControlRequest, ControlResponse},
     reader::StoreReader,
-    submission::{OwnerKind, SubmissionService},
+    submission::SubmissionService,
 };
 use tokio::sync::mpsc;
 
@@ -106,7 +106,7 @@ impl RequestHandler {
         to: &mpsc::Sender<ControlResponse>,
     ) -> Result<Option<ControlResponse>, RequestError> {
         let slot = self.slot()?;
-        if slot.kind() != OwnerKind::Service {
+        if !slot.kind().is_service() {
             return Err(RequestError::usage(format!(
                 "process {} holds the store and is no service: it ends with its own work. When it has ended, start \
                  `hermod serve`, or continue the conversation with `hermod run --session`",

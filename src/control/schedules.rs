@@ -18,6 +18,7 @@ use super::{
     reader::StoreReader,
 };
 use crate::{
+    redaction,
     schedule::SystemCalendar,
     view::{OccurrenceView, ScheduleView},
 };
@@ -110,7 +111,10 @@ pub async fn change_schedule(
     change: ScheduleChange,
 ) -> Result<ScheduleView, RequestError> {
     let changed = match change {
-        ScheduleChange::Put { definition, replace } => {
+        ScheduleChange::Put { mut definition, replace } => {
+            // The stored text is redacted, and a repeat is compared with it.
+            let text = redaction::of_process().redact(&definition.task.text).into_owned();
+            definition.task.text = text.into();
             let present = reader.read(|rows| rows.schedule(name.clone())).await?;
             if !replace && present.is_some_and(|present| present.definition != *definition) {
                 return Err(RequestError::usage(format!(

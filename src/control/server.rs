@@ -5,7 +5,10 @@ use std::{
     fs, io,
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::Duration,
 };
 
@@ -42,6 +45,7 @@ pub struct ControlServer {
     task: JoinHandle<()>,
     closing: DropGuard,
     files: SocketFiles,
+    clients: Arc<AtomicUsize>,
 }
 
 /// Removes the socket and the token at the end. The store is still open then, so no other process can have recreated
@@ -67,13 +71,19 @@ impl ControlServer {
         let files = SocketFiles(state.to_owned());
         let listener = listen(state).at(state.join(SOCKET))?;
         let closing = CancellationToken::new();
-        let task = tokio::spawn(accept(listener, handler, token, closing.clone()));
-        Ok(Self { task, closing: closing.drop_guard(), files })
+        let clients = Arc::<AtomicUsize>::default();
+        let task = tokio::spawn(accept(listener, handler, (token, Arc::clone(&clients)), closing.clone()));
+        Ok(Self { task, closing: closing.drop_guard(), files, clients })
+    }
+
+    /// The number of open connections.
+    pub fn clients(&self) -> Arc<AtomicUsize> {
+        Arc::clone(&self.clients)
     }
 
     /// Stops the server. Requests under way get `CLOSE_TIMEOUT` for their answers.
     pub async fn stop(self) {
-        let Self { task, closing, files } = self;
+        let Self { task, closing, files, .. } = self;
         drop(files);
         drop(closing);
         if let Err(error) = task.await {
@@ -96,11 +106,12 @@ fn listen(state: &Path) -> io::Result<UnixListener> {
 async fn accept(
     listener: UnixListener,
     handler: RequestHandler,
-    token: ControlToken,
+    (token, clients): (ControlToken, Arc<AtomicUsize>),
     closing: CancellationToken,
 ) {
     let (mut connections, followers) = (JoinSet::new(), Arc::new(Semaphore::new(MAX_FOLLOWERS)));
     loop {
+        clients.store(connections.len(), Ordering::Relaxed);
         let stream = tokio::select! {
             biased;
             () = closing.cancelled() => break,

@@ -117,8 +117,20 @@ pub struct SubmittedRun {
 pub enum OwnerKind {
     /// Until it is stopped: a service.
     Service,
+    /// Until it is idle, or until another service wants its place: a service that a client has started.
+    Background,
     /// Until its own work is done: a command.
     Command,
+}
+
+impl OwnerKind {
+    /// Whether it is a service, which takes messages to sessions too.
+    pub const fn is_service(self) -> bool {
+        match self {
+            Self::Service | Self::Background => true,
+            Self::Command => false,
+        }
+    }
 }
 
 /// Takes submissions of other processes, in the owner of the store.

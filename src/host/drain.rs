@@ -75,7 +75,7 @@ impl Drain {
             }
         }
         let rows = runtime.open_runs().await?;
-        let suspended = under_way(&rows).count();
+        let suspended = runs_under_way(&rows).count();
         let outcome = DrainOutcome { suspended, parked: rows.len() - suspended };
         self.outcome.send_replace(Some(outcome));
         Ok(outcome)
@@ -95,13 +95,13 @@ impl Drain {
 async fn wait_until_idle(runtime: &Runtime) -> Result<(), RunError> {
     loop {
         let rows = runtime.open_runs().await?;
-        let Some(run) = under_way(&rows).map(|row| row.id).next() else { return Ok(()) };
+        let Some(run) = runs_under_way(&rows).map(|row| row.id).next() else { return Ok(()) };
         runtime.wait_until_ended_or_parked(run).await?;
     }
 }
 
 /// The runs that can make progress: all but the parked ones, and those that are queued behind one.
-fn under_way(rows: &[RunRow]) -> impl Iterator<Item = &RunRow> {
+pub(crate) fn runs_under_way(rows: &[RunRow]) -> impl Iterator<Item = &RunRow> {
     let mut first = BTreeMap::<SessionId, &RunRow>::new();
     for row in rows.iter().filter(|row| row.state != RunState::Ended) {
         let first = first.entry(row.session).or_insert(row);
@@ -133,7 +133,7 @@ mod tests {
                 ..RunRow::new(RunId::from_bits(n.into()), SessionId::from_bits(*session), Timestamp(0), n)
             };
             let rows: Vec<RunRow> = (1..).zip(states).map(row).collect();
-            let ids: Vec<_> = under_way(&rows).map(|row| row.id).collect();
+            let ids: Vec<_> = runs_under_way(&rows).map(|row| row.id).collect();
             assert_eq!(ids, expect.iter().map(|n| RunId::from_bits(*n)).collect::<Vec<_>>(), "{states:?}");
         };
         check(&[], &[]);

@@ -41,6 +41,7 @@ pub use agents::missing_agent_note;
 pub use config_check::check_config;
 pub use conversation::{ConversationChoice, ConversationTarget};
 pub use crash_trials::{fail_crash_looping, first_trial};
+pub(crate) use drain::runs_under_way;
 pub use drain::{Drain, DrainOutcome};
 pub(crate) use endpoints::endpoint;
 pub use endpoints::{Endpoints, store_script};

@@ -1,7 +1,10 @@
 //! The store, opened by this process as its owner, with what belongs to that: control server, signals and crash
 //! history. Opening and release are recorded, so that another end counts as a crash.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{
+    path::PathBuf,
+    sync::{Arc, atomic::AtomicUsize},
+};
 
 use hermod_actors::{Runtime, port::Journal};
 
@@ -73,6 +76,11 @@ impl OwnedStore {
         let signals = Signals::listen()?;
         crash_history.begin_process(clock::now(), step);
         Ok(Self { journal, state, runtime, signals, crash_history, notes, handler, server })
+    }
+
+    /// The number of open connections of the control socket.
+    pub fn clients(&self) -> Arc<AtomicUsize> {
+        self.server.as_ref().map(ControlServer::clients).unwrap_or_default()
     }
 
     /// A reader of the store.

@@ -85,7 +85,7 @@ impl OccurrenceSubmitter for OccurrenceRuns {
         Box::pin(async move {
             let submission = submission(occurrence, &task).map_err(OccurrenceError::Never)?;
             let accepted = submitter.submit(submission).await;
-            accepted.map(|accepted| accepted.run).map_err(|error| occurrence_error(&error))
+            accepted.map(|accepted| accepted.run).map_err(occurrence_error)
         })
     }
 }
@@ -126,37 +126,14 @@ fn submission(occurrence: OccurrenceId, task: &ScheduledTask) -> Result<Submissi
 
 /// What an error means for an occurrence. What the machine or the load causes may pass, and is tried again. What the
 /// configuration or the definition causes does not pass by itself: the occurrence is missed, with the error as its reason.
-fn occurrence_error(error: &HostError) -> OccurrenceError {
+fn occurrence_error(error: HostError) -> OccurrenceError {
     let text = error.to_string();
     let may_pass = match error {
         HostError::Run(RunError::NotAccepted(SubmitError::OccurrenceLeftOut(_))) => {
             return OccurrenceError::LeftOut;
         }
-        HostError::Request(error) => match error.kind {
-            RequestErrorKind::Busy
-            | RequestErrorKind::Crowded
-            | RequestErrorKind::Store
-            | RequestErrorKind::Internal => true,
-            RequestErrorKind::Usage | RequestErrorKind::Denied | RequestErrorKind::Config => false,
-        },
-        HostError::Run(error) => match error {
-            RunError::NotAccepted(
-                SubmitError::Overloaded { .. } | SubmitError::LowDiskSpace(_) | SubmitError::CrashLooping(_),
-            )
-            | RunError::Terminated(_)
-            | RunError::Read(_)
-            | RunError::WaitTimedOut(_) => true,
-            RunError::Invalid { .. }
-            | RunError::NoSession(_)
-            | RunError::NoRun(_)
-            | RunError::Ended(_)
-            | RunError::NoPendingApproval(_)
-            | RunError::NotRaised(..)
-            | RunError::KeyConflict(_)
-            | RunError::MessageKeyConflict { .. }
-            | RunError::NotAccepted(_)
-            | RunError::NotCompleted(_) => false,
-        },
+        HostError::Request(error) => may_pass(error.kind),
+        HostError::Run(error) => may_pass(RequestError::from(error).kind),
         HostError::Start(error) => match error {
             StartError::Store(_) | StartError::State(_) | StartError::Listen(_) | StartError::Actors(_) => {
                 true
@@ -174,6 +151,16 @@ fn occurrence_error(error: &HostError) -> OccurrenceError {
         HostError::End(_) | HostError::ConnectionLost(_) => true,
     };
     if may_pass { OccurrenceError::NotNow(text) } else { OccurrenceError::Never(text) }
+}
+
+const fn may_pass(kind: RequestErrorKind) -> bool {
+    match kind {
+        RequestErrorKind::Busy
+        | RequestErrorKind::Crowded
+        | RequestErrorKind::Store
+        | RequestErrorKind::Internal => true,
+        RequestErrorKind::Usage | RequestErrorKind::Denied | RequestErrorKind::Config => false,
+    }
 }
 
 #[cfg(test)]
@@ -211,7 +198,7 @@ mod tests {
     fn what_may_pass_is_tried_again() {
         let check = |error: HostError, expect: fn(String) -> OccurrenceError| {
             let text = error.to_string();
-            assert_eq!(occurrence_error(&error), expect(text));
+            assert_eq!(occurrence_error(error), expect(text));
         };
         check(RequestError::new(RequestErrorKind::Busy, "draining").into(), OccurrenceError::NotNow);
         check(HostError::usage("agent: there is no agent `x`"), OccurrenceError::Never);

@@ -45,20 +45,20 @@ pub(super) fn first_after(
     let next =
         if cron.repeats_all_day { next_repeated(cron, zone, after) } else { next_fixed(cron, zone, after) };
     next.map_err(|error| match error {
-        Failure::Time(error) => format!("its next time cannot be computed: {error}"),
-        Failure::Cron(error) => format!("its next time cannot be computed: {error}"),
-        Failure::Steps => "its next time is too far away".to_owned(),
+        NextTimeError::Time(error) => format!("its next time cannot be computed: {error}"),
+        NextTimeError::Cron(error) => format!("its next time cannot be computed: {error}"),
+        NextTimeError::Steps => "its next time is too far away".to_owned(),
     })
 }
 
 /// Why a next time cannot be computed.
-enum Failure {
+enum NextTimeError {
     Time(jiff::Error),
     Cron(String),
     Steps,
 }
 
-impl From<jiff::Error> for Failure {
+impl From<jiff::Error> for NextTimeError {
     fn from(error: jiff::Error) -> Self {
         Self::Time(error)
     }
@@ -68,7 +68,7 @@ fn next_fixed(
     cron: &CronExpression,
     zone: &TimeZone,
     after: Timestamp,
-) -> Result<Option<Timestamp>, Failure> {
+) -> Result<Option<Timestamp>, NextTimeError> {
     let local = zone.to_datetime(after);
     let (from, is_inclusive) = match zone.to_ambiguous_timestamp(local).offset() {
         // What is shown a second time has been due already.
@@ -79,7 +79,7 @@ fn next_fixed(
             (local, false)
         }
     };
-    let Some(found) = cron.first(from, is_inclusive).map_err(Failure::Cron)? else { return Ok(None) };
+    let Some(found) = cron.first(from, is_inclusive).map_err(NextTimeError::Cron)? else { return Ok(None) };
     Ok(Some(match zone.to_ambiguous_timestamp(found).offset() {
         AmbiguousOffset::Unambiguous { offset } => offset.to_timestamp(found)?,
         AmbiguousOffset::Fold { before, .. } => before.to_timestamp(found)?,
@@ -91,11 +91,13 @@ fn next_repeated(
     cron: &CronExpression,
     zone: &TimeZone,
     after: Timestamp,
-) -> Result<Option<Timestamp>, Failure> {
+) -> Result<Option<Timestamp>, NextTimeError> {
     let (mut from, mut is_inclusive) = (after, false);
     for _ in 0..MAX_STEPS {
         let (offset, local) = (zone.to_offset(from), zone.to_datetime(from));
-        let Some(found) = cron.first(local, is_inclusive).map_err(Failure::Cron)? else { return Ok(None) };
+        let Some(found) = cron.first(local, is_inclusive).map_err(NextTimeError::Cron)? else {
+            return Ok(None);
+        };
         let at = offset.to_timestamp(found)?;
         let change = zone.following(from).next().map(|change| change.timestamp());
         let Some(change) = change.filter(|change| at >= *change) else { return Ok(Some(at)) };
@@ -105,7 +107,7 @@ fn next_repeated(
         (from, is_inclusive) =
             if is_settled && margin > local { (instant(zone, margin)?, true) } else { (change, true) };
     }
-    Err(Failure::Steps)
+    Err(NextTimeError::Steps)
 }
 
 /// A time at which the clock shows `local`; if it never does, one soon after.

@@ -13,6 +13,7 @@ mod events;
 mod expectation_field;
 mod extract;
 mod fields;
+mod idle;
 mod lifecycle;
 mod metrics;
 mod openai;

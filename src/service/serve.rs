@@ -15,7 +15,7 @@ use tokio::{runtime::Handle, signal::unix::Signal, time::timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    HttpServer, ServerLimits, Service, TlsAcceptor, TlsFiles,
+    HttpServer, ServerLimits, Service, TlsAcceptor, TlsFiles, idle,
     lifecycle::{ServiceLifecycle, hangups},
     metrics::{JournalCounts, MeasuredJournal, Metrics},
 };
@@ -50,6 +50,8 @@ pub struct ServeRequest {
     pub tls: Option<TlsFiles>,
     /// Where messages for standard output go; without it they wait.
     pub output: Option<Arc<dyn LineOutput>>,
+    /// How long the service may be idle before it ends; without it, it ends at a signal or a drain.
+    pub idle_timeout: Option<Duration>,
 }
 
 /// Why a service has ended.
@@ -59,6 +61,8 @@ pub enum ServiceEnd {
     Signal(ShutdownSignal),
     /// It was drained.
     Drained(DrainOutcome),
+    /// It was idle.
+    Idle,
 }
 
 /// Serves until a signal, or until it is drained. `on_ready` gets the URL once clients are served.
@@ -105,7 +109,8 @@ pub async fn serve(
     };
     let settings = (config.clone(), variables.clone());
     let submitter = RunSubmitter::new(Arc::clone(&host), (reader, state.clone()), settings, request.script);
-    let door = FrontDoor { listener, tls, on_ready, prompt, manager, hangups, chats };
+    let idle_timeout = request.idle_timeout;
+    let door = FrontDoor { listener, tls, on_ready, prompt, manager, hangups, chats, idle_timeout };
     let ended = serve_host(&host, revival, Arc::new(submitter), (config, store), door).await;
     traces.stop().await;
     host.suspend(ShutdownUrgency::Urgent).await;
@@ -121,6 +126,7 @@ struct FrontDoor<F> {
     manager: ServiceManager,
     hangups: Signal,
     chats: Arc<ChatOutputs>,
+    idle_timeout: Option<Duration>,
 }
 
 /// Lets the unfinished runs go on, and serves clients until the end.
@@ -131,7 +137,7 @@ async fn serve_host(
     (config, store): (&Config, &mut OwnedStore),
     door: FrontDoor<impl FnOnce(&str)>,
 ) -> Result<ServiceEnd, HostError> {
-    let (runtime, reader) = (&host.runtime, store.reader());
+    let (runtime, reader, clients) = (&host.runtime, store.reader(), store.clients());
     let OwnedStore { journal, state, runtime: slot, signals, crash_history, notes, handler, .. } = store;
     // Without trials, all go on before the first client comes.
     let on_probation = if crash_history.probation().is_some() {
@@ -173,7 +179,8 @@ async fn serve_host(
         }
         Err::<Infallible, HostError>(runtime.wait_for_end().await.into())
     };
-    let work = run_until_end((&lifecycle, &submitter), signals, revived, (journal, door.hangups, notes));
+    let ends = (revived, idle::wait_until_idle(&lifecycle, &clients, door.idle_timeout));
+    let work = run_until_end((&lifecycle, &submitter), signals, ends, (journal, door.hangups, notes));
     let submissions = Arc::<RunSubmitter>::clone(&submitter);
     let ended = serve_commands((slot, runtime), submissions, notes, work).await;
     lifecycle.manager.stopping();
@@ -213,17 +220,21 @@ async fn start_channels(
     Arc::new(Channels::start(door, chats, Arc::clone(notes), host.state_dir().to_owned()).await)
 }
 
-/// Works until a signal, the end of a drain, or the failure of `revived`, which goes on as long as the runtime.
+/// Works until a signal, the end of a drain, idleness, or the failure of `revived`, which goes on as long as the runtime.
 async fn run_until_end(
     (lifecycle, submitter): (&ServiceLifecycle, &RunSubmitter),
     signals: &mut Signals,
-    revived: impl Future<Output = Result<Infallible, HostError>>,
+    (revived, idle): (
+        impl Future<Output = Result<Infallible, HostError>>,
+        impl Future<Output = Result<(), HostError>>,
+    ),
     (journal, hangups, notes): (&Arc<dyn Journal>, Signal, &Arc<dyn NoteSink>),
 ) -> Result<ServiceEnd, HostError> {
     let runtime = &lifecycle.host.runtime;
     let work = async {
         tokio::select! {
             ended = revived => match ended? {},
+            idle = idle => idle.map(|()| ServiceEnd::Idle),
             drained = submitter.drain().carry_out(runtime) => Ok::<_, HostError>(ServiceEnd::Drained(drained?)),
             never = lifecycle.manager.keep_alive(runtime, journal) => match never {},
             never = lifecycle.reload_at_hangups(hangups, |line| notes.note(line)) => match never {},

@@ -17,7 +17,6 @@ mod library;
 mod manners;
 mod model_lists;
 mod models;
-#[allow(dead_code)] // other binaries use more of it
 #[path = "../common/pictures.rs"]
 mod pictures;
 mod policy;

@@ -30,6 +30,19 @@ fn schedules_are_managed_without_a_service() {
 }
 
 #[test]
+fn a_text_with_a_secret_can_be_given_again() {
+    let world = World::new();
+    let add =
+        ["schedules", "add", "deploy", "--every", "1h", "--text", "Use tok-3f9a7c21e4 for it", "--json"];
+    for _ in 0..2 {
+        let output = world.hermod(&add).env("DEPLOY_TOKEN", "tok-3f9a7c21e4").output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        let made = object(&String::from_utf8(output.stdout).unwrap());
+        assert_eq!(made["definition"]["text"], "Use [redacted:DEPLOY_TOKEN] for it");
+    }
+}
+
+#[test]
 fn what_is_wrong_is_named_with_its_remedy() {
     let world = World::new();
     let check = |more: &[&str], part: &str| {

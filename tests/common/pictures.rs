@@ -16,8 +16,3 @@ pub(crate) fn picture(format: ImageFormat, (width, height): (u32, u32)) -> Vec<u
     DynamicImage::from(pixels).write_to(&mut file, format).expect("a picture in memory");
     file.into_inner()
 }
-
-/// A small PNG.
-pub(crate) fn png() -> Vec<u8> {
-    picture(ImageFormat::Png, (2, 2))
-}

@@ -14,7 +14,6 @@ mod loops;
 mod memory_flush;
 #[path = "../common/own_process.rs"]
 mod own_process;
-#[allow(dead_code)] // other binaries use more of it
 #[path = "../common/pictures.rs"]
 mod pictures;
 mod policy;

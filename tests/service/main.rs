@@ -3,6 +3,7 @@
 
 mod agents;
 mod attachments;
+mod background;
 mod deliveries;
 mod email;
 mod expectations;
@@ -18,7 +19,6 @@ mod openai_chat;
 mod openai_responses;
 mod openapi;
 mod operations;
-#[allow(dead_code)] // other binaries use more of it
 #[path = "../common/pictures.rs"]
 mod pictures;
 mod receiver;

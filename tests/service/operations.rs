@@ -32,14 +32,14 @@ impl Served {
 
     /// The run whose command is under way.
     #[track_caller]
-    fn begin_waiting(&self) -> String {
+    pub(crate) fn begin_waiting(&self) -> String {
         let run = self.begin("wait");
         until("the command runs", || self.world.work().join("ran").exists());
         run
     }
 
     #[track_caller]
-    fn outcome(&self, run: &str) -> Value {
+    pub(crate) fn outcome(&self, run: &str) -> Value {
         self.get(&format!("/v1/runs/{run}/wait?timeout=60s")).json()["outcome"].clone()
     }
 

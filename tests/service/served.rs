@@ -77,7 +77,18 @@ impl Served {
     /// Starts it on the same state. Before it serves, it says a line with `note`.
     #[track_caller]
     pub(crate) fn start_noting(&mut self, note: Option<&str>) {
-        let mut command = self.world.hermod(&["serve", &self.script, "--listen", "127.0.0.1:0"]);
+        self.start_as(&["--listen", "127.0.0.1:0"], note);
+    }
+
+    /// Starts it in the background: it ends when it was idle for this time.
+    #[track_caller]
+    pub(crate) fn start_in_background(&mut self, idle: &str) {
+        self.start_as(&[&format!("--background={idle}")], None);
+    }
+
+    #[track_caller]
+    fn start_as(&mut self, options: &[&str], note: Option<&str>) {
+        let mut command = self.world.hermod(&[&["serve", &self.script], options].concat());
         command.envs(self.settings.iter().map(|(name, value)| (name, value)));
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut running = Running::new(command.spawn().expect("hermod starts"));
@@ -119,6 +130,15 @@ impl Served {
     #[track_caller]
     pub(crate) fn has_ended(&mut self) {
         let (running, lines) = self.service.take().expect("it runs");
+        let status = running.end().status;
+        assert_eq!(status.code(), Some(0), "{}", lines.rest());
+    }
+
+    /// Starts another service in its place, which ends it with success.
+    #[track_caller]
+    pub(crate) fn replace(&mut self) {
+        let (running, lines) = self.service.take().expect("it runs");
+        self.start_again();
         let status = running.end().status;
         assert_eq!(status.code(), Some(0), "{}", lines.rest());
     }

@@ -2,10 +2,11 @@
 
 use std::{fs, sync::Mutex, time::Duration};
 
+use image::ImageFormat;
 use serde_json::{Value, json};
 
 use crate::{
-    pictures::png,
+    pictures::picture,
     running::{WAITING, until},
     served::Served,
     telegram_server::{Answer, Sent, TOKEN, TelegramServer},
@@ -15,6 +16,10 @@ use crate::{
 /// The chat of the person who may write.
 const ANN: i64 = 17;
 const KEY: &str = "telegram:home:17";
+
+fn small_picture() -> Vec<u8> {
+    picture(ImageFormat::Png, (2, 2))
+}
 
 fn scripts() -> Value {
     let waiting = json!([{ "tool": "shell", "arguments": { "command": WAITING } }]);
@@ -103,7 +108,7 @@ fn a_conversation_with_streaming_steering_approval_commands_and_a_picture() {
     is_steered(&server, &served);
     asks_before_it_writes(&server, &served);
     // A picture with words.
-    server.picture(ANN, &json!({ "caption": "look" }), &png());
+    server.picture(ANN, &json!({ "caption": "look" }), &small_picture());
     sees(&server, &said("look"));
     assert!(served.world.ok(&["journal", KEY]).contains("\"images\""));
     obeys(&server, &served);
@@ -449,8 +454,8 @@ fn an_album_is_one_message_and_another_poller_is_told() {
         Answer::Normal
     });
     let served = start(&server);
-    server.picture(ANN, &json!({ "caption": "two", "media_group_id": "g" }), &png());
-    server.picture(ANN, &json!({ "media_group_id": "g" }), &png());
+    server.picture(ANN, &json!({ "caption": "two", "media_group_id": "g" }), &small_picture());
+    server.picture(ANN, &json!({ "media_group_id": "g" }), &small_picture());
     server.say(ANN, "after");
     sees(&server, &said("two"));
     sees(&server, &said("after"));

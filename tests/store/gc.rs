@@ -12,11 +12,12 @@ use std::{
 
 use hermod::store::redb::{Durability, GcMode, RedbJournal};
 use hermod_actors::model::Timestamp;
+use image::ImageFormat;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
 use crate::{
-    pictures::png,
+    pictures::picture,
     running::{Running, kinds, until},
     world::{World, object, stderr},
 };
@@ -197,7 +198,7 @@ fn a_store_that_is_held_keeps_what_is_unfinished() {
 #[test]
 fn a_picture_stays_with_its_conversation() {
     let world = World::new();
-    fs::write(world.work().join("p.png"), png()).expect("written");
+    fs::write(world.work().join("p.png"), picture(ImageFormat::Png, (2, 2))).expect("written");
     let script = world.script(&json!([{ "say": "seen" }]));
     world.ok(&["run", &script, "--session", "a", "--image", "p.png", "look"]);
     sleep(Duration::from_millis(20));

@@ -9,7 +9,6 @@ mod gc;
 mod journal_contract;
 #[path = "../common/own_process.rs"]
 mod own_process;
-#[allow(dead_code)] // other binaries use more of it
 #[path = "../common/pictures.rs"]
 mod pictures;
 mod quarantine;

@@ -23,11 +23,13 @@ mod hook;
 mod ids;
 mod imported_history;
 mod inbox;
+mod index_row;
 mod memory;
 mod message;
 mod message_queue;
 mod model_call;
 mod model_profile;
+mod occurrence;
 mod outbox;
 mod outcome;
 mod rate;
@@ -78,6 +80,7 @@ pub use ids::{
 };
 pub use imported_history::{ImportedCall, ImportedHistory, ImportedRound, ImportedStep};
 pub use inbox::InboxMessage;
+pub use index_row::{RunCounts, RunRow, RunState, SessionRow};
 pub use memory::{MemoryEntry, MemoryRefusal, MemorySave, MemorySaved, MemoryTarget};
 pub use message::{
     AnswerOrigin, AssistantMessage, FinishReason, Flaw, Image, ImageFormat, MAX_OPAQUE_DEPTH, Message,
@@ -91,6 +94,10 @@ pub use model_call::{ModelAnswered, ModelFailed, ModelLate, ModelStarted, ModelW
 pub use model_profile::{
     ModelDeadlines, ModelProfile, Price, ThinkingLevel, ThinkingLevels, ThinkingRequest, ThinkingStyle,
 };
+pub use occurrence::{
+    FurtherOccurrences, KEPT_OCCURRENCES, MAX_COUNTED_OCCURRENCES, Occurrence, OccurrenceId, OccurrenceQuery,
+    OccurrenceState,
+};
 pub use outbox::{
     Delivery, DeliveryQuery, DeliveryState, MAX_OUTBOX_TEXT_BYTES, OutboxContent, OutboxMessage,
     StoredDelivery,
@@ -103,12 +110,11 @@ pub use record::{
 };
 pub use repetition::{Repetition, RepetitionPattern};
 pub use retry::{RetryAttempts, RetryPolicy};
-pub use run::{Limits, ModelRef, ModelRefError, RunCounts, RunRow, RunSpec, RunState, SessionRow};
+pub use run::{Limits, ModelRef, ModelRefError, RunSpec};
 pub use schedule::{
-    FurtherOccurrences, KEPT_OCCURRENCES, MAX_COUNTED_OCCURRENCES, MAX_PAUSE_AFTER, MAX_SCHEDULE_TEXT_BYTES,
-    MAX_SCHEDULES, MIN_INTERVAL_MS, Misfire, Occurrence, OccurrenceId, OccurrenceQuery, OccurrenceState,
-    Overlap, Schedule, ScheduleDefinition, ScheduleName, ScheduleNameError, ScheduleOutcome, SchedulePause,
-    ScheduleRules, ScheduleSource, ScheduleWrite, ScheduledTask, Timing,
+    MAX_PAUSE_AFTER, MAX_PAUSE_REASON_BYTES, MAX_SCHEDULE_TEXT_BYTES, MAX_SCHEDULES, MIN_INTERVAL_MS,
+    Misfire, Overlap, Schedule, ScheduleDefinition, ScheduleName, ScheduleNameError, ScheduleOutcome,
+    SchedulePause, ScheduleRules, ScheduleSource, ScheduleWrite, ScheduledTask, Timing,
 };
 pub use store_limits::{Period, PeriodUnit, StoreLimits};
 pub use time::{SessionTime, Timestamp, optional_rfc3339_time, rfc3339, rfc3339_time};

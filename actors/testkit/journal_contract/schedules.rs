@@ -21,17 +21,7 @@ fn id(schedule: &str, at: i64) -> OccurrenceId {
 }
 
 fn schedule(schedule: &str, revision: u64) -> Schedule {
-    let task = ScheduledTask {
-        text: format!("text {revision}").into(),
-        heartbeat: false,
-        agent: None,
-        session: None,
-        model: None,
-        workspace: None,
-        deliver_to: None,
-        timeout_ms: None,
-        budget: None,
-    };
+    let task = ScheduledTask::new(format!("text {revision}"));
     let (timing, rules) = (Timing::Once { at: Timestamp(9) }, ScheduleRules::default());
     Schedule {
         name: name(schedule),

@@ -128,7 +128,7 @@ fn parts(write: &WriteOp) -> Vec<Written> {
 
 /// The journal of one life.
 #[derive(Debug, Clone)]
-pub(super) struct LifeJournal {
+pub(super) struct WatchedJournal {
     pub(super) inner: MemoryJournal,
     pub(super) clock: Arc<dyn Clock>,
     pub(super) watched: Arc<Mutex<Watched>>,
@@ -137,13 +137,13 @@ pub(super) struct LifeJournal {
     pub(super) killed: Arc<Notify>,
 }
 
-impl LifeJournal {
+impl WatchedJournal {
     fn watched(&self) -> MutexGuard<'_, Watched> {
         self.watched.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Journal for LifeJournal {
+impl Journal for WatchedJournal {
     fn commit(&self, batch: Vec<WriteOp>) -> BoxFuture<'static, Result<Vec<WriteOutcome>, JournalError>> {
         let number = self.commits.fetch_add(1, Ordering::SeqCst);
         if self.killed_at.is_some_and(|(at, is_written)| number > at || number == at && !is_written) {

@@ -24,8 +24,8 @@ use tokio::{sync::Notify, time::sleep};
 
 use super::{
     calendar::ZoneCalendar,
-    journal::{LifeJournal, Watched},
-    plan::{Event, Life, Plan},
+    journal::{Watched, WatchedJournal},
+    plan::{Life, WeekEvent, WeekPlan},
 };
 use crate::{MemoryJournal, ScriptedProvider, VirtualClock, says, simulation::seeded_rng::SeededRng, world};
 
@@ -60,13 +60,13 @@ impl Clock for JumpingClock {
 
 /// Submits runs, as a host does, and refuses some.
 #[derive(Debug)]
-struct Submitter {
+struct PlannedSubmitter {
     runtime: OnceLock<Weak<Runtime>>,
     rng: Mutex<SeededRng>,
     refused: (u64, u64, u64),
 }
 
-impl OccurrenceSubmitter for Submitter {
+impl OccurrenceSubmitter for PlannedSubmitter {
     fn submit(
         &self,
         occurrence: OccurrenceId,
@@ -117,15 +117,15 @@ async fn submit(
 }
 
 /// What the parts of a life need.
-struct Scene<'a> {
-    plan: &'a Plan,
+struct WeekScene<'a> {
+    plan: &'a WeekPlan,
     life: &'a Life,
     seed: u64,
     clock: Arc<JumpingClock>,
     watched: Arc<Mutex<Watched>>,
 }
 
-impl Scene<'_> {
+impl WeekScene<'_> {
     fn watched(&self) -> MutexGuard<'_, Watched> {
         self.watched.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -137,7 +137,7 @@ impl Scene<'_> {
 
 /// Lives a life of the plan from this wall time on, on virtual time of its own.
 pub(super) fn live(
-    plan: &Plan,
+    plan: &WeekPlan,
     number: usize,
     (journal, wall): (&MemoryJournal, Timestamp),
     watched: &Arc<Mutex<Watched>>,
@@ -149,9 +149,9 @@ pub(super) fn live(
         let clock = Arc::new(JumpingClock { inner: VirtualClock::new(seed), offset: AtomicI64::new(0) });
         clock.offset.store(wall.0 - clock.inner.at().0, Ordering::SeqCst);
         let life = &plan.lives[number];
-        let scene = Scene { plan, life, seed, clock, watched: Arc::clone(watched) };
+        let scene = WeekScene { plan, life, seed, clock, watched: Arc::clone(watched) };
         let killed = Arc::<Notify>::default();
-        let journal = LifeJournal {
+        let journal = WatchedJournal {
             inner: journal.clone(),
             clock: Arc::clone(&scene.clock) as Arc<dyn Clock>,
             watched: Arc::clone(watched),
@@ -169,7 +169,7 @@ pub(super) fn live(
 }
 
 /// A runtime with a model that fails as planned.
-async fn start(scene: &Scene<'_>, journal: LifeJournal) -> Option<Arc<Runtime>> {
+async fn start(scene: &WeekScene<'_>, journal: WatchedJournal) -> Option<Arc<Runtime>> {
     let (failing, asked) = (scene.life.failing, AtomicU64::new(scene.seed));
     let provider = ScriptedProvider::new(Duration::from_millis(scene.life.answer_ms), move |_| {
         let drawn = SeededRng::new(asked.fetch_add(1, Ordering::SeqCst)).below(100);
@@ -183,10 +183,10 @@ async fn start(scene: &Scene<'_>, journal: LifeJournal) -> Option<Arc<Runtime>> 
     Runtime::start(dependencies).await.ok().map(Arc::new)
 }
 
-async fn act(scene: &Scene<'_>, journal: LifeJournal, jumps: &mut usize) {
+async fn act(scene: &WeekScene<'_>, journal: WatchedJournal, jumps: &mut usize) {
     let Some(runtime) = start(scene, journal).await else { return };
     let rng = Mutex::new(SeededRng::new(scene.seed));
-    let submitter = Arc::new(Submitter { runtime: OnceLock::new(), rng, refused: scene.life.refused });
+    let submitter = Arc::new(PlannedSubmitter { runtime: OnceLock::new(), rng, refused: scene.life.refused });
     submitter.runtime.get_or_init(|| Arc::downgrade(&runtime));
     for schedule in &scene.plan.schedules {
         let (name, definition) = (schedule.name.clone(), schedule.definition.clone());
@@ -204,7 +204,7 @@ async fn act(scene: &Scene<'_>, journal: LifeJournal, jumps: &mut usize) {
     for (ms, event) in &scene.life.events {
         sleep(Duration::from_millis(*ms)).await;
         scene.watched().sees_time(scene.clock.at());
-        *jumps += usize::from(matches!(event, Event::Jump(_)));
+        *jumps += usize::from(matches!(event, WeekEvent::Jump(_)));
         match perform(scene, &runtime, *event).await {
             Ok(()) | Err(ScheduleError::NotNow(_) | ScheduleError::Never(_) | ScheduleError::Unknown(_)) => {}
             Err(error) => scene.violation(format!("{event:?} fails: {error}")),
@@ -213,20 +213,20 @@ async fn act(scene: &Scene<'_>, journal: LifeJournal, jumps: &mut usize) {
     sleep(Duration::from_millis(scene.life.lasts_ms)).await;
 }
 
-async fn perform(scene: &Scene<'_>, runtime: &Runtime, event: Event) -> Result<(), ScheduleError> {
+async fn perform(scene: &WeekScene<'_>, runtime: &Runtime, event: WeekEvent) -> Result<(), ScheduleError> {
     let name = |n: usize| &scene.plan.schedules[n].name;
     match event {
-        Event::Jump(ms) => {
+        WeekEvent::Jump(ms) => {
             scene.clock.offset.fetch_add(ms, Ordering::SeqCst);
             Ok(())
         }
-        Event::Crash => {
+        WeekEvent::Crash => {
             inject(runtime, ActorKind::Scheduler, ActorFault::Error).await;
             Ok(())
         }
-        Event::Pause(n) => runtime.pause_schedule(name(n), "a person wants it").await.map(drop),
-        Event::Resume(n) => runtime.resume_schedule(name(n), &ZoneCalendar).await.map(drop),
-        Event::RunNow(n) => {
+        WeekEvent::Pause(n) => runtime.pause_schedule(name(n), "a person wants it").await.map(drop),
+        WeekEvent::Resume(n) => runtime.resume_schedule(name(n), &ZoneCalendar).await.map(drop),
+        WeekEvent::RunNow(n) => {
             let id = OccurrenceId { schedule: name(n).clone(), at: scene.clock.at() };
             scene.watched().by_person.insert(id);
             runtime.run_schedule_now(name(n)).await.map(drop)

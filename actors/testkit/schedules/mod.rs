@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub use calendar::ZoneCalendar;
 use hermod_actors::model::{OccurrenceState, ScheduleName, Timestamp};
 
-use self::{journal::Watched, plan::Plan};
+use self::{journal::Watched, plan::WeekPlan};
 use crate::MemoryJournal;
 
 /// What a seed has led to.
@@ -36,7 +36,7 @@ pub struct ScheduleReport {
 
 /// Simulates the schedules of a seed.
 pub fn simulate_schedules(seed: u64) -> ScheduleReport {
-    let plan = Plan::of(seed);
+    let plan = WeekPlan::of(seed);
     let mut report = ScheduleReport::default();
     let watched = Arc::new(Mutex::new(Watched::default()));
     let (mut journal, mut wall) = (MemoryJournal::new(), plan.starts_at);

@@ -13,7 +13,7 @@ const DAY_MS: u64 = 24 * HOUR_MS;
 
 /// All that a seed determines.
 #[derive(Debug)]
-pub(super) struct Plan {
+pub(super) struct WeekPlan {
     pub(super) seed: u64,
     pub(super) starts_at: Timestamp,
     pub(super) schedules: Vec<PlannedSchedule>,
@@ -35,7 +35,7 @@ pub(super) struct Life {
     /// What the clock gains until the next life.
     pub(super) downtime_ms: i64,
     /// What happens, with its distance from the event before.
-    pub(super) events: Vec<(u64, Event)>,
+    pub(super) events: Vec<(u64, WeekEvent)>,
     /// How long a model call takes.
     pub(super) answer_ms: u64,
     /// Of 100 runs, how many fail.
@@ -45,7 +45,7 @@ pub(super) struct Life {
 }
 
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Event {
+pub(super) enum WeekEvent {
     /// The wall clock jumps.
     Jump(i64),
     Pause(usize),
@@ -55,7 +55,7 @@ pub(super) enum Event {
     Crash,
 }
 
-impl Plan {
+impl WeekPlan {
     pub(super) fn of(seed: u64) -> Self {
         let mut rng = SeededRng::new(seed);
         let (_, _, change, _) = rng.pick(&ZONES);
@@ -69,7 +69,7 @@ impl Plan {
             lasts_ms: if is_dense { 10 * MINUTE_MS } else { DAY_MS },
             killed_at: None,
             downtime_ms: 0,
-            events: (0..ZONES.len()).map(|n| (1_000, Event::Resume(n))).collect(),
+            events: (0..ZONES.len()).map(|n| (1_000, WeekEvent::Resume(n))).collect(),
             answer_ms: 1_000,
             failing: 0,
             refused: (0, 0, 0),
@@ -99,15 +99,9 @@ fn schedule(n: usize, is_dense: bool, starts_at: Timestamp, rng: &mut SeededRng)
         pause_after: rng.chance(40).then(|| u32::try_from(rng.between(1, 3)).unwrap_or(1)),
     };
     let task = ScheduledTask {
-        text: "Look".into(),
-        heartbeat: false,
-        agent: None,
         session: rng.chance(30).then(|| format!("key {n}").into()),
-        model: None,
-        workspace: None,
         deliver_to: Some(["ops".into()].into()),
-        timeout_ms: None,
-        budget: None,
+        ..ScheduledTask::new("Look")
     };
     PlannedSchedule { name: name(n), definition: ScheduleDefinition { timing, task, rules } }
 }
@@ -134,17 +128,17 @@ fn life(is_dense: bool, rng: &mut SeededRng) -> Life {
     }
 }
 
-fn event(rng: &mut SeededRng) -> Event {
+fn event(rng: &mut SeededRng) -> WeekEvent {
     let n = rng.index(ZONES.len());
     match rng.below(7) {
         0 | 1 => {
             let ms = i64::try_from(rng.pick(&[5_000, 10 * MINUTE_MS, 3 * HOUR_MS, 2 * DAY_MS]))
                 .unwrap_or_default();
-            Event::Jump(if rng.chance(50) { -ms } else { ms })
+            WeekEvent::Jump(if rng.chance(50) { -ms } else { ms })
         }
-        2 => Event::Pause(n),
-        5 => Event::Crash,
-        3 | 4 => Event::Resume(n),
-        _ => Event::RunNow(n),
+        2 => WeekEvent::Pause(n),
+        5 => WeekEvent::Crash,
+        3 | 4 => WeekEvent::Resume(n),
+        _ => WeekEvent::RunNow(n),
     }
 }

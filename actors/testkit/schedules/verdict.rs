@@ -12,7 +12,7 @@ use hermod_actors::{
     schedule::{ScheduleTimes, jitter_ms},
 };
 
-use super::{ScheduleReport, calendar::ZoneCalendar, count, journal::Watched, plan::Plan};
+use super::{ScheduleReport, calendar::ZoneCalendar, count, journal::Watched, plan::WeekPlan};
 use crate::MemoryJournal;
 
 /// Rows older than the kept ones may be gone.
@@ -27,7 +27,7 @@ fn read<T>(read: ReadFuture<T>) -> T {
 
 /// What is left at the end.
 pub(super) struct Evidence<'a> {
-    pub(super) plan: &'a Plan,
+    pub(super) plan: &'a WeekPlan,
     pub(super) journal: &'a MemoryJournal,
     pub(super) wall: Timestamp,
     pub(super) watched: &'a Watched,
@@ -75,6 +75,9 @@ pub(super) fn check(name: &ScheduleName, evidence: &Evidence<'_>, report: &mut S
     stuck(&schedule, plan, wall, is_busy, &mut violation);
 }
 
+/// What every plan relies on.
+const CALENDAR: &str = "the calendar knows the timings of plans";
+
 /// Each occurrence before the next time has one fate, and none after it has one.
 fn fates(schedule: &Schedule, rows: &[Occurrence], watched: &Watched, violation: &mut impl FnMut(String)) {
     let own: BTreeMap<Timestamp, &Occurrence> = rows.iter().map(|row| (row.id.at, row)).collect();
@@ -87,7 +90,7 @@ fn fates(schedule: &Schedule, rows: &[Occurrence], watched: &Watched, violation:
     } else {
         rows.last().map_or(schedule.created_at, |row| row.id.at)
     };
-    let mut at = times.after(oldest).unwrap_or_default();
+    let mut at = times.after(oldest).expect(CALENDAR);
     while let Some(this) = at {
         let is_decided = schedule.next.is_none_or(|next| this < next);
         let spanned = spans.iter().filter(|(first, until)| *first < this && this <= *until).count();
@@ -103,20 +106,20 @@ fn fates(schedule: &Schedule, rows: &[Occurrence], watched: &Watched, violation:
             break;
         }
         if let Some(accepted) = watched.accepted.get(&by_person).filter(|_| own > 0) {
-            let distance = times.after(this).unwrap_or_default().map_or(u64::MAX, |next| next.ms_since(this));
+            let distance = times.after(this).expect(CALENDAR).map_or(u64::MAX, |next| next.ms_since(this));
             let most = schedule.definition.rules.jitter_ms.min(distance - 1);
             if *accepted < this.plus_ms(jitter_ms(&schedule.name, this, most)) {
                 violation(format!("{this} began before its jitter was over"));
             }
         }
-        at = times.after(this).unwrap_or_default();
+        at = times.after(this).expect(CALENDAR);
     }
 }
 
 /// At the end nothing is due that could have begun.
 fn stuck(
     schedule: &Schedule,
-    plan: &Plan,
+    plan: &WeekPlan,
     wall: Timestamp,
     is_busy: bool,
     violation: &mut impl FnMut(String),

@@ -19,9 +19,9 @@ use hermod_testkit::{MemoryJournal, ScriptedProvider, ZoneCalendar, says, world}
 const MINUTE: u64 = 60_000;
 
 #[derive(Debug, Default)]
-struct Submitter(OnceLock<Weak<Runtime>>);
+struct RequestSubmitter(OnceLock<Weak<Runtime>>);
 
-impl OccurrenceSubmitter for Submitter {
+impl OccurrenceSubmitter for RequestSubmitter {
     fn submit(
         &self,
         occurrence: OccurrenceId,
@@ -44,23 +44,13 @@ async fn start() -> Arc<Runtime> {
 }
 
 fn serve(runtime: &Arc<Runtime>) {
-    let submitter = Submitter::default();
+    let submitter = RequestSubmitter::default();
     submitter.0.get_or_init(|| Arc::downgrade(runtime));
     runtime.start_scheduler(Arc::new(ZoneCalendar), Arc::new(submitter));
 }
 
 fn every(minutes: u64) -> ScheduleDefinition {
-    let task = ScheduledTask {
-        text: "Look".into(),
-        heartbeat: false,
-        agent: None,
-        session: None,
-        model: None,
-        workspace: None,
-        deliver_to: None,
-        timeout_ms: None,
-        budget: None,
-    };
+    let task = ScheduledTask::new("Look");
     let timing = Timing::Every { interval_ms: minutes * MINUTE, anchor: Timestamp(0) };
     ScheduleDefinition { timing, task, rules: ScheduleRules::default() }
 }

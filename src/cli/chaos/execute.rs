@@ -12,9 +12,9 @@ use hermod_actors::port::Clock;
 
 use super::{
     findings::Findings,
+    kill_times::KillTimes,
     process::ProgramUnderTest,
     report::ChaosReport,
-    schedule::Schedule,
     test::ChaosTest,
     test_state::{TestFolder, TestState},
     workload::Workload,
@@ -106,8 +106,8 @@ async fn run_test(args: &ChaosArgs, variables: &Variables) -> Result<(TestFolder
         journals: Vec::new(),
     };
     let program = ProgramUnderTest { exe, state: folder.state(), durability: args.durability.name() };
-    let (schedule, status) = (Schedule::new(seed), StatusLine::new(variables));
-    let mut test = ChaosTest { folder, program, schedule, state, status };
+    let (kill_times, status) = (KillTimes::new(seed), StatusLine::new(variables));
+    let mut test = ChaosTest { folder, program, kill_times, state, status };
     let clock = SystemClock::default();
     let run = test.run(args.kills, args.runs).await;
     test.state.took_ms = clock.monotonic_ms();

@@ -5,9 +5,9 @@ use std::{collections::BTreeMap, fs, time::Duration};
 use hermod_actors::model::RunId;
 
 use super::{
+    kill_times::KillTimes,
     process::{ProcessEnd, ProcessRun, ProgramUnderTest},
     progress_lines::{ProgressLine, ReportedStep, parse},
-    schedule::Schedule,
     seen_journal::SeenJournal,
     test_state::{TestFolder, TestState, read_journals, session_key},
 };
@@ -32,7 +32,7 @@ const KILLS_PER_LINE: u32 = 10;
 pub(super) struct ChaosTest {
     pub(super) folder: TestFolder,
     pub(super) program: ProgramUnderTest,
-    pub(super) schedule: Schedule,
+    pub(super) kill_times: KillTimes,
     pub(super) state: TestState,
     pub(super) status: StatusLine,
 }
@@ -76,7 +76,7 @@ impl ChaosTest {
     fn next_uptime(&mut self) -> Duration {
         let longest = self.state.progress_ms.iter().max();
         let wait = longest.map_or(INITIAL_WAIT, |ms| Duration::from_millis(*ms));
-        self.schedule.next(2 * (wait + EXTRA_UPTIME))
+        self.kill_times.next(2 * (wait + EXTRA_UPTIME))
     }
 
     /// Runs a process that submits a new run; true if the run was accepted.

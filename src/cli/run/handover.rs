@@ -18,9 +18,7 @@ use super::{
 use crate::{
     cli::{CliError, display::ProgressDisplay, print_note, print_progress, terminal::Tone},
     clock,
-    control::{
-        OwnerKind, RequestError, RequestErrorKind, RunSubmission, SubmissionConversation, SubmittedRun,
-    },
+    control::{RequestError, RequestErrorKind, RunSubmission, SubmissionConversation, SubmittedRun},
     host::{
         self, ConversationChoice, FollowedStep, HandoverError, HostError, OwnerConnection, RunInput,
         ShutdownSignal, Signals, millis,
@@ -164,7 +162,7 @@ impl<'a> Handover<'a> {
             }
             Err(HandoverError::Crowded(error)) => Err(HostError::from(error).into()),
             Err(HandoverError::Gone) => {
-                if kind == OwnerKind::Service {
+                if kind.is_service() {
                     self.service_until = Some(Instant::now() + SERVICE_RESTART_TIME);
                 }
                 if self.tries == 0 {

@@ -18,7 +18,7 @@ use crate::{
 };
 
 #[derive(Debug, Args)]
-pub(super) struct AddArgs {
+pub(super) struct AddScheduleArgs {
     /// Its name: lower-case letters, digits, `-` and `_`
     #[arg(value_parser = schedule_name)]
     name: ScheduleName,
@@ -92,7 +92,7 @@ fn names(names: &[&'static str]) -> impl TypedValueParser<Value = String> + use<
 }
 
 /// The schedule that is made: its name, whether JSON is printed, and the change.
-pub(super) fn change(args: AddArgs) -> Result<(ScheduleName, bool, ScheduleChange), CliError> {
+pub(super) fn change(args: AddScheduleArgs) -> Result<(ScheduleName, bool, ScheduleChange), CliError> {
     let text = match args.text.as_str() {
         "-" => read_limited(io::stdin().lock(), MAX_SCHEDULE_TEXT_BYTES as u64)
             .and_then(utf8)

@@ -28,7 +28,7 @@ pub(crate) struct SchedulesArgs {
 #[derive(Debug, Subcommand)]
 enum SchedulesCommand {
     /// Make a schedule
-    Add(Box<add::AddArgs>),
+    Add(Box<add::AddScheduleArgs>),
     /// List the schedules, and when each is due next
     List {
         /// Print a JSON array

@@ -18,7 +18,7 @@ const POLL_INTERVALS: [Duration; 2] = [Duration::from_millis(50), Duration::from
 
 /// The run that was started: `{run, outcome?}`.
 #[derive(Debug, Serialize)]
-struct StartedRun {
+struct RunNowResult {
     run: RunId,
     #[serde(skip_serializing_if = "Option::is_none")]
     outcome: Option<String>,
@@ -33,7 +33,7 @@ pub(super) async fn execute(
     let run = client.run_schedule(&name).await?;
     let (exit, outcome) = if wait { ended(run, client).await? } else { (Exit::Ok, None) };
     if json {
-        print_json(&StartedRun { run, outcome })?;
+        print_json(&RunNowResult { run, outcome })?;
     } else {
         let outcome = outcome.map(|outcome| format!(": {outcome}")).unwrap_or_default();
         print(&format!("run {run} of {name}{outcome}"))?;

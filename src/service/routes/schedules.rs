@@ -29,8 +29,6 @@ use crate::{
 /// Rows of a history that names no number, and at most.
 const DEFAULT_ROWS: usize = 100;
 const MAX_ROWS: usize = 1_000;
-/// Most bytes of the reason of a pause.
-const MAX_REASON_BYTES: usize = 1_000;
 
 pub(super) fn routes() -> Operations {
     Operations::default()
@@ -88,7 +86,7 @@ struct PauseBody {
 
 /// The run that was started.
 #[derive(Debug, Serialize, ToSchema)]
-struct StartedRun {
+struct ScheduledRun {
     /// The run, which is durable.
     #[schema(value_type = schema::Id)]
     run: RunId,
@@ -109,7 +107,7 @@ struct HistoryQuery {
 
 /// A history.
 #[derive(Debug, Serialize, ToSchema)]
-struct History {
+struct OccurrenceList {
     /// The occurrences, the newest first.
     items: Vec<OccurrenceView>,
 }
@@ -231,10 +229,6 @@ async fn pause(
     let reach = granted.reach(Arc::clone(&service));
     reach.schedule(&name).await?;
     let reason = body.reason.unwrap_or_else(|| format!("by the token `{}`", reach.token().name));
-    if reason.trim().is_empty() || reason.len() > MAX_REASON_BYTES {
-        let detail = format!("reason: has {} bytes; 1 to {MAX_REASON_BYTES} are possible", reason.len());
-        return Err(Problem::unprocessable(detail).with_field("reason"));
-    }
     change(&service, name, ScheduleChange::Pause { reason }).await
 }
 
@@ -259,24 +253,24 @@ async fn resume(
 /// Also while it is paused, and while an earlier run is under way. Each request starts a run.
 #[utoipa::path(
     post, path = "/v1/schedules/{schedule}/run", params(PathSchedule),
-    responses((status = 201, description = "Its run is durable", body = StartedRun)),
+    responses((status = 201, description = "Its run is durable", body = ScheduledRun)),
     security(("token" = ["submit"])),
 )]
 async fn run(
     granted: Granted<Submit>,
     State(service): State<Arc<Service>>,
     PathSchedule(name): PathSchedule,
-) -> Result<(StatusCode, Json<StartedRun>), Problem> {
+) -> Result<(StatusCode, Json<ScheduledRun>), Problem> {
     let reach = granted.reach(Arc::clone(&service));
     reach.schedule(&name).await?;
     let run = service.handler.run_schedule(name).await?.ok_or_else(Problem::stopping)?;
-    Ok((StatusCode::CREATED, Json(StartedRun { run })))
+    Ok((StatusCode::CREATED, Json(ScheduledRun { run })))
 }
 
 /// What became of the occurrences of a schedule
 #[utoipa::path(
     get, path = "/v1/schedules/{schedule}/history", params(PathSchedule, HistoryQuery),
-    responses((status = 200, description = "The occurrences", body = History)),
+    responses((status = 200, description = "The occurrences", body = OccurrenceList)),
     security(("token" = ["read"])),
 )]
 async fn history(
@@ -284,7 +278,7 @@ async fn history(
     State(service): State<Arc<Service>>,
     PathSchedule(name): PathSchedule,
     Query(query): Query<HistoryQuery>,
-) -> Result<Json<History>, Problem> {
+) -> Result<Json<OccurrenceList>, Problem> {
     let reach = granted.reach(service);
     let max = query.max.unwrap_or(DEFAULT_ROWS);
     if !(1..=MAX_ROWS).contains(&max) {
@@ -292,7 +286,7 @@ async fn history(
     }
     let since: Option<Timestamp> = query.since.map(|since| since.0);
     let items = reach.schedule_history(name, since, max).await?;
-    Ok(Json(History { items }))
+    Ok(Json(OccurrenceList { items }))
 }
 
 /// Gives a schedule this definition. `prefix` stands before the names of its parts in errors.

@@ -10,6 +10,6 @@ mod step;
 mod tests;
 mod times;
 
-pub use pause::{FailureStreak, failures_in_row, pause_notices, resume};
+pub use pause::{FailureStreak, failures_in_row, resume};
 pub use step::{RunUnderWay, ScheduleFacts, ScheduleStep, next_step};
 pub use times::{Jitter, NextTime, ScheduleTimes, jitter_ms, validate_definition};

@@ -51,7 +51,7 @@ impl FailureStreak {
 }
 
 /// The notices of a pause, for the targets of the schedule. They are of the session of its last run.
-pub fn pause_notices(
+pub(super) fn pause_notices(
     schedule: &Schedule,
     streak: &FailureStreak,
     pause: &SchedulePause,

@@ -4,10 +4,13 @@ use std::{sync::Arc, time::Duration};
 
 use super::{
     due::{DueOccurrences, MAX_LISTED},
-    pause::FailureStreak,
+    pause::{FailureStreak, pause_notices},
     times::{Jitter, NextTime, OccurrenceTime, ScheduleTimes},
 };
-use crate::model::{Misfire, Occurrence, OccurrenceId, OccurrenceState, Overlap, RunId, Schedule, Timestamp};
+use crate::model::{
+    Misfire, Occurrence, OccurrenceId, OccurrenceState, OutboxMessage, Overlap, RunId, Schedule,
+    SchedulePause, Timestamp,
+};
 
 /// Most occurrences that wait for the run before, unless all late ones run.
 const MAX_WAITING: usize = 16;
@@ -61,8 +64,8 @@ pub enum ScheduleStep {
     Stop(RunId),
     /// These occurrences are left out, and the next time is written; both in one write.
     LeaveOut(Vec<Occurrence>, Option<Timestamp>),
-    /// It is paused, for this reason, and its targets are told.
-    Pause(Arc<str>),
+    /// It is paused, and its targets get these notices; both in one write.
+    Pause(SchedulePause, Vec<OutboxMessage>),
 }
 
 /// Decides the next step. An error names what is wrong with the timing.
@@ -73,7 +76,9 @@ pub fn next_step(facts: ScheduleFacts<'_>, next: NextTime<'_>) -> Result<Schedul
         return Ok(ScheduleStep::Rest);
     }
     if let Some(reason) = facts.failures.pause_reason(&schedule.definition.rules) {
-        return Ok(ScheduleStep::Pause(reason));
+        let pause = SchedulePause { since: now, reason };
+        let notices = pause_notices(schedule, facts.failures, &pause);
+        return Ok(ScheduleStep::Pause(pause, notices));
     }
     let Some(first) = schedule.next else { return Ok(ScheduleStep::Rest) };
     if !times.is_before_end(first) {

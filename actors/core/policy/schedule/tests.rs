@@ -24,17 +24,8 @@ fn every_minute(timing: &Timing, after: Timestamp) -> Result<Option<Timestamp>, 
 }
 
 fn schedule(rules: ScheduleRules) -> Schedule {
-    let task = ScheduledTask {
-        text: "Look".into(),
-        heartbeat: false,
-        agent: None,
-        session: None,
-        model: None,
-        workspace: None,
-        deliver_to: Some(["ops".into(), "dev".into()].into()),
-        timeout_ms: None,
-        budget: None,
-    };
+    let task =
+        ScheduledTask { deliver_to: Some(["ops".into(), "dev".into()].into()), ..ScheduledTask::new("Look") };
     let timing = Timing::Cron { expression: "* * * * *".into(), zone: "UTC".into() };
     Schedule {
         name: "s".parse().unwrap(),
@@ -77,7 +68,11 @@ fn shown(step: &ScheduleStep) -> String {
             let rows: Vec<_> = rows.iter().map(row).collect();
             format!("{}; next {:?}", rows.join(", "), next.as_ref().map(minute))
         }
-        ScheduleStep::Pause(reason) => format!("pause: {reason}"),
+        ScheduleStep::Pause(pause, notices) => {
+            let targets: Vec<_> =
+                notices.iter().map(|notice| format!("{} of {}", notice.target, notice.run)).collect();
+            format!("pause: {}; told: {}", pause.reason, targets.join(", "))
+        }
     }
 }
 
@@ -236,11 +231,9 @@ fn failures_in_a_row_pause_the_schedule_and_tell_its_targets() {
     let streak = failures_in_row([row(9, failed), row(8, failed)]);
     let reason =
         format!("2 runs in a row did not complete; the last one was {}: failed", RunId::from_bits(9));
-    check_facts(ScheduleFacts { failures: &streak, ..facts(&schedule, 0) }, &format!("pause: {reason}"));
-    let pause = SchedulePause { since: Timestamp(5), reason: reason.into() };
-    let notices = pause_notices(&schedule, &streak, &pause);
-    let targets: Vec<_> = notices.iter().map(|notice| (&*notice.target, notice.run)).collect();
-    assert_eq!(targets, [("ops", RunId::from_bits(9)), ("dev", RunId::from_bits(9))]);
+    let last = RunId::from_bits(9);
+    let expect = format!("pause: {reason}; told: ops of {last}, dev of {last}");
+    check_facts(ScheduleFacts { failures: &streak, ..facts(&schedule, 0) }, &expect);
 }
 
 #[test]
@@ -272,6 +265,17 @@ fn an_invalid_definition_names_its_field() {
     check(|definition| definition.task.text = " ".into(), Some("text"));
     check(|definition| definition.task.text = "x".repeat(70_000).into(), Some("text"));
     check(|definition| definition.task.session = Some("".into()), Some("session"));
+    check(|definition| definition.task.session = Some("x".repeat(4_097).into()), Some("session"));
+    check(|definition| definition.task.workspace = Some("x".repeat(4_097).into()), Some("workspace"));
+    check(
+        |definition| definition.task.deliver_to = Some(["x".repeat(4_097).into()].into()),
+        Some("deliver_to"),
+    );
+    check(|definition| definition.task.deliver_to = Some(vec!["x".into(); 101].into()), Some("deliver_to"));
+    let long_cron = |definition: &mut ScheduleDefinition| {
+        definition.timing = Timing::Cron { expression: "* ".repeat(3_000).into(), zone: "UTC".into() };
+    };
+    check(long_cron, Some("cron"));
     check(|definition| definition.rules.pause_after = Some(0), Some("pause_after"));
     check(|definition| definition.rules.pause_after = Some(101), Some("pause_after"));
     let quick = |definition: &mut ScheduleDefinition| {

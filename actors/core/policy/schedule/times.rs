@@ -9,6 +9,11 @@ use crate::model::{
     Timing,
 };
 
+/// Most bytes of a field of a definition that is not its text: Linux has no longer paths.
+const MAX_WORD_BYTES: usize = 4_096;
+/// Most targets of a schedule.
+const MAX_TARGETS: usize = 100;
+
 /// Returns the first occurrence of a timing after a time.
 pub type NextTime<'a> = &'a (dyn Fn(&Timing, Timestamp) -> Result<Option<Timestamp>, String> + Sync);
 
@@ -104,6 +109,7 @@ pub fn validate_definition(definition: &ScheduleDefinition) -> Result<(), (&'sta
         let bytes = task.text.len();
         return Err(("text", format!("has {bytes} bytes; give it at most {MAX_SCHEDULE_TEXT_BYTES}")));
     }
+    validate_words(definition)?;
     if task.session.as_ref().is_some_and(|key| key.trim().is_empty()) {
         return Err(("session", "is an empty key; give it one, or leave it out for new sessions".into()));
     }
@@ -117,6 +123,36 @@ pub fn validate_definition(definition: &ScheduleDefinition) -> Result<(), (&'sta
     {
         let error = format!("is {failures}; give it 1 to {MAX_PAUSE_AFTER}, or leave it out for never");
         return Err(("pause_after", error));
+    }
+    Ok(())
+}
+
+/// Bounds what is not the text: each is a name, a path or an expression.
+fn validate_words(definition: &ScheduleDefinition) -> Result<(), (&'static str, String)> {
+    let task = &definition.task;
+    let (cron, zone) = match &definition.timing {
+        Timing::Cron { expression, zone } => (Some(expression), Some(zone)),
+        Timing::Every { .. } | Timing::Once { .. } => (None, None),
+    };
+    let targets = task.deliver_to.as_deref().unwrap_or_default();
+    if targets.len() > MAX_TARGETS {
+        let count = targets.len();
+        return Err(("deliver_to", format!("names {count} targets; name at most {MAX_TARGETS}")));
+    }
+    let words = [
+        ("cron", cron),
+        ("tz", zone),
+        ("session", task.session.as_ref()),
+        ("model", task.model.as_ref()),
+        ("workspace", task.workspace.as_ref()),
+        ("budget", task.budget.as_ref()),
+    ];
+    let given = words.into_iter().filter_map(|(field, word)| Some((field, word?)));
+    for (field, word) in given.chain(targets.iter().map(|target| ("deliver_to", target))) {
+        if word.len() > MAX_WORD_BYTES {
+            let bytes = word.len();
+            return Err((field, format!("has {bytes} bytes; give it at most {MAX_WORD_BYTES}")));
+        }
     }
     Ok(())
 }

@@ -9,10 +9,10 @@ const EARLY_SPAN: Duration = Duration::from_millis(50);
 
 /// The instants of the kills, one for each process.
 #[derive(Debug)]
-pub(super) struct Schedule(u64);
+pub(super) struct KillTimes(u64);
 
-impl Schedule {
-    /// The schedule of this seed.
+impl KillTimes {
+    /// The instants of this seed.
     pub(super) const fn new(seed: u32) -> Self {
         Self(seed as u64)
     }
@@ -40,8 +40,8 @@ mod tests {
     use super::*;
 
     fn instants(seed: u32, span: Duration) -> Vec<Duration> {
-        let mut schedule = Schedule::new(seed);
-        (0..1_000).map(|_| schedule.next(span)).collect()
+        let mut kill_times = KillTimes::new(seed);
+        (0..1_000).map(|_| kill_times.next(span)).collect()
     }
 
     #[test]
