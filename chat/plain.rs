@@ -138,8 +138,12 @@ impl PlainChat {
                 questions.into_iter().for_each(|question| self.ask(question, to));
             }
             ChatEvent::Decided { call, answer } => {
+                let is_text = |question: &Question| question.call == call && question.wants_text;
+                let wanted_text = self.questions.iter().any(is_text);
                 self.questions.retain(|question| question.call != call);
-                push(to, "decided", &answer);
+                if !wanted_text {
+                    push(to, "decided", &answer);
+                }
             }
             _ => {}
         }

@@ -146,7 +146,7 @@ fn call_record(record: &Record) -> Option<Vec<ChatEvent>> {
         }
         Body::ChildEnded(ended) => {
             let id = ended.child.run.to_string();
-            let id = id.get(id.len().saturating_sub(6)..).unwrap_or_default().to_owned();
+            let id = id.get(id.len().saturating_sub(8)..).unwrap_or_default().to_owned();
             let text = format!("subagent {id} {}, {} tokens", reason(&ended.ended.to_string()), ended.usage.total());
             let is_bad = ended.ended.outcome != Outcome::Completed;
             ChatEvent::Notice(if is_bad { Tone::Bad } else { Tone::Quiet }, text)

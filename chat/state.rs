@@ -227,8 +227,13 @@ impl ChatState {
             }
             ChatEvent::Question(question) => self.ask(question, false, now_ms),
             ChatEvent::Decided { call, answer } => {
+                let is_text = |asked: &AskedQuestion| asked.question.call == call && asked.question.wants_text;
+                let wanted_text = self.questions.iter().any(is_text);
                 self.questions.retain(|asked| asked.question.call != call);
-                self.notice(Tone::Quiet, answer);
+                // A text is seen as the result of its call.
+                if !wanted_text {
+                    self.notice(Tone::Quiet, answer);
+                }
             }
             ChatEvent::SubagentQuestions(questions) => {
                 self.questions

@@ -86,7 +86,17 @@ impl ToolEntry {
 
     /// The tool printed.
     pub(crate) fn print(&mut self, note: &str) {
-        self.progress = bounded(note);
+        if !self.progress.is_empty() {
+            self.progress.push('\n');
+        }
+        self.progress.push_str(note);
+        if self.progress.len() > KEPT_BYTES.1 {
+            let mut start = self.progress.len() - KEPT_BYTES.0;
+            while !self.progress.is_char_boundary(start) {
+                start += 1;
+            }
+            self.progress.replace_range(..start, "");
+        }
     }
 
     /// The call ended.
@@ -96,11 +106,18 @@ impl ToolEntry {
         let output = match &command {
             Some(command) if command.stderr.is_empty() => bounded(&command.stdout),
             Some(command) => bounded(&format!("{}{}", with_newline(&command.stdout), command.stderr)),
-            None => bounded(content),
+            None => bounded(&self.reply(content)),
         };
         let took_ms = self.started_ms.map(|started| at_ms.saturating_sub(started));
         self.end = Some(ToolEnd { outcome, took_ms, failure, output });
         self.progress = String::new();
+    }
+
+    /// What a result says to a person: of a subagent its answer, of others the whole.
+    fn reply(&self, content: &str) -> String {
+        let answer = |result: Value| result.get("answer").and_then(Value::as_str).map(str::to_owned);
+        let parsed = if self.tool == "delegate_task" { serde_json::from_str(content).ok() } else { None };
+        parsed.and_then(answer).unwrap_or_else(|| content.to_owned())
     }
 
     /// Bytes that it holds.
@@ -331,7 +348,8 @@ mod tests {
         let mut entry = shell("seq 9");
         check(&entry, false, &["● shell seq 9"]);
         entry.start(1_000);
-        entry.print("1\n2\x1b[0m");
+        entry.print("1");
+        entry.print("2\x1b[0m");
         check(&entry, false, &["● shell seq 9", "  1", "  2␛[0m"]);
         entry.finish(CallOutcome::Ok, &command_result(0, "1\n2\n3\n4\n5\n6\n7\n"), 3_450);
         check(

@@ -56,6 +56,8 @@ struct Place {
 struct Entry {
     body: EntryBody,
     drawn: Option<Drawn>,
+    /// No blank line stands behind it: a line of the same kind follows.
+    is_tight: bool,
 }
 
 /// The lines of an entry.
@@ -111,7 +113,12 @@ impl Transcript {
     /// Adds an entry; returns its number.
     pub(crate) fn push(&mut self, body: EntryBody) -> usize {
         self.bytes += body.size();
-        self.entries.push_back(Entry { body, drawn: None });
+        if let (EntryBody::Notice(..), Some(last)) = (&body, self.entries.back_mut())
+            && matches!(last.body, EntryBody::Notice(..))
+        {
+            (last.is_tight, last.drawn) = (true, None);
+        }
+        self.entries.push_back(Entry { body, drawn: None, is_tight: false });
         self.forget();
         self.first + self.entries.len() - 1
     }
@@ -414,7 +421,7 @@ impl Entry {
             }
             (_, body) => {
                 let mut lines = body_lines(body, (width, is_unfolded), look);
-                if !lines.is_empty() {
+                if !lines.is_empty() && !self.is_tight {
                     lines.push(Line::default());
                 }
                 Drawn { width, is_unfolded, lines, stable: (0, 0), is_stale: false }

@@ -142,14 +142,13 @@ fn failures_and_losses_are_said() {
 ❯ Go
 
 ✗ the model failed: 503
-
 ! the service has gone; what runs is on
   disk, and is connected again
 ⠴ waits for the service  3 s · Esc stops
 ────────────────────────────────────────
 ❯
 no service · vendor/model";
-    check(events, (40, 10), expect);
+    check(events, (40, 9), expect);
 }
 
 #[test]

@@ -4,6 +4,7 @@
 mod agents;
 mod attachments;
 mod background;
+mod chat;
 mod deliveries;
 mod email;
 mod expectations;

@@ -8,7 +8,7 @@ use std::{
 };
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
-use hermod_actors::model::{QueueMode, RunId, SessionId};
+use hermod_actors::model::{Hash, QueueMode, RunId, SessionId};
 use hermod_chat::{ChatEvent, Link, Tone};
 use tokio::{
     sync::{mpsc, watch},
@@ -18,11 +18,12 @@ use tokio::{
 
 use super::{follow, poll};
 use crate::{
-    cli::run::read_images,
-    clock,
-    control::{
-        ControlRequest, MessageSubmission, OwnerKind, RequestError, RequestErrorKind, RunSubmission, SubmissionConversation,
+    cli::{
+        background::{self, ServiceWait},
+        run::read_images,
     },
+    clock,
+    control::{MessageSubmission, RequestError, RequestErrorKind, RunSubmission, SubmissionConversation},
     host::{HandoverError, HostError, OwnerConnection},
 };
 
@@ -40,6 +41,8 @@ pub(super) struct Beginning {
     pub(super) agent: Option<String>,
     /// The model of the next messages.
     pub(super) model: Option<String>,
+    /// The script of a rehearsal, which is played in place of a model.
+    pub(super) script: Option<Hash>,
     /// The folder of the tools.
     pub(super) workspace: Option<PathBuf>,
     /// The current folder.
@@ -134,9 +137,14 @@ impl Conversation {
     }
 }
 
-/// Connects to the service that holds the store.
+/// Connects to the service that holds the store, or to one in the background that is started.
 pub(super) async fn connect(state: &Path) -> Result<OwnerConnection, HostError> {
-    OwnerConnection::wait(state).await
+    connect_telling(state, |_| ()).await
+}
+
+async fn connect_telling(state: &Path, on_wait: impl FnMut(ServiceWait)) -> Result<OwnerConnection, HostError> {
+    let connected = background::connect(state, &[], on_wait).await;
+    connected.map_err(|error| RequestError::new(RequestErrorKind::Internal, error.text).into())
 }
 
 /// Sends messages one after the other.
@@ -175,7 +183,14 @@ impl Outbox {
     /// Connects, and finds the session that is named.
     async fn open(&mut self) -> Result<(), HostError> {
         loop {
-            let mut owner = connect(&self.state).await?;
+            let told = self.told.clone();
+            let mut owner = connect_telling(&self.state, |wait| {
+                if let ServiceWait::Command { .. } = wait {
+                    // A full queue has other things to show.
+                    let _ = told.try_send(Told::Event(ChatEvent::Notice(Tone::Action, wait.to_string())));
+                }
+            })
+            .await?;
             self.tell(ChatEvent::Link(Link::Up(owner.pid))).await;
             let Some(name) = &self.beginning.session else { return Ok(()) };
             match owner.session_of(name).await {
@@ -198,10 +213,8 @@ impl Outbox {
         let model = message.model.clone().or_else(|| self.beginning.model.take());
         loop {
             let mut owner = connect(&self.state).await?;
-            let is_service = owner.submissions == Some(OwnerKind::Service);
             let sent = match self.session {
-                Some(session) if message.steers && !is_service => self.steer(&message, session).await,
-                Some(session) if is_service && (message.steers || model.is_none()) => {
+                Some(session) if message.steers || (model.is_none() && self.beginning.script.is_none()) => {
                     let submission = MessageSubmission {
                         session: session.to_string(),
                         text: message.text.as_str().into(),
@@ -243,7 +256,7 @@ impl Outbox {
             isolation_key: None,
             conversation,
             agent: agent.clone().filter(|_| session.is_none()),
-            script: None,
+            script: self.beginning.script,
             provider: None,
             model,
             workspace: workspace.clone().filter(|_| session.is_none()),
@@ -256,15 +269,6 @@ impl Outbox {
             expects: Vec::new(),
             deliver_to: None,
             idempotency_key: Arc::clone(key),
-        }
-    }
-
-    /// Steers the run under way at an owner that is no service.
-    async fn steer(&self, message: &OutgoingMessage, session: SessionId) -> Result<(SessionId, RunId), HandoverError> {
-        let request = ControlRequest::Steer { run: session.to_string(), text: message.text.clone() };
-        match super::requests::ask(&self.state, &request).await? {
-            crate::control::ControlResponse::Steered(receipt) => Ok((session, receipt.next)),
-            _ => Err(HostError::from(RequestError::new(RequestErrorKind::Internal, "another answer came")).into()),
         }
     }
 }

@@ -29,6 +29,7 @@ pub(super) struct Requests {
     pub(super) workspace: PathBuf,
     /// The model that the user has chosen for the next message.
     pub(super) model: Option<String>,
+    undone: changes::UndoneEdits,
     told: mpsc::Sender<ChatEvent>,
 }
 
@@ -54,7 +55,7 @@ pub(super) async fn ask(state: &Path, request: &ControlRequest) -> Result<Contro
 
 impl Requests {
     pub(super) fn new(state: PathBuf, told: mpsc::Sender<ChatEvent>, variables: Variables, workspace: PathBuf) -> Self {
-        Self { state, variables, workspace, model: None, told }
+        Self { state, variables, workspace, model: None, undone: changes::UndoneEdits::default(), told }
     }
 
     /// Begins to carry out an intent.
@@ -108,8 +109,8 @@ impl Requests {
                 self.spawn(async move { changes::diff(&workspace).await });
             }
             Command::Undo => {
-                let workspace = self.workspace.clone();
-                self.spawn(async move { changes::undo(&state, session, &workspace).await });
+                let undone = changes::UndoneEdits::clone(&self.undone);
+                self.spawn(async move { changes::undo(&state, session, undone).await });
             }
             Command::Export(file) => {
                 let workspace = self.workspace.clone();
