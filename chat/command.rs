@@ -83,6 +83,7 @@ pub const KEYS: &[(&str, &str)] = &[
     ("Ctrl-G", "edit the input in $VISUAL or $EDITOR"),
     ("Ctrl-V", "attach the picture of the clipboard"),
     ("Ctrl-A/E/K/U/W/Y", "begin, end, cut to the end, cut to the begin, cut a word, put back"),
+    ("Ctrl-Z", "stop the chat until `fg`; what runs goes on"),
     ("Ctrl-L", "draw the screen anew"),
 ];
 
@@ -106,7 +107,11 @@ impl Command {
             "budget" => Self::Budget(optional),
             "approve" => match optional {
                 Some(answer) => Self::Approve(answer),
-                None => return Some(Err("/approve needs an answer: allow, run, always, deny or a text".to_owned())),
+                None => {
+                    return Some(Err(
+                        "/approve needs an answer: allow, run, always, deny or a text".to_owned()
+                    ));
+                }
             },
             "diff" => Self::Diff,
             "undo" => Self::Undo,
@@ -150,7 +155,9 @@ mod tests {
             let read = Command::parse(line);
             match (read, expect) {
                 (Some(Err(error)), Some(Err(part))) => assert!(error.contains(part), "{error}"),
-                (read, expect) => assert_eq!(read, expect.map(|expect| expect.map_err(str::to_owned)), "{line}"),
+                (read, expect) => {
+                    assert_eq!(read, expect.map(|expect| expect.map_err(str::to_owned)), "{line}")
+                }
             }
         };
         check("hello", None);

@@ -45,7 +45,9 @@ fn changed<'a>(old: &[&'a str], new: &[&'a str], lines: &mut Vec<DiffLine<'a>>) 
         if i < old.len() && j < new.len() && old[i] == new[j] {
             lines.push((' ', old[i]));
             (i, j) = (i + 1, j + 1);
-        } else if j == new.len() || (i < old.len() && common[(i + 1) * width + j] >= common[i * width + j + 1]) {
+        } else if j == new.len()
+            || (i < old.len() && common[(i + 1) * width + j] >= common[i * width + j + 1])
+        {
             lines.push(('-', old[i]));
             i += 1;
         } else {

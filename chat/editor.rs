@@ -108,7 +108,8 @@ impl Editor {
             Motion::Right => self.cursor + after.graphemes(true).next().map_or(0, str::len),
             Motion::WordLeft => {
                 let word = before.trim_end();
-                word.rfind(char::is_whitespace).map_or(0, |at| at + word[at..].chars().next().map_or(0, char::len_utf8))
+                word.rfind(char::is_whitespace)
+                    .map_or(0, |at| at + word[at..].chars().next().map_or(0, char::len_utf8))
             }
             Motion::WordRight => {
                 let space = after.len() - after.trim_start().len();
@@ -267,7 +268,11 @@ mod tests {
         }
         editor.set("new".to_owned());
         let mut check = |earlier: bool, expect: &str| {
-            if earlier { editor.recall_earlier() } else { editor.recall_later() }
+            if earlier {
+                editor.recall_earlier()
+            } else {
+                editor.recall_later()
+            }
             assert_eq!(editor.text(), expect);
         };
         check(true, "second");

@@ -344,6 +344,8 @@ pub enum Intent {
     Open(String),
     /// The screen is drawn anew.
     Redraw,
+    /// The process is stopped until the shell lets it go on.
+    Suspend,
     /// The chat ends; what runs goes on.
     Quit,
 }

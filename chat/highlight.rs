@@ -221,7 +221,8 @@ impl Highlighter {
             self.open = Some(Open::Comment(end));
             return (self.until(rest, start.len(), end), comment);
         }
-        let is_comment = |start: &str| !start.is_empty() && rest.starts_with(start) && (start != ";" || is_at_start);
+        let is_comment =
+            |start: &str| !start.is_empty() && rest.starts_with(start) && (start != ";" || is_at_start);
         if language.line_comments.split(' ').any(is_comment) {
             return (rest.len(), comment);
         }
@@ -344,7 +345,11 @@ mod tests {
         check("sql", "SELECT 'it' FROM t", "k(SELECT) s('it') k(FROM) t");
         check("json", "{\"a\": [1, true]}", "{s(\"a\"): [n(1), k(true)]}");
         check("js", "`a\nb` let", "s(`a)\ns(b`) k(let)");
-        check("c", "char *s = \"open\nint", "char *s = s(\"open)\nk(int)".replacen("char", "k(char)", 1).as_str());
+        check(
+            "c",
+            "char *s = \"open\nint",
+            "char *s = s(\"open)\nk(int)".replacen("char", "k(char)", 1).as_str(),
+        );
     }
 
     #[test]

@@ -70,6 +70,8 @@ pub enum Key {
     Picture,
     /// Draws the screen anew.
     Redraw,
+    /// Stops the process until the shell lets it go on.
+    Suspend,
 }
 
 impl ChatState {
@@ -112,6 +114,7 @@ impl ChatState {
             Key::Editor => return vec![Intent::EditInput(self.editor.text().to_owned())],
             Key::Picture => return vec![Intent::PastePicture],
             Key::Redraw => return vec![Intent::Redraw],
+            Key::Suspend => return vec![Intent::Suspend],
             Key::Details => self.transcript.is_unfolded = !self.transcript.is_unfolded,
             Key::PageUp => self.scroll(-1),
             Key::PageDown => self.scroll(1),

@@ -69,6 +69,7 @@ const fn control(c: char) -> Option<Key> {
         'v' => Key::Picture,
         'w' => Key::Cut(Motion::WordLeft),
         'y' => Key::Put,
+        'z' => Key::Suspend,
         _ => return None,
     })
 }

@@ -31,8 +31,8 @@ pub use command::{COMMANDS, Command, CommandHelp, KEYS, help_text};
 pub use command_end::CommandEnd;
 pub use editor::Motion;
 pub use event::{
-    AllowScope, CallOutcome, ChatEvent, Choice, Intent, Link, PageKind, Question, Subagent, TodoLine, Tone, Used,
-    Verdict,
+    AllowScope, CallOutcome, ChatEvent, Choice, Intent, Link, PageKind, Question, Subagent, TodoLine, Tone,
+    Used, Verdict,
 };
 pub use input::{Input, Key};
 pub use look::{FRAME_MS, Look};

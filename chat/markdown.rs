@@ -34,7 +34,8 @@ pub(crate) fn stable_end(text: &str) -> usize {
     let (mut at, mut stable, mut fence, mut is_blank_before) = (0, 0, None::<&str>, false);
     for line in text.split_inclusive('\n') {
         let trimmed = line.trim_start();
-        let may_belong = trimmed.len() < line.len() || trimmed.starts_with(|c: char| "-*+".contains(c) || c.is_ascii_digit());
+        let may_belong = trimmed.len() < line.len()
+            || trimmed.starts_with(|c: char| "-*+".contains(c) || c.is_ascii_digit());
         if fence.is_none() && is_blank_before && !trimmed.is_empty() && !may_belong {
             stable = at;
         }
@@ -123,7 +124,8 @@ impl Page {
                 self.needs_gap = true;
             }
             Event::TaskListMarker(is_done) => {
-                let mark = if is_done { self.look.symbol("☑ ", "[x] ") } else { self.look.symbol("☐ ", "[ ] ") };
+                let mark =
+                    if is_done { self.look.symbol("☑ ", "[x] ") } else { self.look.symbol("☐ ", "[ ] ") };
                 self.push(mark, self.style());
             }
         }
@@ -147,7 +149,9 @@ impl Page {
             Tag::CodeBlock(kind) => {
                 self.gap();
                 let language = match kind {
-                    CodeBlockKind::Fenced(info) => info.split([' ', ',', '{']).next().unwrap_or("").to_owned(),
+                    CodeBlockKind::Fenced(info) => {
+                        info.split([' ', ',', '{']).next().unwrap_or("").to_owned()
+                    }
                     CodeBlockKind::Indented => String::new(),
                 };
                 self.code = Some(Code { language, text: String::new() });
@@ -346,7 +350,8 @@ mod tests {
 
     #[track_caller]
     fn check(text: &str, width: usize, expect: &str) {
-        let lines: Vec<String> = lines(text, width, Look::default()).iter().map(ToString::to_string).collect();
+        let lines: Vec<String> =
+            lines(text, width, Look::default()).iter().map(ToString::to_string).collect();
         let lines: Vec<&str> = lines.iter().map(|line| line.trim_end()).collect();
         assert_eq!(lines.join("\n"), expect);
     }

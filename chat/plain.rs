@@ -9,6 +9,7 @@ use crate::{
     command::{Command, help_text},
     event::{AllowScope, CallOutcome, ChatEvent, Intent, Link, Question, Tone, Verdict},
     look::Look,
+    state::label_beside,
     tool_entry::ToolEntry,
     wrap::clean,
 };
@@ -65,9 +66,15 @@ impl PlainChat {
     fn apply_to_run(&mut self, event: ChatEvent, to: &mut String) -> Option<ChatEvent> {
         match event {
             ChatEvent::Conversation(_) => {
-                *self = Self { sent: std::mem::take(&mut self.sent), next_local: self.next_local, ..Self::default() };
+                *self = Self {
+                    sent: std::mem::take(&mut self.sent),
+                    next_local: self.next_local,
+                    ..Self::default()
+                };
             }
-            ChatEvent::Link(Link::Lost(reason)) => push(to, "service", &format!("{reason}; it is waited for")),
+            ChatEvent::Link(Link::Lost(reason)) => {
+                push(to, "service", &format!("{reason}; it is waited for"))
+            }
             ChatEvent::Task { run, text, .. } => {
                 self.open_runs.push(run);
                 self.echo(&text, "you", to);
@@ -112,7 +119,8 @@ impl PlainChat {
                     push(to, "note", "this answer is void, and is asked for again");
                 }
             }
-            ChatEvent::Answered { call, text, is_discarded, .. } if !is_discarded => match self.answer.take() {
+            ChatEvent::Answered { call, text, is_discarded, .. } if !is_discarded => match self.answer.take()
+            {
                 Some((streaming, rest)) if streaming == call => push_lines(to, &rest),
                 _ if text.trim().is_empty() => {}
                 _ => {
@@ -195,9 +203,9 @@ impl PlainChat {
             return;
         }
         push(to, "question", &question.text);
-        let call = self.calls.get(&question.call).filter(|_| !question.wants_text);
-        if let Some(call) = call {
-            push(to, "call", &call.label(COLUMNS));
+        let label = self.calls.get(&question.call).map(|call| call.label(COLUMNS));
+        if let Some(label) = label.and_then(|label| label_beside(&question, label)) {
+            push(to, "call", &label);
         }
         let answers = match (question.wants_text, question.can_always) {
             (true, _) => "write the answer",
@@ -250,7 +258,11 @@ impl PlainChat {
             "always" => Verdict::Allow(AllowScope::Always),
             "deny" | "no" | "n" => Verdict::Deny,
             _ => {
-                push(to, "failure", "this is no answer: write allow, run, always or deny; /stop stops the run");
+                push(
+                    to,
+                    "failure",
+                    "this is no answer: write allow, run, always or deny; /stop stops the run",
+                );
                 return Vec::new();
             }
         };

@@ -26,7 +26,10 @@ pub struct RecordReader {
 impl RecordReader {
     /// The events of the next record.
     pub fn record(&mut self, record: &Record) -> Vec<ChatEvent> {
-        self.model_record(record).or_else(|| call_record(record)).or_else(|| run_record(record)).unwrap_or_default()
+        self.model_record(record)
+            .or_else(|| call_record(record))
+            .or_else(|| run_record(record))
+            .unwrap_or_default()
     }
 
     /// The events of a record about a model call; `None` for any other.
@@ -48,7 +51,10 @@ impl RecordReader {
             Body::ModelWaiting(waiting) => {
                 let seconds = waiting.until.ms_since(record.at) / 1_000;
                 let reason = waiting.skipped.first().map(|link| reason(&link.to_string()));
-                let text = format!("waits {seconds} s: {}", reason.unwrap_or_else(|| "no model may be asked".to_owned()));
+                let text = format!(
+                    "waits {seconds} s: {}",
+                    reason.unwrap_or_else(|| "no model may be asked".to_owned())
+                );
                 vec![ChatEvent::Notice(Tone::Action, text)]
             }
             Body::SummaryStarted(_) => vec![notice("the conversation is long, and is being summarised")],
@@ -74,7 +80,8 @@ impl RecordReader {
         let started = self.started.remove(&call);
         let usage = answered.usage.unwrap_or_default();
         let spent = started.and_then(|started| started.spent(answered.usage.as_ref()).usd);
-        let used = Used { input: usage.input_tokens, output: usage.output_tokens, nano_usd: spent.unwrap_or(0) };
+        let used =
+            Used { input: usage.input_tokens, output: usage.output_tokens, nano_usd: spent.unwrap_or(0) };
         let mut events = vec![ChatEvent::Answered {
             call,
             text: message.text.clone(),
@@ -106,7 +113,9 @@ pub fn streamed(body: &EventBody) -> Option<ChatEvent> {
         EventBody::ToolCallStreamed { call, tool, arguments, .. } => {
             ChatEvent::Call { call: *call, tool: tool.to_string(), arguments: arguments.to_string() }
         }
-        EventBody::ToolProgress { call, note, .. } => ChatEvent::Progress { call: *call, note: note.to_string() },
+        EventBody::ToolProgress { call, note, .. } => {
+            ChatEvent::Progress { call: *call, note: note.to_string() }
+        }
         EventBody::Retry { call, .. } if call.n == 0 => ChatEvent::Voided { call: *call },
         _ => return None,
     })
@@ -147,7 +156,8 @@ fn call_record(record: &Record) -> Option<Vec<ChatEvent>> {
         Body::ChildEnded(ended) => {
             let id = ended.child.run.to_string();
             let id = id.get(id.len().saturating_sub(8)..).unwrap_or_default().to_owned();
-            let text = format!("subagent {id} {}, {} tokens", reason(&ended.ended.to_string()), ended.usage.total());
+            let text =
+                format!("subagent {id} {}, {} tokens", reason(&ended.ended.to_string()), ended.usage.total());
             let is_bad = ended.ended.outcome != Outcome::Completed;
             ChatEvent::Notice(if is_bad { Tone::Bad } else { Tone::Quiet }, text)
         }
@@ -175,7 +185,10 @@ fn run_record(record: &Record) -> Option<Vec<ChatEvent>> {
         ],
         Body::BudgetRaised(raised) => vec![notice(format!("{} more for the run", raised.increase))],
         Body::RunExhausted(exhausted) => {
-            vec![ChatEvent::Notice(Tone::Action, format!("{}: a last answer is asked for", exhausted.refusal))]
+            vec![ChatEvent::Notice(
+                Tone::Action,
+                format!("{}: a last answer is asked for", exhausted.refusal),
+            )]
         }
         Body::MessageSteered(steered) => {
             vec![ChatEvent::Steered { message: steered.followup_run, text: steered.text.to_string() }]

@@ -1,15 +1,18 @@
 //! The terminal: its modes, what is read from it and what is written to it. It is as it was before when a [`Screen`] is
 //! dropped or left, also while a panic unwinds.
 
-use std::io::{self, Stdout, Write as _, stdout};
+use std::{
+    io::{self, BufWriter, Stdout, Write as _, stdout},
+    panic, thread,
+};
 
 use crossterm::{
     cursor::{SetCursorStyle, Show},
     event::{DisableBracketedPaste, EnableBracketedPaste, EventStream},
-    execute,
+    execute, queue,
     terminal::{
-        BeginSynchronizedUpdate, EndSynchronizedUpdate, EnterAlternateScreen, LeaveAlternateScreen, disable_raw_mode,
-        enable_raw_mode,
+        BeginSynchronizedUpdate, EndSynchronizedUpdate, EnterAlternateScreen, LeaveAlternateScreen,
+        disable_raw_mode, enable_raw_mode,
     },
 };
 use futures::StreamExt as _;
@@ -18,9 +21,13 @@ use ratatui_crossterm::CrosstermBackend;
 
 use crate::{input::Input, keys, state::ChatState};
 
+/// Bytes of the buffer of a frame; most take less.
+const FRAME_BYTES: usize = 64 << 10;
+
 /// A terminal in the modes of the chat.
 pub struct Screen {
-    terminal: Terminal<CrosstermBackend<Stdout>>,
+    /// A frame is one write.
+    terminal: Terminal<CrosstermBackend<BufWriter<Stdout>>>,
     /// `None` while another program has the terminal.
     events: Option<EventStream>,
 }
@@ -50,10 +57,24 @@ pub fn restore_terminal() {
     let _ = disable_raw_mode();
 }
 
+/// Lets a panic of the main thread restore the terminal before it is printed; others are caught by their tasks.
+fn restore_at_panic() {
+    let print = panic::take_hook();
+    panic::set_hook(Box::new(move |info| {
+        if thread::current().name() == Some("main") {
+            restore_terminal();
+        }
+        print(info);
+    }));
+}
+
 impl Screen {
     /// Takes the terminal at standard input and output.
     pub fn open() -> io::Result<Self> {
-        let opened = enter().and_then(|()| Terminal::new(CrosstermBackend::new(stdout())));
+        restore_at_panic();
+        let opened = enter().and_then(|()| {
+            Terminal::new(CrosstermBackend::new(BufWriter::with_capacity(FRAME_BYTES, stdout())))
+        });
         match opened {
             Ok(terminal) => Ok(Self { terminal, events: None }),
             Err(error) => {
@@ -65,12 +86,12 @@ impl Screen {
 
     /// Draws the state: only cells that have changed are written, at once.
     pub fn draw(&mut self, state: &mut ChatState, now_ms: u64) -> io::Result<()> {
-        execute!(stdout(), BeginSynchronizedUpdate)?;
+        queue!(self.terminal.backend_mut(), BeginSynchronizedUpdate)?;
         self.terminal.draw(|frame| {
             let cursor = state.draw(frame.buffer_mut(), now_ms);
             frame.set_cursor_position(cursor);
         })?;
-        execute!(stdout(), EndSynchronizedUpdate)
+        execute!(self.terminal.backend_mut(), EndSynchronizedUpdate)
     }
 
     /// Writes every cell at the next [`Screen::draw`].

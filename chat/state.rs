@@ -5,11 +5,11 @@ use std::{
     path::PathBuf,
 };
 
-use hermod_core::model::{CallId, RunId, SessionId};
+use hermod_core::model::{RunId, SessionId};
 
 use crate::{
     editor::Editor,
-    event::{ChatEvent, Choice, Link, Question, Subagent, TodoLine, Tone, Used},
+    event::{ChatEvent, Choice, Link, Question, Subagent, TodoLine, Tone},
     look::Look,
     transcript::{EntryBody, Transcript},
 };
@@ -40,8 +40,9 @@ pub struct ChatState {
     pub(crate) stopping: BTreeSet<RunId>,
     /// A model or a tool is at work, in words.
     pub(crate) activity: Option<String>,
-    pub(crate) used: Used,
-    /// What the service says that a run has spent: tokens and nano-dollars.
+    /// What the answers of a run say: tokens and nano-dollars.
+    pub(crate) answered: BTreeMap<RunId, (u64, u64)>,
+    /// What the service says that a run and its subagents have spent: tokens and nano-dollars.
     pub(crate) spent: BTreeMap<RunId, (u64, u64)>,
     /// The tokens of the last request and its answer.
     pub(crate) context: Option<u64>,
@@ -110,6 +111,11 @@ impl ChatState {
     /// The run under way.
     pub fn active_run(&self) -> Option<RunId> {
         self.open_runs.first().map(|(run, _)| *run)
+    }
+
+    /// Messages that the service does not have yet.
+    pub fn unsent(&self) -> impl Iterator<Item = &str> {
+        self.pending.iter().filter(|pending| pending.message.is_none()).map(|pending| pending.text.as_str())
     }
 
     /// The conversation.
@@ -203,10 +209,13 @@ impl ChatState {
             }
             ChatEvent::Voided { call } => self.transcript.void(call),
             ChatEvent::Answered { call, text, reasoning, is_discarded, usage } => {
-                self.used.input = self.used.input.saturating_add(usage.input);
-                self.used.output = self.used.output.saturating_add(usage.output);
-                self.used.nano_usd = self.used.nano_usd.saturating_add(usage.nano_usd);
-                self.context = (usage.input > 0).then_some(usage.input.saturating_add(usage.output)).or(self.context);
+                let answered = self.answered.entry(call.run).or_default();
+                *answered = sum(*answered, (usage.input.saturating_add(usage.output), usage.nano_usd));
+                if self.answered.len() > MAX_RUNS {
+                    self.answered.pop_first();
+                }
+                self.context =
+                    (usage.input > 0).then_some(usage.input.saturating_add(usage.output)).or(self.context);
                 self.activity = None;
                 if is_discarded {
                     self.transcript.void(call);
@@ -227,7 +236,8 @@ impl ChatState {
             }
             ChatEvent::Question(question) => self.ask(question, false, now_ms),
             ChatEvent::Decided { call, answer } => {
-                let is_text = |asked: &AskedQuestion| asked.question.call == call && asked.question.wants_text;
+                let is_text =
+                    |asked: &AskedQuestion| asked.question.call == call && asked.question.wants_text;
                 let wanted_text = self.questions.iter().any(is_text);
                 self.questions.retain(|asked| asked.question.call != call);
                 // A text is seen as the result of its call.
@@ -236,8 +246,9 @@ impl ChatState {
                 }
             }
             ChatEvent::SubagentQuestions(questions) => {
-                self.questions
-                    .retain(|asked| !asked.is_subagent || questions.iter().any(|q| q.call == asked.question.call));
+                self.questions.retain(|asked| {
+                    !asked.is_subagent || questions.iter().any(|q| q.call == asked.question.call)
+                });
                 questions.into_iter().for_each(|question| self.ask(question, true, now_ms));
             }
             other => return Some(other),
@@ -284,7 +295,10 @@ impl ChatState {
         match (&self.link, &link) {
             (Some(Link::Lost(_)), Link::Up(_)) => self.notice(Tone::Quiet, "connected again"),
             (before, Link::Lost(reason)) if !matches!(before, Some(Link::Lost(_))) => {
-                self.notice(Tone::Action, format!("{reason}; what runs is on disk, and is connected again"));
+                self.notice(
+                    Tone::Action,
+                    format!("{reason}: what runs is on disk, and goes on with the next one"),
+                );
             }
             _ => {}
         }
@@ -305,13 +319,14 @@ impl ChatState {
             self.pending.clear();
         }
         (self.title, self.context, self.activity, self.popup) = (None, None, None, None);
-        self.used = Used::default();
+        self.answered.clear();
     }
 
     /// A message is in the conversation.
     fn confirm(&mut self, message: RunId, text: &str) {
         let by_id = self.pending.iter().position(|pending| pending.message == Some(message));
-        let by_text = || self.pending.iter().position(|pending| pending.message.is_none() && pending.text == text);
+        let by_text =
+            || self.pending.iter().position(|pending| pending.message.is_none() && pending.text == text);
         if let Some(at) = by_id.or_else(by_text) {
             self.pending.remove(at);
         }
@@ -355,10 +370,13 @@ impl ChatState {
 
     /// Tokens and nano-dollars of the conversation: as the service counts them, else as the answers say.
     pub(crate) fn totals(&self) -> (u64, u64) {
-        let answered = (self.used.input.saturating_add(self.used.output), self.used.nano_usd);
-        let add = |sum: (u64, u64), next: &(u64, u64)| (sum.0.saturating_add(next.0), sum.1.saturating_add(next.1));
-        let counted = self.spent.values().fold((0, 0), add);
-        (answered.0.max(counted.0), answered.1.max(counted.1))
+        let runs: BTreeSet<&RunId> = self.answered.keys().chain(self.spent.keys()).collect();
+        let used = |run: &RunId| {
+            let [answered, spent] =
+                [&self.answered, &self.spent].map(|of| of.get(run).copied().unwrap_or_default());
+            (answered.0.max(spent.0), answered.1.max(spent.1))
+        };
+        runs.into_iter().fold((0, 0), |total, run| sum(total, used(run)))
     }
 
     /// The question that is asked now.
@@ -366,8 +384,20 @@ impl ChatState {
         self.questions.first()
     }
 
-    /// The call that a question is about, if it is the one that is asked.
-    pub(crate) fn question_label(&self, call: CallId) -> Option<String> {
-        self.transcript.tool(call).map(|tool| tool.label(400))
+    /// The call that a question is about, unless the question tells it.
+    pub(crate) fn question_label(&self, question: &Question) -> Option<String> {
+        let label = self.transcript.tool(question.call)?.label(400);
+        label_beside(question, label)
     }
+}
+
+/// The label of a call, unless the question about it tells what the call does.
+pub(crate) fn label_beside(question: &Question, label: String) -> Option<String> {
+    let detail = label.split_once(' ').map_or("", |(_, detail)| detail);
+    (!question.wants_text && !question.text.contains(detail)).then_some(label)
+}
+
+/// The sums of tokens and of money.
+const fn sum(a: (u64, u64), b: (u64, u64)) -> (u64, u64) {
+    (a.0.saturating_add(b.0), a.1.saturating_add(b.1))
 }

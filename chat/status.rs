@@ -70,7 +70,9 @@ fn parts(state: &ChatState) -> Vec<Part> {
     if nano_usd > 0 {
         parts.push(part(3, dollars(nano_usd)));
     }
-    parts.extend(state.agent.as_ref().filter(|agent| *agent != "default").map(|agent| part(5, clean_line(agent, 20))));
+    parts.extend(
+        state.agent.as_ref().filter(|agent| *agent != "default").map(|agent| part(5, clean_line(agent, 20))),
+    );
     let name = state.title.as_ref().map(|title| clean_line(title, 40));
     let name = name.or_else(|| {
         let id = state.session?.to_string();

@@ -53,12 +53,15 @@ fn aligned(rows: &[Vec<Cell>], widths: &[usize], look: Look) -> Vec<Vec<Span<'st
             }
             let cell = row.get(column).cloned().unwrap_or_default();
             let space = width.saturating_sub(columns(&cell));
-            line.extend(cell.into_iter().map(|span| if n == 0 { span.patch_style(Look::bold()) } else { span }));
+            line.extend(
+                cell.into_iter().map(|span| if n == 0 { span.patch_style(Look::bold()) } else { span }),
+            );
             line.push(Span::raw(" ".repeat(space)));
         }
         lines.push(line);
         if n == 0 {
-            let rules: Vec<String> = widths.iter().map(|width| look.symbol("─", "-").repeat(*width)).collect();
+            let rules: Vec<String> =
+                widths.iter().map(|width| look.symbol("─", "-").repeat(*width)).collect();
             lines.push(vec![Span::styled(rules.join(look.symbol("─┼─", "-+-")), Look::dim())]);
         }
     }

@@ -69,7 +69,13 @@ impl ToolEntry {
         while !arguments.is_char_boundary(end) {
             end -= 1;
         }
-        Self { tool, arguments: arguments[..end].to_owned(), started_ms: None, progress: String::new(), end: None }
+        Self {
+            tool,
+            arguments: arguments[..end].to_owned(),
+            started_ms: None,
+            progress: String::new(),
+            end: None,
+        }
     }
 
     /// Sets the arguments and the name that the tool has.
@@ -147,7 +153,9 @@ impl ToolEntry {
         let argument = |name| self.argument(name);
         let detail = match &*self.tool {
             "shell" => argument("command"),
-            "read_file" | "write_file" | "edit_file" | "list_files" => argument("path").or_else(|| Some(".".to_owned())),
+            "read_file" | "write_file" | "edit_file" | "list_files" => {
+                argument("path").or_else(|| Some(".".to_owned()))
+            }
             "search_files" => argument("pattern").map(|pattern| match argument("path") {
                 Some(path) => format!("{pattern} in {path}"),
                 None => pattern,
@@ -212,7 +220,8 @@ impl ToolEntry {
     /// How the call ended and how long it took, and whether that is bad.
     fn ending(&self) -> Option<(String, bool)> {
         let end = self.end.as_ref()?;
-        let took = end.took_ms.filter(|ms| *ms >= 1_000).map(|ms| format!("{}.{} s", ms / 1_000, ms % 1_000 / 100));
+        let took =
+            end.took_ms.filter(|ms| *ms >= 1_000).map(|ms| format!("{}.{} s", ms / 1_000, ms % 1_000 / 100));
         let word = match (&end.failure, end.outcome) {
             (Some(failure), CallOutcome::Ok | CallOutcome::Failed) => Some(failure.as_str()),
             (None, CallOutcome::Ok) => None,
@@ -226,10 +235,17 @@ impl ToolEntry {
         (!parts.is_empty()).then(|| (parts.join(", "), is_bad))
     }
 
-    fn push_end(&self, end: &ToolEnd, (width, is_unfolded): (usize, bool), look: Look, to: &mut Vec<Line<'static>>) {
+    fn push_end(
+        &self,
+        end: &ToolEnd,
+        (width, is_unfolded): (usize, bool),
+        look: Look,
+        to: &mut Vec<Line<'static>>,
+    ) {
         let is_bad = end.outcome != CallOutcome::Ok || end.failure.is_some();
         let style = if is_bad && self.tool != "shell" { look.bad() } else { Look::dim() };
-        let is_reading = matches!(&*self.tool, "read_file" | "list_files" | "search_files" | "skill_view" | "todo");
+        let is_reading =
+            matches!(&*self.tool, "read_file" | "list_files" | "search_files" | "skill_view" | "todo");
         if is_reading && !is_bad && !is_unfolded {
             let count = end.output.lines().count();
             let text = format!("{count} {}", if count == 1 { "line" } else { "lines" });
@@ -297,7 +313,12 @@ fn with_newline(text: &str) -> String {
 }
 
 /// The last lines of an output.
-fn push_output(text: &str, (width, shown): (usize, usize), (look, style): (Look, Style), to: &mut Vec<Line<'static>>) {
+fn push_output(
+    text: &str,
+    (width, shown): (usize, usize),
+    (look, style): (Look, Style),
+    to: &mut Vec<Line<'static>>,
+) {
     let text = clean(text.trim_end_matches('\n'));
     if text.trim().is_empty() {
         return;

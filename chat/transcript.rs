@@ -207,12 +207,15 @@ impl Transcript {
         });
     }
 
-    /// Removes what streamed of a call.
+    /// Removes what streamed of a call; the next attempt stands at the end.
     pub(crate) fn void(&mut self, call: CallId) {
-        for number in [self.answers.get(&call).copied(), self.thoughts.get(&call).copied()] {
+        for number in [self.answers.remove(&call), self.thoughts.remove(&call)] {
             self.change(number, |body| match body {
                 EntryBody::Answer { text, .. } | EntryBody::Thoughts { text, .. } => text.clear(),
-                EntryBody::User { .. } | EntryBody::Tool(_) | EntryBody::Notice(..) | EntryBody::Page { .. } => {}
+                EntryBody::User { .. }
+                | EntryBody::Tool(_)
+                | EntryBody::Notice(..)
+                | EntryBody::Page { .. } => {}
             });
         }
     }
@@ -330,7 +333,11 @@ impl Transcript {
         let end = self.end_top((width, height), look);
         let mut place = self.top.unwrap_or(end);
         for _ in 0..by.unsigned_abs() {
-            let next = if by < 0 { self.line_before(place, width, look) } else { self.line_after(place, width, look) };
+            let next = if by < 0 {
+                self.line_before(place, width, look)
+            } else {
+                self.line_after(place, width, look)
+            };
             let Some(next) = next else { break };
             place = next;
         }
@@ -352,7 +359,9 @@ impl Transcript {
             return Some(Place { line: place.line + 1, ..place });
         }
         let last = self.first + self.entries.len();
-        (place.entry + 1..last).find(|entry| self.count(*entry, width, look) > 0).map(|entry| Place { entry, line: 0 })
+        (place.entry + 1..last)
+            .find(|entry| self.count(*entry, width, look) > 0)
+            .map(|entry| Place { entry, line: 0 })
     }
 
     /// Where the window begins that ends with the last line.
@@ -463,14 +472,17 @@ fn body_lines(body: &EntryBody, (width, is_unfolded): (usize, bool), look: Look)
             let text = clean(text.trim_end());
             let (shown, hidden) = folded(&text, if is_unfolded { usize::MAX } else { FOLDED_LINES });
             wrap_text(shown, (width, Breaks::Words), (&margin, Look::bold()), &mut lines);
-            let pictures = (*images > 0).then(|| format!("[{images} {}]", if *images == 1 { "picture" } else { "pictures" }));
+            let pictures = (*images > 0)
+                .then(|| format!("[{images} {}]", if *images == 1 { "picture" } else { "pictures" }));
             let more = (hidden > 0).then(|| format!("{} {hidden} more lines (Ctrl-O)", look.ellipsis()));
             for line in pictures.into_iter().chain(more) {
                 lines.push(Line::from(Span::styled(format!("  {line}"), Look::dim())));
             }
         }
         EntryBody::Answer { text, .. } => lines = markdown::lines(text, width, look),
-        EntryBody::Thoughts { text, is_open, .. } => push_thoughts(text, *is_open, (width, is_unfolded), (look, &mut lines)),
+        EntryBody::Thoughts { text, is_open, .. } => {
+            push_thoughts(text, *is_open, (width, is_unfolded), (look, &mut lines))
+        }
         EntryBody::Tool(tool) => lines = tool.lines((width, is_unfolded), look),
         EntryBody::Notice(tone, text) => {
             let (symbol, style) = match tone {

@@ -74,7 +74,10 @@ impl ChatState {
 
     fn welcome(&self, width: usize, rows: usize) -> Vec<Line<'static>> {
         let mut lines = Vec::new();
-        let title = vec![Span::styled("Hermod", Look::bold()), Span::styled(format!("  {}", self.workspace), Look::dim())];
+        let title = vec![
+            Span::styled("Hermod", Look::bold()),
+            Span::styled(format!("  {}", self.workspace), Look::dim()),
+        ];
         wrap(&title, (width, Breaks::Anywhere), &Margin::default(), &mut lines);
         lines.push(Line::default());
         for hint in [
@@ -134,7 +137,8 @@ impl ChatState {
     fn subagent_line(&self, subagent: &Subagent, width: usize) -> Line<'static> {
         let branch = format!("{}{}", "  ".repeat(subagent.depth.min(6)), self.look.symbol("└─ ", "`- "));
         let tokens = short_count(subagent.tokens);
-        let state = format!("{} {} {tokens} tokens", clean_line(&subagent.id, 12), clean_line(&subagent.state, 30));
+        let state =
+            format!("{} {} {tokens} tokens", clean_line(&subagent.id, 12), clean_line(&subagent.state, 30));
         let space = width.saturating_sub(columns(&branch) + columns(&state) + 2);
         let style = if subagent.has_ended { Look::dim() } else { Style::new() };
         Line::from(vec![
@@ -149,7 +153,10 @@ impl ChatState {
         for pending in self.pending.iter().skip(skipped) {
             let state = if pending.message.is_some() { "sent" } else { "being sent" };
             let text = clean_line(&pending.text, width.saturating_sub(state.len() + 6));
-            to.push(Line::from(Span::styled(format!("{} {text}  [{state}]", self.look.symbol("❯", ">")), Look::dim())));
+            to.push(Line::from(Span::styled(
+                format!("{} {text}  [{state}]", self.look.symbol("❯", ">")),
+                Look::dim(),
+            )));
         }
     }
 
@@ -179,14 +186,21 @@ impl ChatState {
         let who = if asked.is_subagent { "A subagent asks: " } else { "" };
         let text = format!("{who}{}", clean(asked.question.text.trim()));
         wrap_text(&text, (width, Breaks::Words), (&margin, self.look.action()), &mut lines);
-        let call = self.question_label(asked.question.call).filter(|_| !asked.question.wants_text);
-        if let Some(call) = call {
-            wrap_text(&call, (width, Breaks::Anywhere), (&Margin::every("    ", Style::new()), Look::bold()), &mut lines);
+        if let Some(call) = self.question_label(&asked.question) {
+            wrap_text(
+                &call,
+                (width, Breaks::Anywhere),
+                (&Margin::every("    ", Style::new()), Look::bold()),
+                &mut lines,
+            );
         }
         let hidden = lines.len().saturating_sub(MAX_QUESTION_ROWS);
         if hidden > 0 {
             lines.truncate(MAX_QUESTION_ROWS);
-            lines.push(Line::from(Span::styled(format!("  {hidden} more lines: /approve answers"), Look::dim())));
+            lines.push(Line::from(Span::styled(
+                format!("  {hidden} more lines: /approve answers"),
+                Look::dim(),
+            )));
         }
         let answers: &[&str] = if asked.question.wants_text {
             &["Enter sends what you write as the answer"]
@@ -196,7 +210,12 @@ impl ChatState {
             &["y allow", "r allow for this run", "n deny"]
         };
         let answers = answers.join(self.look.symbol("  ·  ", "  |  "));
-        wrap_text(&answers, (width, Breaks::Words), (&Margin::every("  ", Style::new()), Style::new()), &mut lines);
+        wrap_text(
+            &answers,
+            (width, Breaks::Words),
+            (&Margin::every("  ", Style::new()), Style::new()),
+            &mut lines,
+        );
         let more = self.questions.len().saturating_sub(1);
         if more > 0 {
             lines.push(Line::from(Span::styled(format!("  {more} more behind it"), Look::dim())));
@@ -220,7 +239,8 @@ impl ChatState {
                 true => (self.look.symbol("▸ ", "> "), self.look.user()),
                 false => ("  ", Look::dim()),
             };
-            let help = crate::command::COMMANDS.iter().find(|command| text.strip_prefix('/') == Some(command.name));
+            let help =
+                crate::command::COMMANDS.iter().find(|command| text.strip_prefix('/') == Some(command.name));
             let text = match help.filter(|_| matches!(self.popup, Some(Popup::Completions { .. }))) {
                 Some(help) => format!("{text:<10} {}", help.text),
                 None => clean(text),
@@ -235,7 +255,8 @@ impl ChatState {
 
     /// The line above the input: what is attached, and that the end of the conversation is not seen.
     fn separator(&self, width: usize) -> Line<'static> {
-        let mut notes: Vec<String> = self.attached.iter().map(|(name, _)| format!("[{}]", clean_line(name, 30))).collect();
+        let mut notes: Vec<String> =
+            self.attached.iter().map(|(name, _)| format!("[{}]", clean_line(name, 30))).collect();
         if !self.transcript.is_at_end() {
             notes.push("more below: Ctrl-End".to_owned());
             let forgotten = self.transcript.forgotten();
@@ -265,7 +286,8 @@ impl ChatState {
             Some(asked) if asked.question.wants_text => (self.look.symbol("? ", "? "), self.look.action()),
             _ => (self.look.symbol("❯ ", "> "), self.look.user()),
         };
-        let (rows, (row, column)) = layout_input(self.editor.text(), self.editor.cursor(), width.saturating_sub(3).max(1));
+        let (rows, (row, column)) =
+            layout_input(self.editor.text(), self.editor.cursor(), width.saturating_sub(3).max(1));
         let first = (row + 1).saturating_sub(max_rows);
         let lines = rows.into_iter().enumerate().skip(first).take(max_rows).map(|(n, text)| {
             let prompt = if n == 0 { Span::styled(prompt, style) } else { Span::raw("  ") };
@@ -345,7 +367,10 @@ mod tests {
     fn the_cursor_is_found_in_wrapped_lines() {
         let check = |text: &str, cursor: usize, expect_rows: &[&str], expect: (usize, usize)| {
             let (rows, place) = layout_input(text, cursor, 4);
-            assert_eq!((rows.iter().map(String::as_str).collect::<Vec<_>>().as_slice(), place), (expect_rows, expect));
+            assert_eq!(
+                (rows.iter().map(String::as_str).collect::<Vec<_>>().as_slice(), place),
+                (expect_rows, expect)
+            );
         };
         check("", 0, &[""], (0, 0));
         check("abcdef", 6, &["abcd", "ef"], (1, 2));

@@ -12,7 +12,8 @@ use unicode_width::UnicodeWidthStr as _;
 
 /// The text without control characters, escape sequences and tabs.
 pub(crate) fn clean(text: &str) -> String {
-    let lines: Cow<'_, str> = if text.contains('\r') { text.replace("\r\n", "\n").into() } else { text.into() };
+    let lines: Cow<'_, str> =
+        if text.contains('\r') { text.replace("\r\n", "\n").into() } else { text.into() };
     let clean = SanitizedText::sanitize(&lines);
     if clean.contains('\t') { clean.replace('\t', "    ") } else { clean.into_owned() }
 }

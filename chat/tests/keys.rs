@@ -55,7 +55,8 @@ fn escape_stops_the_run_and_control_c_clears_first() {
 
 #[test]
 fn a_question_is_answered_by_a_key_when_it_has_been_seen() {
-    let question = Question { call: tool_call(1, 1), text: "?".to_owned(), wants_text: false, can_always: false };
+    let question =
+        Question { call: tool_call(1, 1), text: "?".to_owned(), wants_text: false, can_always: false };
     let mut state = state(vec![task("x"), shell(1, "make")]);
     state.apply(ChatEvent::Question(question), 10_000);
     type_text(&mut state, "y");
@@ -71,7 +72,8 @@ fn a_question_is_answered_by_a_key_when_it_has_been_seen() {
 
 #[test]
 fn a_question_that_wants_a_text_gets_the_input() {
-    let question = Question { call: tool_call(1, 1), text: "Which?".to_owned(), wants_text: true, can_always: false };
+    let question =
+        Question { call: tool_call(1, 1), text: "Which?".to_owned(), wants_text: true, can_always: false };
     let mut state = state(vec![task("x"), ChatEvent::Question(question)]);
     type_text(&mut state, "yes, main");
     let answer = Intent::Decide(tool_call(1, 1), Verdict::Text("yes, main".to_owned()));

@@ -52,7 +52,12 @@ pub(super) fn shell_end(n: u32, code: i32, stdout: &str) -> ChatEvent {
     let content = serde_json::json!({
         "exit_code": code, "signal": null, "timed_out": false, "stdout": stdout, "stderr": ""
     });
-    ChatEvent::Ended { call: tool_call(1, n), end: CallOutcome::Ok, content: content.to_string(), at_ms: 1_500 }
+    ChatEvent::Ended {
+        call: tool_call(1, n),
+        end: CallOutcome::Ok,
+        content: content.to_string(),
+        at_ms: 1_500,
+    }
 }
 
 pub(super) fn run_ended(is_completed: bool, outcome: &str) -> ChatEvent {

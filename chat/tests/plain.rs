@@ -36,7 +36,12 @@ fn a_conversation_is_printed_in_words() {
 fn questions_are_answered_by_words() {
     let mut chat = PlainChat::default();
     let question = |wants_text| {
-        ChatEvent::Question(Question { call: tool_call(1, 1), text: "May I?".to_owned(), wants_text, can_always: true })
+        ChatEvent::Question(Question {
+            call: tool_call(1, 1),
+            text: "May I?".to_owned(),
+            wants_text,
+            can_always: true,
+        })
     };
     let expect = "you: x\nquestion: May I?\ncall: shell make\nanswer it: write allow, run, always or deny\n";
     assert_eq!(printed(&mut chat, vec![task("x"), shell(1, "make"), question(false)]), expect);
@@ -44,6 +49,12 @@ fn questions_are_answered_by_words() {
     assert!(intents.is_empty() && text.starts_with("failure: this is no answer"), "{text}");
     let allow = Intent::Decide(tool_call(1, 1), Verdict::Allow(AllowScope::Once));
     assert_eq!(chat.line("allow").0, [allow]);
-    printed(&mut chat, vec![ChatEvent::Decided { call: tool_call(1, 1), answer: "allowed".to_owned() }, question(true)]);
-    assert_eq!(chat.line("perhaps").0, [Intent::Decide(tool_call(1, 1), Verdict::Text("perhaps".to_owned()))]);
+    printed(
+        &mut chat,
+        vec![ChatEvent::Decided { call: tool_call(1, 1), answer: "allowed".to_owned() }, question(true)],
+    );
+    assert_eq!(
+        chat.line("perhaps").0,
+        [Intent::Decide(tool_call(1, 1), Verdict::Text("perhaps".to_owned()))]
+    );
 }

@@ -112,7 +112,11 @@ fn subagents_and_todos_stand_above_the_input() {
     let todo = |text: &str, is_done, is_active| TodoLine { text: text.to_owned(), is_done, is_active };
     let events = vec![
         task("Split"),
-        ChatEvent::Todo(vec![todo("Read", true, false), todo("Count", false, true), todo("Write", false, false)]),
+        ChatEvent::Todo(vec![
+            todo("Read", true, false),
+            todo("Count", false, true),
+            todo("Write", false, false),
+        ]),
         ChatEvent::Tree(vec![subagent(0, "AB12CD", "Count the words"), subagent(1, "EF34GH", "Deeper")]),
     ];
     let expect = "
@@ -142,8 +146,8 @@ fn failures_and_losses_are_said() {
 ❯ Go
 
 ✗ the model failed: 503
-! the service has gone; what runs is on
-  disk, and is connected again
+! the service has gone: what runs is on
+  disk, and goes on with the next one
 ⠴ waits for the service  3 s · Esc stops
 ────────────────────────────────────────
 ❯
@@ -153,7 +157,8 @@ no service · vendor/model";
 
 #[test]
 fn a_voided_answer_disappears() {
-    let events = vec![task("Go"), text(1, "half an ans"), ChatEvent::Voided { call: model_call(1) }, text(1, "whole")];
+    let events =
+        vec![task("Go"), text(1, "half an ans"), ChatEvent::Voided { call: model_call(1) }, text(1, "whole")];
     let mut state = state(events);
     let seen = screen(&mut state, (40, 10), 0);
     assert!(seen.contains("whole") && !seen.contains("half"), "{seen}");
@@ -161,7 +166,11 @@ fn a_voided_answer_disappears() {
 
 #[test]
 fn a_diff_page_and_choices_are_shown() {
-    let page = ChatEvent::Page { title: "Changes".to_owned(), text: "+a\n-b\x1b[2J".to_owned(), kind: PageKind::Diff };
+    let page = ChatEvent::Page {
+        title: "Changes".to_owned(),
+        text: "+a\n-b\x1b[2J".to_owned(),
+        kind: PageKind::Diff,
+    };
     let choice = |id: &str| Choice { id: id.to_owned(), label: format!("conversation {id}") };
     let events = vec![page, ChatEvent::Choices(vec![choice("1"), choice("2")])];
     let expect = "

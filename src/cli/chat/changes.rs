@@ -31,7 +31,8 @@ const MAX_DIFF_BYTES: usize = 256 << 10;
 
 /// The changes of the workspace since its last commit. Nothing of its configuration is executed.
 pub(super) async fn diff(workspace: &Path) -> Result<ChatEvent, String> {
-    let tracked = git(workspace, &["diff", "--no-color", "--no-ext-diff", "--no-textconv", "HEAD", "--"]).await?;
+    let tracked =
+        git(workspace, &["diff", "--no-color", "--no-ext-diff", "--no-textconv", "HEAD", "--"]).await?;
     let new = git(workspace, &["ls-files", "--others", "--exclude-standard"]).await?;
     let new: String = new.lines().map(|name| format!("new file: {name}\n")).collect();
     let mut text = format!("{new}{tracked}");
@@ -88,7 +89,8 @@ pub(super) async fn undo(
     undone: UndoneEdits,
 ) -> Result<ChatEvent, String> {
     let nothing = "this conversation has no edit to take back";
-    let request = ControlRequest::SessionsShow { session: session.ok_or(nothing)?.to_string(), max: MAX_RUNS };
+    let request =
+        ControlRequest::SessionsShow { session: session.ok_or(nothing)?.to_string(), max: MAX_RUNS };
     let ControlResponse::Session(mut detail) = answer(state, &request).await? else {
         return Err("another answer came".to_owned());
     };
@@ -102,7 +104,9 @@ pub(super) async fn undo(
         });
         read.await.map_err(|error| error.to_string())?;
         let known = undone.lock().map_or_else(|_| BTreeSet::new(), |undone| undone.clone());
-        let Some(edit) = edits.made.into_iter().rev().find(|edit| !known.contains(&edit.call)) else { continue };
+        let Some(edit) = edits.made.into_iter().rev().find(|edit| !known.contains(&edit.call)) else {
+            continue;
+        };
         let call = edit.call;
         let event = spawn_blocking(move || take_back(&edit)).await.map_err(|error| error.to_string())??;
         if let Ok(mut undone) = undone.lock() {

@@ -122,7 +122,12 @@ impl Conversation {
     fn follow(&mut self, session: SessionId) {
         self.session = Some(session);
         self.tasks.spawn(follow::follow(self.state.clone(), session, self.sender.clone()));
-        self.tasks.spawn(poll::poll(self.state.clone(), self.active.subscribe(), self.sender.clone()));
+        self.tasks.spawn(poll::poll(
+            self.state.clone(),
+            session,
+            self.active.subscribe(),
+            self.sender.clone(),
+        ));
     }
 
     /// Sends a message after those before it.
@@ -142,7 +147,10 @@ pub(super) async fn connect(state: &Path) -> Result<OwnerConnection, HostError> 
     connect_telling(state, |_| ()).await
 }
 
-async fn connect_telling(state: &Path, on_wait: impl FnMut(ServiceWait)) -> Result<OwnerConnection, HostError> {
+async fn connect_telling(
+    state: &Path,
+    on_wait: impl FnMut(ServiceWait),
+) -> Result<OwnerConnection, HostError> {
     let connected = background::connect(state, &[], on_wait).await;
     connected.map_err(|error| RequestError::new(RequestErrorKind::Internal, error.text).into())
 }
@@ -225,7 +233,8 @@ impl Outbox {
                     owner.send(&submission).await.map(|sent| (sent.session, sent.message))
                 }
                 session => {
-                    let submission = self.submission(&message.text, (session, model.clone()), (&images, &key));
+                    let submission =
+                        self.submission(&message.text, (session, model.clone()), (&images, &key));
                     owner.submit(&submission).await.map(|run| (run.session, run.run))
                 }
             };

@@ -49,7 +49,8 @@ pub(super) fn append_history(state: &Path, text: &str) {
         if fs::metadata(&path).is_ok_and(|metadata| metadata.len() > MAX_HISTORY_BYTES) {
             let kept = read_regular_text(&path, 2 * MAX_HISTORY_BYTES)?;
             let half = kept.len() / 2;
-            let start = kept.bytes().skip(half).position(|byte| byte == b'\n').map_or(kept.len(), |at| half + at + 1);
+            let start =
+                kept.bytes().skip(half).position(|byte| byte == b'\n').map_or(kept.len(), |at| half + at + 1);
             crate::files::write(&path, kept.get(start..).unwrap_or_default().as_bytes())?;
         }
         let mut file = OpenOptions::new().append(true).create(true).mode(0o600).open(&path)?;
@@ -69,7 +70,9 @@ pub(super) async fn complete(workspace: PathBuf, path: String) -> Vec<String> {
 fn completions(workspace: &Path, path: &str) -> Vec<String> {
     let (folder, start) = path.rsplit_once('/').map_or(("", path), |(folder, start)| (folder, start));
     let before = if path.contains('/') { format!("{folder}/") } else { String::new() };
-    let Ok(entries) = fs::read_dir(workspace.join(if before == "/" { "/" } else { folder })) else { return Vec::new() };
+    let Ok(entries) = fs::read_dir(workspace.join(if before == "/" { "/" } else { folder })) else {
+        return Vec::new();
+    };
     let mut names: Vec<String> = entries
         .take(MAX_ENTRIES)
         .filter_map(|entry| {
@@ -90,7 +93,8 @@ pub(super) async fn attach(workspace: &Path, file: &str) -> Result<ChatEvent, St
     let path = workspace.join(file);
     let read = path.clone();
     let bytes = spawn_blocking(move || read_regular(&read, MAX_PICTURE_BYTES as u64)).await;
-    let bytes = bytes.map_err(|error| error.to_string())?.map_err(|error| format!("{}: {error}", path.display()))?;
+    let bytes =
+        bytes.map_err(|error| error.to_string())?.map_err(|error| format!("{}: {error}", path.display()))?;
     if ImageFormat::of_bytes(&bytes).is_none() {
         return Err(format!("{}: it is neither PNG, JPEG, GIF nor WebP; convert it", path.display()));
     }
@@ -110,7 +114,9 @@ pub(super) async fn clipboard_picture(state: &Path, variables: &Variables) -> Re
     let bytes = match output {
         Ok(output) if ImageFormat::of_bytes(&output.stdout).is_some() => output.stdout,
         Ok(_) => return Err("the clipboard has no picture; /image FILE attaches one".to_owned()),
-        Err(error) => return Err(format!("`{tool}` cannot be started: {error}; /image FILE attaches a picture")),
+        Err(error) => {
+            return Err(format!("`{tool}` cannot be started: {error}; /image FILE attaches a picture"));
+        }
     };
     if bytes.len() > MAX_PICTURE_BYTES {
         return Err(format!("the picture has {} bytes; at most {MAX_PICTURE_BYTES} are sent", bytes.len()));
@@ -129,7 +135,9 @@ fn unique_path(state: &Path, name: &str, extension: &str) -> PathBuf {
 
 /// The text after its user has edited it in `$VISUAL` or `$EDITOR`.
 pub(super) async fn edit(state: &Path, text: &str, variables: &Variables) -> Result<String, String> {
-    let named = ["VISUAL", "EDITOR"].iter().find_map(|name| variables.get(*name).filter(|value| !value.trim().is_empty()));
+    let named = ["VISUAL", "EDITOR"]
+        .iter()
+        .find_map(|name| variables.get(*name).filter(|value| !value.trim().is_empty()));
     let editor = named.map_or("vi", |editor| editor.as_str());
     let path = unique_path(state, "input", "md");
     crate::files::write(&path, text.as_bytes()).map_err(|error| format!("{}: {error}", path.display()))?;
@@ -137,7 +145,9 @@ pub(super) async fn edit(state: &Path, text: &str, variables: &Variables) -> Res
     let script = format!("exec {editor} \"$1\"");
     let status = Command::new("/bin/sh").args(["-c", &script, "sh"]).arg(&path).status().await;
     let edited = match status {
-        Ok(status) if status.success() => read_regular_text(&path, MAX_EDITED_BYTES).map_err(|error| error.to_string()),
+        Ok(status) if status.success() => {
+            read_regular_text(&path, MAX_EDITED_BYTES).map_err(|error| error.to_string())
+        }
         Ok(status) => Err(format!("`{editor}` ended with {status}; the input is as it was")),
         Err(error) => Err(format!("`{editor}` cannot be started: {error}; set EDITOR")),
     };
@@ -169,7 +179,8 @@ mod tests {
             fs::create_dir_all(folder.path().join(name)).unwrap();
         }
         fs::write(folder.path().join("src/a.rs"), "").unwrap();
-        let check = |path: &str, expect: &[&str]| assert_eq!(completions(folder.path(), path), expect, "{path}");
+        let check =
+            |path: &str, expect: &[&str]| assert_eq!(completions(folder.path(), path), expect, "{path}");
         check("s", &["scripts/", "src/"]);
         check("src/", &["src/a.rs", "src/deep/"]);
         check("", &["scripts/", "src/"]);

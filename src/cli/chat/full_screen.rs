@@ -3,10 +3,11 @@
 use std::{io, time::Duration};
 
 use hermod_chat::{ChatEvent, ChatState, FRAME_MS, Intent, Look, Screen, restore_terminal};
+use rustix::process::{getpid, kill_process};
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
     sync::mpsc,
-    time::{Instant, sleep_until},
+    time::{Instant, sleep_until, timeout},
 };
 
 use super::{
@@ -15,7 +16,7 @@ use super::{
     requests::{Requests, Then},
 };
 use crate::{
-    cli::{CliError, Exit, print},
+    cli::{CliError, Exit, format::truncated_line, print, print_note},
     discovery::Variables,
     host::StoreClient,
 };
@@ -24,6 +25,10 @@ use crate::{
 const FRAME_INTERVAL: Duration = Duration::from_millis(16);
 /// Events that are applied before the next frame.
 const MAX_EVENTS_PER_FRAME: usize = 4_096;
+/// How long the end of the chat waits for messages that are being sent.
+const SEND_TIMEOUT: Duration = Duration::from_secs(5);
+/// Characters that are shown of a message that was not sent.
+const MAX_UNSENT_CHARS: usize = 200;
 /// Events of requests that wait.
 const MAX_QUEUED_EVENTS: usize = 256;
 
@@ -48,12 +53,25 @@ pub(super) async fn run(
     let (told, events) = mpsc::channel(MAX_QUEUED_EVENTS);
     let conversation = Conversation::begin(client.state(), beginning.clone());
     let requests = Requests::new(client.state().clone(), told, variables.clone(), workspace);
-    let mut chat = FullScreen { state, screen, conversation, requests, events, beginning, signals, begun: Instant::now() };
+    let mut chat = FullScreen {
+        state,
+        screen,
+        conversation,
+        requests,
+        events,
+        beginning,
+        signals,
+        begun: Instant::now(),
+    };
     let ended = chat.run().await;
+    let unsent = chat.finish().await;
     let session = chat.conversation.session;
     let answer = chat.state.last_answer().map(str::to_owned);
     drop(chat);
     restore_terminal();
+    for text in unsent {
+        print_note(format!("not sent  {}", truncated_line(&text, MAX_UNSENT_CHARS)));
+    }
     ended.map_err(terminal_error)?;
     if let Some(session) = session {
         print(&files::farewell(answer.as_deref(), &session.to_string()))?;
@@ -131,6 +149,19 @@ impl FullScreen {
         }
     }
 
+    /// Waits until the service has what was sent; returns the messages that it does not get in time.
+    async fn finish(&mut self) -> Vec<String> {
+        let sent = async {
+            while self.state.unsent().next().is_some() {
+                let Some(event) = self.conversation.next().await else { return };
+                self.apply(event);
+            }
+        };
+        // What is left is told.
+        let _ = timeout(SEND_TIMEOUT, sent).await;
+        self.state.unsent().map(str::to_owned).collect()
+    }
+
     fn apply(&mut self, event: ChatEvent) {
         let now = self.now_ms();
         self.state.apply(event, now);
@@ -142,6 +173,13 @@ impl FullScreen {
             Intent::Quit => return Ok(std::ops::ControlFlow::Break(())),
             Intent::Redraw => {
                 self.screen.redraw()?;
+                Then::Nothing
+            }
+            Intent::Suspend => {
+                self.screen.suspend()?;
+                // It is stopped here, until SIGCONT.
+                kill_process(getpid(), rustix::process::Signal::TSTP)?;
+                self.screen.resume()?;
                 Then::Nothing
             }
             Intent::EditInput(text) => {
@@ -165,7 +203,8 @@ impl FullScreen {
 
     /// Shows another conversation.
     fn show(&mut self, (session, agent): (Option<String>, Option<String>)) {
-        let beginning = Beginning { session, agent: agent.or(self.beginning.agent.clone()), ..self.beginning.clone() };
+        let beginning =
+            Beginning { session, agent: agent.or(self.beginning.agent.clone()), ..self.beginning.clone() };
         self.conversation = Conversation::begin(&self.requests.state, beginning);
         self.apply(ChatEvent::Conversation(None));
     }
@@ -181,4 +220,3 @@ impl FullScreen {
         Ok(())
     }
 }
-

@@ -76,7 +76,8 @@ pub(crate) async fn execute(args: ChatArgs, variables: &Variables) -> Result<Exi
     let folder = std::env::current_dir()
         .map_err(|error| CliError::usage(format!("the current folder cannot be used: {error}")))?;
     let client = StoreClient::new(variables)?;
-    let script = args.rehearse.as_ref().map(|script| host::keep_script(script, client.state())).transpose()?;
+    let script =
+        args.rehearse.as_ref().map(|script| host::keep_script(script, client.state())).transpose()?;
     let script = script.flatten();
     let workspace = args.workspace.map(|workspace| folder.join(workspace));
     let beginning = Beginning {
@@ -106,7 +107,8 @@ async fn run(
     (client, variables): (&StoreClient, &Variables),
 ) -> Result<Exit, CliError> {
     // Standard input and output are one terminal that can move the cursor, or the mode is plain.
-    let can_draw = std::io::IsTerminal::is_terminal(&std::io::stdin()) && TerminalSize::of_stdout(variables).is_some();
+    let can_draw =
+        std::io::IsTerminal::is_terminal(&std::io::stdin()) && TerminalSize::of_stdout(variables).is_some();
     if mode.plain || !can_draw {
         return plain::run(beginning, client, variables).await;
     }

@@ -11,7 +11,11 @@ use super::{
     requests::{Requests, Then},
 };
 use crate::{
-    cli::{CliError, Exit, output::{StdoutState, print_over}, print_note},
+    cli::{
+        CliError, Exit,
+        output::{StdoutState, print_over},
+        print_note,
+    },
     discovery::Variables,
     host::{Signals, StoreClient},
 };
@@ -22,7 +26,11 @@ const MAX_QUEUED: usize = 64;
 const MAX_LINE_BYTES: usize = 1 << 20;
 
 /// Runs the chat until the end of standard input, and of what it has begun.
-pub(super) async fn run(beginning: Beginning, client: &StoreClient, variables: &Variables) -> Result<Exit, CliError> {
+pub(super) async fn run(
+    beginning: Beginning,
+    client: &StoreClient,
+    variables: &Variables,
+) -> Result<Exit, CliError> {
     let workspace = beginning.workspace.clone().unwrap_or_else(|| beginning.folder.clone());
     let (told, events) = mpsc::channel(MAX_QUEUED);
     let conversation = Conversation::begin(client.state(), beginning.clone());
@@ -62,7 +70,11 @@ struct PlainMode {
 }
 
 impl PlainMode {
-    async fn run(&mut self, mut lines: mpsc::Receiver<Option<String>>, mut signals: Signals) -> Result<Exit, CliError> {
+    async fn run(
+        &mut self,
+        mut lines: mpsc::Receiver<Option<String>>,
+        mut signals: Signals,
+    ) -> Result<Exit, CliError> {
         let mut is_open = true;
         loop {
             if !is_open && !self.chat.is_busy() {

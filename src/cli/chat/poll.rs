@@ -1,8 +1,12 @@
 //! Polls the run under way: what it and its subagents have spent, their tree, and what subagents ask.
 
-use std::{collections::BTreeSet, path::PathBuf, time::Duration};
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
-use hermod_actors::model::RunId;
+use hermod_actors::model::{RunId, SessionId};
 use hermod_chat::{ChatEvent, Question, Subagent};
 use tokio::{
     sync::{mpsc, watch},
@@ -19,10 +23,24 @@ use crate::{
 /// Pause between two polls.
 const POLL_INTERVAL: Duration = Duration::from_millis(700);
 
-/// Polls whatever run is active, and once more when it has ended. Ends with the conversation.
-pub(super) async fn poll(state: PathBuf, mut active: watch::Receiver<Option<RunId>>, told: mpsc::Sender<Told>) {
+/// Runs of a conversation whose spending is asked for when it is opened, the youngest.
+const MAX_EARLIER_RUNS: usize = 50;
+
+/// Tells what earlier runs of the session have spent. Then polls whatever run is active, and once more when it has ended.
+/// Ends with the conversation.
+pub(super) async fn poll(
+    state: PathBuf,
+    session: SessionId,
+    mut active: watch::Receiver<Option<RunId>>,
+    told: mpsc::Sender<Told>,
+) {
     let mut client: Option<ControlClient> = None;
     let mut last = None;
+    for event in earlier_spending(&state, session).await.unwrap_or_default() {
+        if told.send(Told::Event(event)).await.is_err() {
+            return;
+        }
+    }
     loop {
         let run = *active.borrow_and_update();
         for polled in BTreeSet::from_iter(last.into_iter().chain(run)) {
@@ -45,8 +63,32 @@ pub(super) async fn poll(state: PathBuf, mut active: watch::Receiver<Option<RunI
     }
 }
 
+/// What the runs of a session have spent; `None` if no process answers.
+async fn earlier_spending(state: &Path, session: SessionId) -> Option<Vec<ChatEvent>> {
+    let mut client = ControlClient::connect(state).await.ok()??;
+    let request = ControlRequest::SessionsShow { session: session.to_string(), max: MAX_EARLIER_RUNS };
+    let Ok(ControlResponse::Session(detail)) = client.request(&request, |_| Ok(())).await else {
+        return None;
+    };
+    let mut events = Vec::new();
+    for run in &detail.runs {
+        let request = ControlRequest::Tree { run: Some(run.id.to_string()) };
+        let Ok(ControlResponse::Tree(nodes)) = client.request(&request, |_| Ok(())).await else {
+            return None;
+        };
+        events.extend(nodes.iter().filter_map(spending));
+    }
+    Some(events)
+}
+
+fn spending(node: &NodeView) -> Option<ChatEvent> {
+    let spent = node.spent?;
+    let (tokens, nano_usd) = (spent.tokens.unwrap_or(0), spent.usd.unwrap_or(0));
+    Some(ChatEvent::Spent { run: node.run.id, tokens, nano_usd })
+}
+
 /// The events of one poll; `None` if no process answers.
-async fn poll_run(state: &PathBuf, client: &mut Option<ControlClient>, run: RunId) -> Option<Vec<ChatEvent>> {
+async fn poll_run(state: &Path, client: &mut Option<ControlClient>, run: RunId) -> Option<Vec<ChatEvent>> {
     let mut connected = match client.take() {
         Some(client) => client,
         None => ControlClient::connect(state).await.ok()??,
@@ -55,10 +97,7 @@ async fn poll_run(state: &PathBuf, client: &mut Option<ControlClient>, run: RunI
     let Ok(ControlResponse::Tree(nodes)) = connected.request(&request, |_| Ok(())).await else { return None };
     let (mut events, mut subagents, mut runs) = (Vec::new(), Vec::new(), BTreeSet::new());
     for node in &nodes {
-        if let Some(spent) = node.spent {
-            let (tokens, nano_usd) = (spent.tokens.unwrap_or(0), spent.usd.unwrap_or(0));
-            events.push(ChatEvent::Spent { run: node.run.id, tokens, nano_usd });
-        }
+        events.extend(spending(node));
         push_subagents(&node.children, 0, (&mut subagents, &mut runs));
     }
     let has_subagents = !subagents.is_empty();
@@ -86,7 +125,12 @@ fn push_subagents(nodes: &[NodeView], depth: usize, (to, runs): (&mut Vec<Subage
             depth,
             id: tree::id_suffix(node.run.id),
             task: node.input.clone(),
-            state: node.run.ended.as_ref().map_or(node.run.state.name(), |ended| ended.outcome.name()).to_owned(),
+            state: node
+                .run
+                .ended
+                .as_ref()
+                .map_or(node.run.state.name(), |ended| ended.outcome.name())
+                .to_owned(),
             has_ended: node.run.state == RunStateView::Ended,
             tokens: node.spent.and_then(|spent| spent.tokens).unwrap_or_else(|| node.run.usage.total()),
         });

@@ -54,13 +54,23 @@ pub(super) async fn ask(state: &Path, request: &ControlRequest) -> Result<Contro
 }
 
 impl Requests {
-    pub(super) fn new(state: PathBuf, told: mpsc::Sender<ChatEvent>, variables: Variables, workspace: PathBuf) -> Self {
+    pub(super) fn new(
+        state: PathBuf,
+        told: mpsc::Sender<ChatEvent>,
+        variables: Variables,
+        workspace: PathBuf,
+    ) -> Self {
         Self { state, variables, workspace, model: None, undone: changes::UndoneEdits::default(), told }
     }
 
     /// Begins to carry out an intent.
     #[expect(clippy::wildcard_enum_match_arm, reason = "the modes carry out all others themselves")]
-    pub(super) fn carry_out(&mut self, intent: Intent, session: Option<SessionId>, run: Option<RunId>) -> Then {
+    pub(super) fn carry_out(
+        &mut self,
+        intent: Intent,
+        session: Option<SessionId>,
+        run: Option<RunId>,
+    ) -> Then {
         match intent {
             Intent::Open(name) => return Then::Show((Some(name), None)),
             Intent::Interrupt(run) => {
@@ -175,13 +185,18 @@ pub(super) async fn answer(state: &Path, request: &ControlRequest) -> Result<Con
 
 async fn conversations(state: &Path) -> Result<ChatEvent, String> {
     let request = ControlRequest::SessionsList { max: MAX_CHOICES };
-    let ControlResponse::Sessions(sessions) = answer(state, &request).await? else { return Err(unexpected()) };
+    let ControlResponse::Sessions(sessions) = answer(state, &request).await? else {
+        return Err(unexpected());
+    };
     let choice = |session: &crate::view::SessionView| {
         let id = session.id.to_string();
         let opened = rfc3339(session.opened_at);
         let opened = opened.get(..16).unwrap_or(&opened).replace('T', " ");
         let title = session.title.clone().unwrap_or_else(|| session.key.clone());
-        Choice { label: format!("{opened}  {}  {title}", id.get(id.len().saturating_sub(6)..).unwrap_or(&id)), id }
+        Choice {
+            label: format!("{opened}  {}  {title}", id.get(id.len().saturating_sub(6)..).unwrap_or(&id)),
+            id,
+        }
     };
     // The youngest first.
     Ok(ChatEvent::Choices(sessions.iter().rev().map(choice).collect()))
@@ -201,7 +216,9 @@ async fn models(state: &Path) -> Result<ChatEvent, String> {
 }
 
 fn agent_list(variables: &Variables) -> Result<ChatEvent, String> {
-    agents::table_of(variables).map(|table| page("Agents; /agent NAME begins with one", table)).map_err(|error| error.text)
+    agents::table_of(variables)
+        .map(|table| page("Agents; /agent NAME begins with one", table))
+        .map_err(|error| error.text)
 }
 
 async fn run_tree(state: &Path, run: Option<RunId>) -> Result<ChatEvent, String> {
@@ -223,7 +240,9 @@ async fn budget(
         Some(run) => run,
         None => {
             let request = ControlRequest::SessionsShow { session: session.to_string(), max: 1 };
-            let ControlResponse::Session(detail) = answer(state, &request).await? else { return Err(unexpected()) };
+            let ControlResponse::Session(detail) = answer(state, &request).await? else {
+                return Err(unexpected());
+            };
             detail.runs.last().map(|run| run.id).ok_or("this conversation has no run yet")?
         }
     };
@@ -237,9 +256,10 @@ async fn budget(
         // It is refused if the run needs no process, as one that is under way.
         let _ = answer(state, &follow).await;
     }
-    let ControlResponse::Budget(budget) = answer(state, &ControlRequest::BudgetShow { run: run.to_string() }).await? else {
+    let ControlResponse::Budget(budget) =
+        answer(state, &ControlRequest::BudgetShow { run: run.to_string() }).await?
+    else {
         return Err(unexpected());
     };
     Ok(page("Budget", budgets::format_budget(&budget)))
 }
-
