@@ -65,12 +65,11 @@ impl PlainChat {
     #[expect(clippy::wildcard_enum_match_arm, reason = "others are returned")]
     fn apply_to_run(&mut self, event: ChatEvent, to: &mut String) -> Option<ChatEvent> {
         match event {
-            ChatEvent::Conversation(_) => {
-                *self = Self {
-                    sent: std::mem::take(&mut self.sent),
-                    next_local: self.next_local,
-                    ..Self::default()
-                };
+            ChatEvent::Conversation(session) => {
+                // Messages that are on their way belong to the session that they open.
+                let unconfirmed = if session.is_some() { self.unconfirmed } else { 0 };
+                let (sent, next_local) = (std::mem::take(&mut self.sent), self.next_local);
+                *self = Self { sent, next_local, unconfirmed, ..Self::default() };
             }
             ChatEvent::Link(Link::Lost(reason)) => {
                 push(to, "service", &format!("{reason}; it is waited for"))

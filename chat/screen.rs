@@ -11,8 +11,8 @@ use crossterm::{
     event::{DisableBracketedPaste, EnableBracketedPaste, EventStream},
     execute, queue,
     terminal::{
-        BeginSynchronizedUpdate, EndSynchronizedUpdate, EnterAlternateScreen, LeaveAlternateScreen,
-        disable_raw_mode, enable_raw_mode,
+        BeginSynchronizedUpdate, Clear, ClearType, EndSynchronizedUpdate, EnterAlternateScreen,
+        LeaveAlternateScreen, disable_raw_mode, enable_raw_mode,
     },
 };
 use futures::StreamExt as _;
@@ -68,13 +68,15 @@ fn restore_at_panic() {
     }));
 }
 
+fn terminal() -> io::Result<Terminal<CrosstermBackend<BufWriter<Stdout>>>> {
+    Terminal::new(CrosstermBackend::new(BufWriter::with_capacity(FRAME_BYTES, stdout())))
+}
+
 impl Screen {
     /// Takes the terminal at standard input and output.
     pub fn open() -> io::Result<Self> {
         restore_at_panic();
-        let opened = enter().and_then(|()| {
-            Terminal::new(CrosstermBackend::new(BufWriter::with_capacity(FRAME_BYTES, stdout())))
-        });
+        let opened = enter().and_then(|()| terminal());
         match opened {
             Ok(terminal) => Ok(Self { terminal, events: None }),
             Err(error) => {
@@ -96,7 +98,9 @@ impl Screen {
 
     /// Writes every cell at the next [`Screen::draw`].
     pub fn redraw(&mut self) -> io::Result<()> {
-        self.terminal.clear()
+        // `Terminal::clear` asks the terminal where the cursor is, and waits for the answer behind the keys.
+        self.terminal = terminal()?;
+        execute!(self.terminal.backend_mut(), Clear(ClearType::All))
     }
 
     /// The next input; an error if the terminal has gone. May be cancelled at any time.

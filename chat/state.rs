@@ -36,6 +36,8 @@ pub struct ChatState {
     pub(crate) next_local: u64,
     /// Runs without an end, the one under way first, and when each was seen first.
     pub(crate) open_runs: Vec<(RunId, u64)>,
+    /// Messages to a run under way, and their entries.
+    pub(crate) steered: BTreeMap<RunId, usize>,
     /// Runs that are being stopped.
     pub(crate) stopping: BTreeSet<RunId>,
     /// A model or a tool is at work, in words.
@@ -164,13 +166,21 @@ impl ChatState {
             }
             ChatEvent::Task { run, text, images, model, workspace } => {
                 self.confirm(run, &text);
+                // A message that came too late to steer has become this run.
+                if let Some(entry) = self.steered.remove(&run) {
+                    self.transcript.erase(entry);
+                }
                 (self.model, self.workspace) = (Some(model), workspace);
                 self.open_runs.push((run, now_ms));
                 self.transcript.push(EntryBody::User { text, images, is_steer: false });
             }
             ChatEvent::Steered { message, text } => {
                 self.confirm(message, &text);
-                self.transcript.push(EntryBody::User { text, images: 0, is_steer: true });
+                let entry = self.transcript.push(EntryBody::User { text, images: 0, is_steer: true });
+                self.steered.insert(message, entry);
+                if self.steered.len() > MAX_RUNS {
+                    self.steered.pop_first();
+                }
             }
             ChatEvent::Begun { run } => {
                 if !self.open_runs.iter().any(|(open, _)| *open == run) {
@@ -314,6 +324,7 @@ impl ChatState {
         self.subagents.clear();
         self.todo.clear();
         self.stopping.clear();
+        self.steered.clear();
         self.spent.clear();
         if session.is_none() {
             self.pending.clear();

@@ -154,6 +154,11 @@ impl Transcript {
         self.bytes = (self.bytes + after).saturating_sub(before);
     }
 
+    /// Lets an entry disappear.
+    pub(crate) fn erase(&mut self, number: usize) {
+        self.change(Some(number), |body| *body = EntryBody::Answer { text: String::new(), attempt: 0 });
+    }
+
     /// Adds a piece of an answer.
     pub(crate) fn stream_text(&mut self, (call, attempt): (CallId, Attempt), delta: &str) {
         let number = match self.answers.get(&call) {

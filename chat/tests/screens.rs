@@ -269,6 +269,14 @@ fn the_run_that_is_under_way_is_known() {
     assert!(seen.contains("✗ stopped"), "{seen}");
 }
 
+#[test]
+fn a_message_that_came_too_late_to_steer_is_shown_once() {
+    let steered = ChatEvent::Steered { message: RUN, text: "and this".to_owned() };
+    let mut state = state(vec![steered, task("and this")]);
+    let seen = screen(&mut state, (40, 10), 0);
+    assert!(seen.starts_with("❯ and this") && !seen.contains('»'), "{seen}");
+}
+
 /// The state draws the same text whether it came at once or in pieces.
 #[test]
 fn pieces_of_an_answer_are_drawn_as_the_whole() {

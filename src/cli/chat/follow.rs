@@ -9,6 +9,8 @@ use tokio::{sync::mpsc, time::sleep};
 use super::conversation::{Told, connect};
 use crate::host::{FollowedEvents, FollowedStep, HandoverError};
 
+/// Pause after a service that could not be started.
+const START_PAUSE: Duration = Duration::from_secs(3);
 /// Pause after a connection that ended at once.
 const RETRY_PAUSE: Duration = Duration::from_millis(100);
 
@@ -25,7 +27,15 @@ pub(super) async fn follow(state: PathBuf, session: SessionId, told: mpsc::Sende
                 }
                 owner.watch_session(session.to_string(), next).await
             }
-            Err(error) => Err(error.into()),
+            Err(error) => {
+                // A service that cannot start now may start later, or by hand.
+                let lost = ChatEvent::Link(Link::Lost(error.to_string()));
+                if told.send(Told::Event(lost)).await.is_err() {
+                    return;
+                }
+                sleep(START_PAUSE).await;
+                continue;
+            }
         };
         let ended = match events {
             Ok(events) => follow_events(events, (&mut reader, &mut next), &told).await,

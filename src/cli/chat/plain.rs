@@ -1,9 +1,9 @@
 //! The chat in plain mode: lines of standard input, and lines of words at standard output.
 
-use std::{io::BufRead as _, ops::ControlFlow, thread};
+use std::{io::BufRead as _, ops::ControlFlow, thread, time::Duration};
 
 use hermod_chat::{ChatEvent, Intent, PlainChat};
-use tokio::sync::mpsc;
+use tokio::{sync::mpsc, time::sleep};
 
 use super::{
     conversation::{Beginning, Conversation, OutgoingMessage},
@@ -22,6 +22,11 @@ use crate::{
 
 /// Events of requests, and lines, that wait.
 const MAX_QUEUED: usize = 64;
+/// After the end of the input and of all runs, the chat ends when nothing has come for so long: a conversation that is opened
+/// is printed first.
+const QUIET_PERIOD: Duration = Duration::from_millis(300);
+/// The same, while the conversation is being opened.
+const OPENING_PERIOD: Duration = Duration::from_secs(10);
 /// Bytes of a line.
 const MAX_LINE_BYTES: usize = 1 << 20;
 
@@ -77,9 +82,9 @@ impl PlainMode {
     ) -> Result<Exit, CliError> {
         let mut is_open = true;
         loop {
-            if !is_open && !self.chat.is_busy() {
-                return Ok(Exit::Ok);
-            }
+            let is_done = !is_open && !self.chat.is_busy();
+            let is_opening = self.beginning.session.is_some() && self.conversation.session.is_none();
+            let quiet = if is_opening { OPENING_PERIOD } else { QUIET_PERIOD };
             // Without more input nothing can answer.
             if !is_open && self.chat.is_asking() {
                 print_note("a question waits: answer it with `hermod attach` or `hermod approvals`");
@@ -98,6 +103,7 @@ impl PlainMode {
                         return Ok(Exit::Ok);
                     }
                 }
+                () = sleep(quiet), if is_done => return Ok(Exit::Ok),
                 line = lines.recv(), if is_open => match line.flatten() {
                     Some(line) => {
                         if self.take_line(&line)?.is_break() {
