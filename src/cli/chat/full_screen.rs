@@ -7,8 +7,8 @@ use rustix::process::{getpid, kill_process};
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
     sync::mpsc,
-    time::{Instant, sleep_until, timeout},
 };
+use tokio::time::{Instant, sleep_until, timeout};
 
 use super::{
     conversation::{Beginning, Conversation, OutgoingMessage},

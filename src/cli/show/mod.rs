@@ -7,10 +7,10 @@ mod markdown;
 mod text;
 
 use clap::{Args, ValueEnum};
-use hermod_actors::model::{RunId, Timestamp, rfc3339};
+use hermod_actors::model::{Timestamp, rfc3339};
 use serde::Serialize;
 
-pub(super) use self::markdown::escape as escape_markdown;
+pub(super) use self::markdown::{escape as escape_markdown, of_run as markdown_of};
 use self::{
     entry::Entry,
     fold::TranscriptFold,
@@ -101,18 +101,6 @@ pub(crate) async fn execute(
             print(&format!("\n{}", tail.iter().map(|line| markdown_fact(line)).collect::<String>()))
         }
     }
-}
-
-/// A run as Markdown, with all of its results.
-pub(super) async fn markdown_of(run: RunId, client: &StoreClient) -> Result<String, CliError> {
-    let run = client.run_detail(run.to_string()).await?;
-    let mut text = markdown_head(&run, clock::now());
-    for_each_entry(&run, client, |entry| {
-        text.push_str(&markdown::format(&entry, Extent::Full));
-        Ok(())
-    })
-    .await?;
-    Ok(text)
 }
 
 /// Passes the entries of a run to `each`, in order.
