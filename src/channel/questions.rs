@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{
     control::{self, RequestError},
-    view::ApprovalView,
+    view::{ApprovalView, question_choices},
 };
 
 /// Pauses before a question is sent again, from the first to the longest.
@@ -103,7 +103,7 @@ fn question(request: &ApprovalRequested) -> (String, Vec<Button>) {
     let button =
         |press: Press, label: &str| Button { label: label.to_owned(), data: press.data(request.call) };
     if request.wants_text {
-        let choices = choices(&request.question);
+        let choices = question_choices(&request.question);
         let buttons = choices.iter().enumerate().map(|(n, choice)| {
             let label = choice.chars().take(MAX_LABEL_CHARS).collect::<String>();
             button(Press::Choice(n), &label)
@@ -121,20 +121,6 @@ fn question(request: &ApprovalRequested) -> (String, Vec<Button>) {
     }
     buttons.push(button(Press::Deny, "Deny"));
     (text::shortened(&request.question), buttons)
-}
-
-/// The choices at the end of a question: lines that are numbered from 1.
-fn choices(question: &str) -> Vec<String> {
-    let lines: Vec<&str> = question.lines().collect();
-    let numbered = |n: usize, line: &str| {
-        line.strip_prefix(&format!("{n}. ")).map(str::to_owned).filter(|choice| !choice.trim().is_empty())
-    };
-    (1..lines.len())
-        .find_map(|from| {
-            let rest = lines.get(from..)?;
-            rest.iter().zip(1..).map(|(line, n)| numbered(n, line)).collect::<Option<Vec<_>>>()
-        })
-        .unwrap_or_default()
 }
 
 /// The questions of a run that wait, if it belongs to a chat of this channel.
@@ -255,7 +241,7 @@ async fn answer_press(
         Press::AllowForRun => control::decision(approval, ApprovalDecision::Allow, ApprovalScope::Run),
         Press::Deny => control::decision(approval, ApprovalDecision::Deny, ApprovalScope::Once),
         Press::Choice(n) => {
-            let choice = choices(&approval.question).into_iter().nth(n);
+            let choice = question_choices(&approval.question).into_iter().nth(n);
             let choice = choice.ok_or_else(|| RequestError::usage("There is no such choice."))?;
             control::text_answer(approval, choice)
         }
@@ -325,17 +311,6 @@ mod tests {
         for bad in ["", "a", "a:", "x:1.1.1", "c:1.1.1", "a:nothing"] {
             assert_eq!(Press::parse(bad), None, "{bad}");
         }
-    }
-
-    #[test]
-    fn choices_are_the_numbered_lines_at_the_end() {
-        let check = |question: &str, expect: &[&str]| assert_eq!(choices(question), expect, "{question}");
-        check("Which?\n1. red\n2. blue", &["red", "blue"]);
-        check("Which?\n1. x\nof these:\n1. red\n2. blue", &["red", "blue"]);
-        check("Which?", &[]);
-        check("Which?\n2. red", &[]);
-        check("Which?\n1. red\nor so", &[]);
-        check("1. red", &[]);
     }
 
     #[test]

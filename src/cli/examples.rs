@@ -61,6 +61,12 @@ pub(crate) const SCHEDULES: &str = "Examples:
   hermod schedules history backups         what ran, what was missed or skipped, and why
   hermod schedules run-now backups --wait  beside its times";
 
+/// Examples of `hermod acp`.
+pub(crate) const ACP: &str = "An editor starts it. In the settings of Zed:
+  \"agent_servers\": { \"Hermod\": { \"type\": \"custom\", \"command\": \"hermod\", \"args\": [\"acp\"] } }
+
+docs/acp.md says what is supported.";
+
 /// Examples of `hermod agents`.
 pub(crate) const AGENTS: &str = "Examples:
   hermod agents list                       the agents of the configuration

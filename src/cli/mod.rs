@@ -1,6 +1,7 @@
 //! The command line: its parser, its start, and one file or folder per command, each a thin layer over `host`,
 //! `control` and the store. Other files have what commands share: exit codes, output, display, formats.
 
+mod acp;
 mod agents;
 mod answer_stream;
 mod approvals;

@@ -5,7 +5,7 @@ use std::io::{self, IsTerminal as _};
 use clap::{ArgAction, CommandFactory as _, Parser, Subcommand};
 
 use super::{
-    CliError, Exit, agents, approvals, backup, budgets, chaos, chat, completions, config, deliveries, doctor,
+    CliError, Exit, acp, agents, approvals, backup, budgets, chaos, chat, completions, config, deliveries, doctor,
     examples, gc, hooks, init, journal, models, operate, policy, prompt, providers, rehearse, report, run,
     runs, schedules, send, serve, service, sessions, show, steer, stop, store, telemetry, terminal, threads,
     tokens, tree, usage, variables, watch, wire,
@@ -32,6 +32,7 @@ enum CliCommand {
     Attach(chat::AttachArgs),
     Run(Box<run::RunArgs>),
     Serve(serve::ServeArgs),
+    Acp(acp::AcpArgs),
     Agents(agents::AgentsArgs),
     Status(operate::StatusArgs),
     Drain(operate::DrainArgs),
@@ -102,6 +103,7 @@ async fn dispatch(command: Option<CliCommand>, variables: &Variables) -> Result<
         CliCommand::Attach(args) => return chat::attach(args, variables).await,
         CliCommand::Run(args) => return run::execute(*args, variables).await,
         CliCommand::Serve(args) => return serve::execute(&args, variables).await,
+        CliCommand::Acp(args) => acp::execute(&args, variables).await?,
         CliCommand::Agents(args) => agents::execute(&args, variables)?,
         CliCommand::Status(args) => return operate::status(&args, &StoreClient::new(variables)?).await,
         CliCommand::Drain(args) => operate::drain(&args, &StoreClient::new(variables)?).await?,

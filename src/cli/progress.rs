@@ -313,7 +313,8 @@ fn format_flaw(answered: &ModelAnswered) -> String {
     format!("; {problem}, {next}")
 }
 
-fn format_failure(failed: &ModelFailed, record: &Record) -> String {
+/// The failure of an attempt, and what follows.
+pub(crate) fn format_failure(failed: &ModelFailed, record: &Record) -> String {
     let next = match (failed.retry_at, failed.fallback) {
         (None, _) => "; not asked again".into(),
         (Some(_), Some(_)) => "; the next of the chain is asked".into(),
@@ -323,7 +324,8 @@ fn format_failure(failed: &ModelFailed, record: &Record) -> String {
     format!("model {}   attempt {} failed: {failure}{next}", failed.call.iteration, failed.attempt)
 }
 
-fn format_wait(waiting: &ModelWaiting, record: &Record) -> String {
+/// How long a model call waits, and for what.
+pub(crate) fn format_wait(waiting: &ModelWaiting, record: &Record) -> String {
     let skipped: Vec<String> =
         waiting.skipped.iter().map(|link| truncated_line(&link.to_string(), MAX_ERROR_CHARS)).collect();
     let wait = seconds(waiting.until.ms_since(record.at));

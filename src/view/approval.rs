@@ -94,3 +94,33 @@ impl DecisionView {
         Self { call, verdict, scope, run }
     }
 }
+
+/// The choices at the end of a question of a model: lines that are numbered from 1.
+pub fn question_choices(question: &str) -> Vec<String> {
+    let lines: Vec<&str> = question.lines().collect();
+    let numbered = |n: usize, line: &str| {
+        line.strip_prefix(&format!("{n}. ")).map(str::to_owned).filter(|choice| !choice.trim().is_empty())
+    };
+    (1..lines.len())
+        .find_map(|from| {
+            let rest = lines.get(from..)?;
+            rest.iter().zip(1..).map(|(line, n)| numbered(n, line)).collect::<Option<Vec<_>>>()
+        })
+        .unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn choices_are_the_numbered_lines_at_the_end() {
+        let check = |question: &str, expect: &[&str]| assert_eq!(question_choices(question), expect, "{question}");
+        check("Which?\n1. red\n2. blue", &["red", "blue"]);
+        check("Which?\n1. x\nof these:\n1. red\n2. blue", &["red", "blue"]);
+        check("Which?", &[]);
+        check("Which?\n2. red", &[]);
+        check("Which?\n1. red\nor so", &[]);
+        check("1. red", &[]);
+    }
+}

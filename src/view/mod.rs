@@ -37,7 +37,7 @@ mod usage;
 pub use crate::store::redb::StoreFootprint;
 pub use account::{AccountView, ActiveTimeView, BudgetView, DimensionUsage, PeriodUsageView};
 pub use agent::{AgentDetailView, AgentSettingView, AgentView};
-pub use approval::{ApprovalView, DecisionView};
+pub use approval::{ApprovalView, DecisionView, question_choices};
 pub use channel::{ChannelStateView, ChannelView};
 pub use delivery::DeliveryView;
 pub use event::EventView;

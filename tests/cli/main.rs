@@ -1,6 +1,8 @@
 //! The real binary, as a person or a program calls it: commands, configuration, terminal, control socket.
 #![allow(clippy::unwrap_used)] // a test ends where it fails
 
+mod acp;
+mod acp_faults;
 mod agents;
 mod bad_files;
 mod bad_input;
@@ -10,6 +12,7 @@ mod config;
 mod config_command;
 mod control;
 mod doctor;
+mod editor;
 mod hooks;
 mod installations;
 mod json_fields;

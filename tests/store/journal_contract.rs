@@ -229,7 +229,7 @@ fn what_is_no_store_of_ours_is_not_opened() {
         txn.open_table(META).unwrap().insert("schema_version", 7).unwrap();
         txn.commit().unwrap();
     };
-    check(&newer, "schema version 7, and this program knows 2");
+    check(&newer, "schema version 7, and this program knows 3");
     check(&|path| fs::write(path, "no database at all").unwrap(), "cannot be used as a store");
     let foreign = |path: &Path| {
         fs::remove_file(path).unwrap();

@@ -1,7 +1,7 @@
 //! Stores that earlier versions have written are opened, read and gone on with: one folder per schema version in
 //! `tests/fixtures/store/`, which stays as it is for ever.
 //!
-//! A change of the schema adds a folder: `HERMOD_MAKE_FIXTURE=3 cargo test --test store versions::` writes that of the schema
+//! A change of the schema adds a folder: `HERMOD_MAKE_FIXTURE=4 cargo test --test store versions::` writes that of the schema
 //! that this program writes.
 
 use std::{
@@ -14,8 +14,11 @@ use std::{
 use hermod::store::redb::{CheckReport, Durability, RedbJournal, check};
 use hermod_actors::{
     RunRequest, Runtime, RuntimeDependencies, SessionChoice,
-    model::{CallEnd, EffectClass, Outcome, RunState, SessionId},
-    port::{Journal, Presence, Tool},
+    model::{
+        CallEnd, EffectClass, Outcome, RunState, Schedule, ScheduleDefinition, ScheduleRules, ScheduleSource,
+        ScheduleWrite, ScheduledTask, SessionId, Timestamp, Timing,
+    },
+    port::{Journal, Presence, Tool, WriteOp},
 };
 use hermod_testkit::{ScriptedProvider, ScriptedTool, VirtualClock, calls, says, world};
 use redb::{Database, ReadableTable, TableDefinition};
@@ -23,7 +26,7 @@ use serde_json::json;
 use tempfile::tempdir;
 
 /// What this program writes.
-const TODAY: u64 = 2;
+const TODAY: u64 = 3;
 const META: TableDefinition<&str, u64> = TableDefinition::new("meta");
 /// Records in today's form, and in that of schema 1: a row for each, by session and sequence.
 const LOG: TableDefinition<u64, &[u8]> = TableDefinition::new("appends");
@@ -63,6 +66,21 @@ fn to(key: &str) -> RunRequest {
     RunRequest { session: SessionChoice::Key(key.into()), ..RunRequest::new(key) }
 }
 
+/// The schedule of the fixtures since schema 3.
+fn schedule() -> Schedule {
+    let (timing, rules) = (Timing::Once { at: Timestamp(9) }, ScheduleRules::default());
+    Schedule {
+        name: "s".parse().unwrap(),
+        source: ScheduleSource::Command,
+        definition: ScheduleDefinition { timing, task: ScheduledTask::new("text"), rules },
+        created_at: Timestamp(1),
+        next: Some(Timestamp(9)),
+        paused: None,
+        resumed_at: None,
+        revision: 0,
+    }
+}
+
 /// Writes the fixture of a version.
 async fn make(version: u64) {
     let dir = fixture(version);
@@ -75,6 +93,13 @@ async fn make(version: u64) {
         tokio::task::yield_now().await;
     }
     runtime.suspend().await;
+    if version >= 3 {
+        let journal = RedbJournal::open(&dir, Durability::Strict).unwrap();
+        journal
+            .commit(vec![WriteOp::Schedule(Box::new(ScheduleWrite::over(schedule(), vec![], vec![])))])
+            .await
+            .unwrap();
+    }
     fs::remove_file(dir.join("owner")).unwrap();
     let mut db = Database::open(dir.join(FILE)).unwrap();
     if version == 1 {
@@ -144,6 +169,9 @@ async fn opens(version: u64) {
         let account = rows.account(run.account).await.unwrap().expect("the run has an account");
         assert!(account.spent.tokens > Some(0), "{account:?}");
     }
+    let schedules = rows.schedules().await.unwrap();
+    let expected = (version >= 3).then(|| Schedule { revision: 1, ..schedule() });
+    assert_eq!(schedules, expected.into_iter().collect::<Vec<_>>());
     let sessions = rows.sessions(9).await.unwrap();
     assert_eq!(sessions.iter().map(|row| &*row.key).collect::<Vec<_>>(), [DONE, HELD]);
     let kinds = async |session: SessionId| {
@@ -152,11 +180,19 @@ async fn opens(version: u64) {
     };
     let begun = ["session.opened", "run.accepted", "model.started", "model.answered", "call.admitted"];
     let held = [&begun[..], &["call.started"]].concat();
+    // The suspension that ends the making of a fixture records the call since schema 3.
+    let suspended: &[&str] = if version >= 3 { &["call.lost"] } else { &[] };
     let done = [&held[..], &["call.ended", "model.started", "model.answered", "run.ended"]].concat();
-    assert_eq!((kinds(sessions[0].id).await, kinds(sessions[1].id).await), (done, held));
+    assert_eq!(
+        (kinds(sessions[0].id).await, kinds(sessions[1].id).await),
+        (done, [&held[..], suspended].concat())
+    );
     drop(journal);
     let counts = sound(store.path()).counts;
-    assert_eq!((counts.sessions, counts.records, counts.open_runs, counts.blobs), (2, 16, 1, 1));
+    assert_eq!(
+        (counts.sessions, counts.records, counts.open_runs, counts.blobs),
+        (2, 16 + suspended.len() as u64, 1, 1)
+    );
 
     let runtime = Runtime::start(on(store.path(), true, 9)).await.unwrap();
     runtime.revive_all().await.unwrap();
@@ -183,7 +219,7 @@ fn the_command_names_what_is_damaged() {
     let world = crate::world::World::new();
     copy(&fixture(TODAY), &world.state());
     let report = crate::world::object(&world.ok(&["store", "check", "--json"]));
-    assert_eq!((&report["checked"]["records"], &report["damages"]), (&json!(16), &json!([])));
+    assert_eq!((&report["checked"]["records"], &report["damages"]), (&json!(17), &json!([])));
     assert!(world.ok(&["store", "check"]).contains("nothing is damaged"));
     let blob = fs::read_dir(world.state().join("blobs")).unwrap().next().unwrap().unwrap().path();
     fs::remove_dir_all(blob).unwrap();

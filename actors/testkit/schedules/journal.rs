@@ -46,6 +46,14 @@ impl Watched {
         self.latest = self.latest.max(at);
     }
 
+    /// An occurrence is submitted. A run that a person starts from here on is beside it.
+    pub(super) fn sees_submission(&mut self, id: &OccurrenceId) {
+        let others = self.under_way.get(&id.schedule).map_or(0, BTreeSet::len);
+        if others > 0 && !self.by_person.contains(id) {
+            self.violations.push(format!("{id} begins while {others} runs of its schedule are under way"));
+        }
+    }
+
     fn take(&mut self, write: &Written) {
         match write {
             Written::Next(name, next, is_pause) => {
@@ -63,11 +71,6 @@ impl Watched {
             }
             Written::Occurrence(id) => {
                 self.accepted.insert(id.clone(), self.latest);
-                let others = self.under_way.get(&id.schedule).map_or(0, BTreeSet::len);
-                if others > 0 && !self.by_person.contains(id) {
-                    self.violations
-                        .push(format!("{id} began while {others} runs of its schedule were under way"));
-                }
             }
             Written::Run(row) => {
                 let Some(name) = &row.schedule else { return };

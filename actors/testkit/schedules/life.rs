@@ -64,6 +64,7 @@ struct PlannedSubmitter {
     runtime: OnceLock<Weak<Runtime>>,
     rng: Mutex<SeededRng>,
     refused: (u64, u64, u64),
+    watched: Arc<Mutex<Watched>>,
 }
 
 impl OccurrenceSubmitter for PlannedSubmitter {
@@ -72,6 +73,7 @@ impl OccurrenceSubmitter for PlannedSubmitter {
         occurrence: OccurrenceId,
         task: ScheduledTask,
     ) -> BoxFuture<'static, Result<RunId, OccurrenceError>> {
+        self.watched.lock().unwrap_or_else(PoisonError::into_inner).sees_submission(&occurrence);
         let (not_now, never, slow) = self.refused;
         let drawn = self.rng.lock().unwrap_or_else(PoisonError::into_inner).below(100);
         let runtime = self.runtime.get().and_then(Weak::upgrade);
@@ -186,7 +188,8 @@ async fn start(scene: &WeekScene<'_>, journal: WatchedJournal) -> Option<Arc<Run
 async fn act(scene: &WeekScene<'_>, journal: WatchedJournal, jumps: &mut usize) {
     let Some(runtime) = start(scene, journal).await else { return };
     let rng = Mutex::new(SeededRng::new(scene.seed));
-    let submitter = Arc::new(PlannedSubmitter { runtime: OnceLock::new(), rng, refused: scene.life.refused });
+    let (refused, watched) = (scene.life.refused, Arc::clone(&scene.watched));
+    let submitter = Arc::new(PlannedSubmitter { runtime: OnceLock::new(), rng, refused, watched });
     submitter.runtime.get_or_init(|| Arc::downgrade(&runtime));
     for schedule in &scene.plan.schedules {
         let (name, definition) = (schedule.name.clone(), schedule.definition.clone());

@@ -47,7 +47,11 @@ pub fn is_in(state: &Path) -> bool {
 const OWNER: &str = "owner";
 const BLOBS: &str = "blobs";
 /// The schema version that this program writes; it opens this version and older ones.
-pub(super) const SCHEMA: u64 = 2;
+///
+/// - 2 has records in rows of appends.
+/// - 3 has schedules with their occurrences and pauses. A program that knows 2 would neither carry them out nor read their
+///   messages, so it must not open the store.
+pub(super) const SCHEMA: u64 = 3;
 /// Maximum bytes of the page cache; it grows as pages are read.
 pub(super) const CACHE_BYTES: usize = 256 << 20;
 
