@@ -5,10 +5,10 @@ use std::io::{self, IsTerminal as _};
 use clap::{ArgAction, CommandFactory as _, Parser, Subcommand};
 
 use super::{
-    CliError, Exit, acp, agents, approvals, backup, budgets, chaos, chat, completions, config, deliveries, doctor,
-    examples, gc, hooks, init, journal, models, operate, policy, prompt, providers, rehearse, report, run,
-    runs, schedules, send, serve, service, sessions, show, steer, stop, store, telemetry, terminal, threads,
-    tokens, tree, usage, variables, watch, wire,
+    CliError, Exit, acp, agents, approvals, backup, budgets, chaos, chat, completions, config, deliveries,
+    doctor, examples, gc, hooks, init, journal, models, operate, policy, prompt, providers, rehearse, report,
+    run, runs, schedules, send, serve, service, sessions, show, steer, stop, store, telemetry, terminal,
+    threads, tokens, tree, usage, variables, watch, wire,
 };
 use crate::{discovery::Variables, host::StoreClient, secret};
 

@@ -4,11 +4,11 @@ use std::{io, time::Duration};
 
 use hermod_chat::{ChatEvent, ChatState, FRAME_MS, Intent, Look, Screen, restore_terminal};
 use rustix::process::{getpid, kill_process};
+use tokio::time::{Instant, sleep_until, timeout};
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
     sync::mpsc,
 };
-use tokio::time::{Instant, sleep_until, timeout};
 
 use super::{
     conversation::{Beginning, Conversation, OutgoingMessage},
