@@ -56,6 +56,13 @@ pub(crate) fn execute(args: &AgentsArgs, variables: &Variables) -> Result<(), Cl
     }
 }
 
+/// The agents of the configuration, as a table.
+pub(super) fn table_of(variables: &Variables) -> Result<String, CliError> {
+    let config = Config::read(variables)?;
+    let agents: Vec<AgentView> = config.agents().map(|(_, config)| AgentView::new(config)).collect();
+    Ok(format_list(&agents))
+}
+
 /// The configuration of the named agent, or of `default`.
 pub(super) fn config_of<'c>(config: &'c Config, agent: Option<&Identifier>) -> Result<&'c Config, CliError> {
     Ok(ConversationTarget::default().config(config, agent.map(|agent| &**agent))?)

@@ -129,7 +129,8 @@ async fn wait(run: RunId, client: &StoreClient, variables: &Variables) -> Result
     }
 }
 
-fn format_budget(budget: &BudgetView) -> String {
+/// The limits of a run and what is spent of them, as text.
+pub(super) fn format_budget(budget: &BudgetView) -> String {
     let row = &budget.run;
     let state = row.ended.as_ref().map_or_else(|| runs::state(row), ToString::to_string);
     let head = format!("run         {}\nleg         {}\nstate       {state}\n", row.id, budget.leg);

@@ -2,6 +2,8 @@
 
 /// Examples of `hermod` itself.
 pub(crate) const PROGRAM: &str = "Examples:
+  hermod                                   a conversation in the terminal
+  hermod attach                            back to the last one
   hermod run \"Find the slowest test in this repository\"
   hermod run --resume last \"And now make it faster\"
   hermod runs resume --all --wait          everything that was unfinished goes on
@@ -10,6 +12,21 @@ pub(crate) const PROGRAM: &str = "Examples:
   hermod config check                      what is configured, and what is wrong with it
 
 `hermod COMMAND --help` has more.";
+
+/// Examples of `hermod chat`.
+pub(crate) const CHAT: &str = "Examples:
+  hermod chat --agent reviewer
+  hermod chat --resume                     go on with the last conversation
+  hermod chat --workspace ./site --model anthropic/claude-sonnet-5-5
+  echo \"Name the licence\" | hermod chat --plain
+
+In the chat, /help lists commands and keys.";
+
+/// Examples of `hermod attach`.
+pub(crate) const ATTACH: &str = "Examples:
+  hermod attach                            the last conversation
+  hermod attach 01M83K9RFTGKKXBJ6W1MHEATQX
+  hermod attach --plain                    lines of words";
 
 /// Examples of `hermod run`.
 pub(crate) const RUN: &str = "Examples:

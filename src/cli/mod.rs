@@ -9,7 +9,7 @@ mod background;
 mod backup;
 mod budgets;
 mod chaos;
-mod command_end;
+mod chat;
 mod completions;
 mod config;
 mod deliveries;
@@ -95,6 +95,9 @@ pub fn main() -> ExitCode {
         Ok(program) => program,
         Err(error) => return output::print_clap(&error).into(),
     };
+    if let Some(error) = program.missing_command() {
+        return output::print_clap(&error).into();
+    }
     if program.log_format == telemetry::LogFormat::Json {
         output::write_json_lines();
     }

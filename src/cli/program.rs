@@ -1,12 +1,14 @@
 //! The parser of the command line, and the dispatch to the commands.
 
-use clap::{ArgAction, Parser, Subcommand};
+use std::io::{self, IsTerminal as _};
+
+use clap::{ArgAction, CommandFactory as _, Parser, Subcommand};
 
 use super::{
-    CliError, Exit, acp, agents, approvals, backup, budgets, chaos, completions, config, deliveries, doctor,
-    examples, gc, hooks, init, journal, models, operate, policy, prompt, providers, rehearse, report, run,
-    runs, schedules, send, serve, service, sessions, show, steer, stop, store, telemetry, terminal, threads,
-    tokens, tree, usage, variables, watch, wire,
+    CliError, Exit, acp, agents, approvals, backup, budgets, chaos, chat, completions, config, deliveries,
+    doctor, examples, gc, hooks, init, journal, models, operate, policy, prompt, providers, rehearse, report,
+    run, runs, schedules, send, serve, service, sessions, show, steer, stop, store, telemetry, terminal,
+    threads, tokens, tree, usage, variables, watch, wire,
 };
 use crate::{discovery::Variables, host::StoreClient, secret};
 
@@ -21,11 +23,13 @@ pub(super) struct Program {
     #[arg(long, global = true, value_enum, value_name = "FORMAT", default_value_t)]
     pub(super) log_format: telemetry::LogFormat,
     #[command(subcommand)]
-    command: CliCommand,
+    command: Option<CliCommand>,
 }
 
 #[derive(Debug, Subcommand)]
 enum CliCommand {
+    Chat(chat::ChatArgs),
+    Attach(chat::AttachArgs),
     Run(Box<run::RunArgs>),
     Serve(serve::ServeArgs),
     Acp(acp::AcpArgs),
@@ -68,6 +72,15 @@ enum CliCommand {
 }
 
 impl Program {
+    /// The error about a missing command, with the help: without one there is a chat, which needs a terminal.
+    pub(super) fn missing_command(&self) -> Option<clap::Error> {
+        if self.command.is_some() || (io::stdin().is_terminal() && io::stdout().is_terminal()) {
+            return None;
+        }
+        let strict = Self::command().subcommand_required(true).arg_required_else_help(true);
+        strict.try_get_matches().err()
+    }
+
     /// Prepares this process, and executes the command.
     pub(super) fn execute(self) -> Result<Exit, CliError> {
         // This precedes all reading of secrets, such as those in variables.
@@ -83,8 +96,11 @@ impl Program {
     }
 }
 
-async fn dispatch(command: CliCommand, variables: &Variables) -> Result<Exit, CliError> {
+async fn dispatch(command: Option<CliCommand>, variables: &Variables) -> Result<Exit, CliError> {
+    let Some(command) = command else { return chat::without_arguments(variables).await };
     match command {
+        CliCommand::Chat(args) => return chat::execute(args, variables).await,
+        CliCommand::Attach(args) => return chat::attach(args, variables).await,
         CliCommand::Run(args) => return run::execute(*args, variables).await,
         CliCommand::Serve(args) => return serve::execute(&args, variables).await,
         CliCommand::Acp(args) => acp::execute(&args, variables).await?,

@@ -8,9 +8,9 @@ use hermod_actors::model::{
     ContextCompacted, DecisionSource, Flaw, MemorySave, MemorySaved, ModelAnswered, ModelFailed,
     ModelWaiting, Outcome, Record, RetryReason, RunId, RunVerified, TodoItem, TodoList, TodoStatus,
 };
+use hermod_chat::CommandEnd;
 
 use super::{
-    command_end::CommandEnd,
     display::Verbosity,
     format::{seconds, truncated_line},
     terminal::Tone,

@@ -68,6 +68,11 @@ impl StoreClient {
         Ok(Self { state: folders::configured_state_dir(variables)? })
     }
 
+    /// A client for the store in this state directory.
+    pub fn of_state(state: PathBuf) -> Self {
+        Self { state }
+    }
+
     /// The state directory.
     pub fn state(&self) -> &PathBuf {
         &self.state

@@ -5,6 +5,7 @@ mod agents;
 mod attachments;
 mod background;
 mod dashboard;
+mod chat;
 mod deliveries;
 mod email;
 mod expectations;

@@ -1,16 +1,36 @@
 //! A transcript as Markdown. Texts of models and persons are quoted, and outputs stand in fences that they cannot close.
 
+use hermod_actors::model::RunId;
+use hermod_chat::CommandEnd;
+
 use super::{
     entry::{Content, Entry, ToolCall},
+    for_each_entry, markdown_head,
     text::{Extent, describe_status, result_lines},
 };
-use crate::cli::{
-    command_end::CommandEnd,
-    format::{seconds, truncated_line},
+use crate::{
+    cli::{
+        CliError,
+        format::{seconds, truncated_line},
+    },
+    clock,
+    host::StoreClient,
 };
 
 /// Characters of a name in a heading.
 const MAX_NAME_CHARS: usize = 80;
+
+/// A run as Markdown, with all of its results.
+pub(in crate::cli) async fn of_run(run: RunId, client: &StoreClient) -> Result<String, CliError> {
+    let run = client.run_detail(run.to_string()).await?;
+    let mut text = markdown_head(&run, clock::now());
+    for_each_entry(&run, client, |entry| {
+        text.push_str(&format(&entry, Extent::Full));
+        Ok(())
+    })
+    .await?;
+    Ok(text)
+}
 
 /// An entry as Markdown.
 pub(super) fn format(entry: &Entry, extent: Extent) -> String {

@@ -10,7 +10,7 @@ use clap::{Args, ValueEnum};
 use hermod_actors::model::{Timestamp, rfc3339};
 use serde::Serialize;
 
-pub(super) use self::markdown::escape as escape_markdown;
+pub(super) use self::markdown::{escape as escape_markdown, of_run as markdown_of};
 use self::{
     entry::Entry,
     fold::TranscriptFold,

@@ -2,10 +2,10 @@
 //! indented, so that none of them looks like a line of Hermod.
 
 use hermod_actors::model::{CallStatus, Outcome};
+use hermod_chat::CommandEnd;
 
 use super::entry::{Content, Entry, ToolCall};
 use crate::cli::{
-    command_end::CommandEnd,
     format::{seconds, truncated_line},
     terminal::Tone,
 };

@@ -19,7 +19,7 @@ const MAX_INPUT_CHARS: usize = 60;
 const ID_SUFFIX_CHARS: usize = 8;
 
 /// The lines of the trees, one for each run. A subagent at the top has a line before it that names its parent.
-pub(super) fn lines(nodes: &[NodeView], now: Timestamp) -> Vec<String> {
+pub(crate) fn lines(nodes: &[NodeView], now: Timestamp) -> Vec<String> {
     if nodes.is_empty() {
         return vec!["no run is unfinished".into()];
     }

@@ -4,5 +4,5 @@ mod draw;
 mod execute;
 mod live_screen;
 
-pub(crate) use draw::{id_suffix, push_children};
+pub(crate) use draw::{id_suffix, lines, push_children};
 pub(crate) use execute::{TreeArgs, execute};

@@ -13,22 +13,24 @@ const SIGNAL_EXIT_BASE: i32 = 128;
 
 /// The result of a command, in the form that the model reads.
 #[derive(Debug, Deserialize, PartialEq, Eq)]
-pub(super) struct CommandEnd {
+pub struct CommandEnd {
     exit_code: Option<i32>,
     signal: Option<i32>,
     timed_out: bool,
-    pub(super) stdout: String,
-    pub(super) stderr: String,
+    /// What it printed to standard output.
+    pub stdout: String,
+    /// What it printed to standard error.
+    pub stderr: String,
 }
 
 impl CommandEnd {
     /// `None` if the result is not that of an executed command.
-    pub(super) fn parse(tool: &str, content: &str) -> Option<Self> {
+    pub fn parse(tool: &str, content: &str) -> Option<Self> {
         if tool == "shell" { serde_json::from_str(content).ok() } else { None }
     }
 
     /// How the command failed; `None` if it exited with 0.
-    pub(super) fn failure(&self) -> Option<String> {
+    pub fn failure(&self) -> Option<String> {
         match (self.exit_code, self.signal) {
             _ if self.timed_out => Some("timed out".into()),
             (Some(0), None) => None,
@@ -46,7 +48,7 @@ impl CommandEnd {
     }
 
     /// The last line that the command printed: of standard error if it has any, else of standard output.
-    pub(super) fn last_line(&self) -> Option<&str> {
+    pub fn last_line(&self) -> Option<&str> {
         last(&self.stderr).or_else(|| last(&self.stdout))
     }
 }

@@ -1,0 +1,335 @@
+//! The keys of the chat: what a key changes in the state, and what its user wants by it.
+
+use crate::{
+    command::{Command, help_text},
+    editor::Motion,
+    event::{AllowScope, ChatEvent, Intent, PageKind, Tone, Verdict},
+    state::{ChatState, Pending, Popup},
+};
+
+/// A question must be seen for so long before a key answers it: it may have been meant for the input.
+const MIN_SEEN_MS: u64 = 600;
+/// Within this time a second Ctrl-C leaves.
+const QUIT_WINDOW_MS: u64 = 2_000;
+/// Pictures of one message.
+const MAX_IMAGES: usize = 20;
+
+/// What comes from the keyboard.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Input {
+    /// A key.
+    Key(Key),
+    /// A pasted text.
+    Paste(String),
+    /// The terminal has another size.
+    Resize,
+}
+
+/// A key, by what it means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Key {
+    /// A character.
+    Char(char),
+    /// Sends.
+    Enter,
+    /// A new line in the input.
+    NewLine,
+    /// Completes.
+    Tab,
+    /// Closes what is open, or stops the run.
+    Escape,
+    /// Removes the character before the cursor.
+    Backspace,
+    /// Removes the character behind the cursor.
+    Delete,
+    /// Moves the cursor.
+    Go(Motion),
+    /// Cuts up to where the motion leads.
+    Cut(Motion),
+    /// Puts back what was cut.
+    Put,
+    /// A line up, or an earlier input.
+    Up,
+    /// A line down, or a later input.
+    Down,
+    /// Scrolls up.
+    PageUp,
+    /// Scrolls down.
+    PageDown,
+    /// Shows the end of the conversation.
+    ToEnd,
+    /// Clears, stops or leaves.
+    Interrupt,
+    /// Leaves, or removes the character behind the cursor.
+    EndOfInput,
+    /// Unfolds or folds.
+    Details,
+    /// Edits the input in an editor.
+    Editor,
+    /// Attaches the picture of the clipboard.
+    Picture,
+    /// Draws the screen anew.
+    Redraw,
+    /// Stops the process until the shell lets it go on.
+    Suspend,
+}
+
+impl ChatState {
+    /// Takes what comes from the keyboard, at a time in milliseconds since any start.
+    pub fn input(&mut self, input: Input, now_ms: u64) -> Vec<Intent> {
+        self.mark_changed();
+        match input {
+            Input::Resize => Vec::new(),
+            Input::Paste(text) => self.paste(&text),
+            Input::Key(key) => self.key(key, now_ms),
+        }
+    }
+
+    fn paste(&mut self, text: &str) -> Vec<Intent> {
+        // A file that is dropped on a terminal comes as its path.
+        let path = text.trim().trim_matches(['\'', '"']).replace("\\ ", " ");
+        let lower = path.to_ascii_lowercase();
+        let is_picture = [".png", ".jpg", ".jpeg", ".gif", ".webp"].iter().any(|end| lower.ends_with(end));
+        if is_picture && path.starts_with('/') && !path.contains('\n') {
+            return vec![Intent::Command(Command::Image(Some(path)))];
+        }
+        self.editor.insert(&crate::wrap::clean(&text.replace("\r\n", "\n").replace('\r', "\n")));
+        self.popup = None;
+        Vec::new()
+    }
+
+    fn key(&mut self, key: Key, now_ms: u64) -> Vec<Intent> {
+        if let Some(intents) = self.popup_key(key) {
+            return intents;
+        }
+        if let Some(intent) = self.question_key(key, now_ms) {
+            return vec![intent];
+        }
+        match key {
+            Key::Enter => return self.enter(),
+            Key::Tab => return self.complete(),
+            Key::Escape => return self.interrupt(),
+            Key::Interrupt => return self.interrupt_or_quit(now_ms),
+            Key::EndOfInput if self.editor.is_empty() => return vec![Intent::Quit],
+            Key::Editor => return vec![Intent::EditInput(self.editor.text().to_owned())],
+            Key::Picture => return vec![Intent::PastePicture],
+            Key::Redraw => return vec![Intent::Redraw],
+            Key::Suspend => return vec![Intent::Suspend],
+            Key::Details => self.transcript.is_unfolded = !self.transcript.is_unfolded,
+            Key::PageUp => self.scroll(-1),
+            Key::PageDown => self.scroll(1),
+            Key::ToEnd => self.transcript.go_to_end(),
+            Key::Char(_)
+            | Key::NewLine
+            | Key::Backspace
+            | Key::Delete
+            | Key::Go(_)
+            | Key::Cut(_)
+            | Key::Put
+            | Key::Up
+            | Key::Down
+            | Key::EndOfInput => self.edit(key),
+        }
+        Vec::new()
+    }
+
+    #[expect(clippy::wildcard_enum_match_arm, reason = "`key` passes no other key")]
+    fn edit(&mut self, key: Key) {
+        match key {
+            Key::Char(c) => self.editor.insert(c.encode_utf8(&mut [0; 4])),
+            Key::NewLine => self.editor.insert("\n"),
+            Key::Backspace if self.editor.is_empty() => drop(self.attached.pop()),
+            Key::Backspace => drop(self.editor.remove(Motion::Left)),
+            Key::Delete | Key::EndOfInput => drop(self.editor.remove(Motion::Right)),
+            Key::Go(motion) => self.editor.go(motion),
+            Key::Cut(motion) => self.editor.cut(motion),
+            Key::Put => self.editor.put(),
+            Key::Up if !self.editor.up() => self.editor.recall_earlier(),
+            Key::Down if !self.editor.down() => self.editor.recall_later(),
+            _ => {}
+        }
+        self.offer_commands();
+    }
+
+    /// The names of commands that the input may become.
+    fn offer_commands(&mut self) {
+        let text = self.editor.text();
+        let is_name = text.starts_with('/') && !text.contains(char::is_whitespace);
+        let candidates = if is_name { Command::names(text) } else { Vec::new() };
+        let is_whole = candidates.len() == 1 && candidates[0] == text;
+        self.popup = (!candidates.is_empty() && !is_whole).then_some(Popup::Completions {
+            start: 0,
+            candidates,
+            chosen: 0,
+        });
+    }
+
+    fn scroll(&mut self, pages: isize) {
+        let (width, height) = self.window;
+        let lines = isize::try_from(height.saturating_sub(2).max(1)).unwrap_or(1);
+        self.transcript.scroll(pages.saturating_mul(lines), (width, height), self.look);
+    }
+
+    /// What a key does while texts are offered; `None` if it is for the input.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "other keys are for the input")]
+    fn popup_key(&mut self, key: Key) -> Option<Vec<Intent>> {
+        let (count, chosen) = match self.popup.as_mut()? {
+            Popup::Completions { candidates, chosen, .. } => (candidates.len(), chosen),
+            Popup::Choices { choices, chosen } => (choices.len(), chosen),
+        };
+        match key {
+            Key::Up => *chosen = chosen.checked_sub(1).unwrap_or(count - 1),
+            Key::Down => *chosen = (*chosen + 1) % count,
+            Key::Escape | Key::Interrupt => self.popup = None,
+            Key::Tab | Key::Enter => return Some(self.take_chosen(key == Key::Enter)),
+            _ if matches!(self.popup, Some(Popup::Choices { .. })) => {}
+            _ => {
+                self.popup = None;
+                return None;
+            }
+        }
+        Some(Vec::new())
+    }
+
+    fn take_chosen(&mut self, is_enter: bool) -> Vec<Intent> {
+        match self.popup.take() {
+            Some(Popup::Choices { mut choices, chosen }) => {
+                vec![Intent::Open(choices.swap_remove(chosen).id)]
+            }
+            Some(Popup::Completions { start, mut candidates, chosen }) => {
+                let text = candidates.swap_remove(chosen);
+                let is_command = start == 0 && text.starts_with('/');
+                self.editor.complete(start, &text);
+                if is_command && is_enter { self.enter() } else { Vec::new() }
+            }
+            None => Vec::new(),
+        }
+    }
+
+    /// The answer that a key gives to the question, if it is meant for it.
+    fn question_key(&mut self, key: Key, now_ms: u64) -> Option<Intent> {
+        let asked = self.question()?;
+        if asked.question.wants_text || !self.editor.is_empty() || now_ms < asked.since_ms + MIN_SEEN_MS {
+            return None;
+        }
+        let call = asked.question.call;
+        let verdict = match key {
+            Key::Char('y' | '1') => Verdict::Allow(AllowScope::Once),
+            Key::Char('r' | '2') => Verdict::Allow(AllowScope::Run),
+            Key::Char('a' | '3') if asked.question.can_always => Verdict::Allow(AllowScope::Always),
+            Key::Char('n' | '4') => Verdict::Deny,
+            _ => return None,
+        };
+        Some(Intent::Decide(call, verdict))
+    }
+
+    fn enter(&mut self) -> Vec<Intent> {
+        let text = self.editor.text();
+        if text.ends_with('\\') && self.editor.cursor() == text.len() {
+            self.editor.remove(Motion::Left);
+            self.editor.insert("\n");
+            return Vec::new();
+        }
+        if text.trim().is_empty() && self.attached.is_empty() {
+            return Vec::new();
+        }
+        let text = self.editor.take();
+        self.transcript.go_to_end();
+        match Command::parse(&text) {
+            Some(Ok(command)) => self.command(command),
+            Some(Err(error)) => {
+                self.notice(Tone::Bad, error);
+                Vec::new()
+            }
+            None => vec![self.send(text)],
+        }
+    }
+
+    /// Sends a text, or answers the question that wants one.
+    fn send(&mut self, text: String) -> Intent {
+        if let Some(asked) = self.question().filter(|asked| asked.question.wants_text) {
+            return Intent::Decide(asked.question.call, Verdict::Text(text));
+        }
+        let (local, images) = (self.next_local, std::mem::take(&mut self.attached));
+        self.next_local += 1;
+        let paths = images.iter().map(|(_, path)| path.clone()).collect();
+        self.pending.push(Pending { local, text: text.clone(), images, message: None });
+        Intent::Send { local, text, images: paths }
+    }
+
+    /// A command that the face carries out itself, or what has to be done for it.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "the adapter carries out all others")]
+    fn command(&mut self, command: Command) -> Vec<Intent> {
+        match command {
+            Command::Help => {
+                let (title, text) = ("Commands and keys".to_owned(), help_text());
+                self.apply(ChatEvent::Page { title, text, kind: PageKind::Plain }, 0);
+                Vec::new()
+            }
+            Command::Details => {
+                self.transcript.is_unfolded = !self.transcript.is_unfolded;
+                Vec::new()
+            }
+            Command::Quit => vec![Intent::Quit],
+            Command::Stop => self.interrupt(),
+            Command::Approve(answer) => self.approve(&answer),
+            Command::Resume(Some(id)) => vec![Intent::Open(id)],
+            Command::Image(_) if self.attached.len() >= MAX_IMAGES => {
+                self.notice(Tone::Bad, format!("a message has at most {MAX_IMAGES} pictures"));
+                Vec::new()
+            }
+            Command::Image(None) => vec![Intent::PastePicture],
+            other => vec![Intent::Command(other)],
+        }
+    }
+
+    fn approve(&mut self, answer: &str) -> Vec<Intent> {
+        let Some(asked) = self.question() else {
+            self.notice(Tone::Quiet, "nothing is asked");
+            return Vec::new();
+        };
+        let verdict = match answer {
+            _ if asked.question.wants_text => Verdict::Text(answer.to_owned()),
+            "allow" | "once" | "yes" | "y" => Verdict::Allow(AllowScope::Once),
+            "run" => Verdict::Allow(AllowScope::Run),
+            "always" => Verdict::Allow(AllowScope::Always),
+            "deny" | "no" | "n" => Verdict::Deny,
+            _ => {
+                self.notice(Tone::Bad, format!("`{answer}` is no answer: allow, run, always or deny"));
+                return Vec::new();
+            }
+        };
+        vec![Intent::Decide(asked.question.call, verdict)]
+    }
+
+    fn complete(&mut self) -> Vec<Intent> {
+        let before = &self.editor.text()[..self.editor.cursor()];
+        let start = before.rfind(char::is_whitespace).map_or(0, |at| at + 1);
+        let word = &before[start..];
+        if start == 0 && word.starts_with('/') && !word[1..].contains('/') {
+            let names = Command::names(word);
+            self.apply(ChatEvent::Completions { start, candidates: names }, 0);
+            return Vec::new();
+        }
+        let skipped = usize::from(word.starts_with('@'));
+        vec![Intent::CompletePath { start: start + skipped, path: word[skipped..].to_owned() }]
+    }
+
+    fn interrupt(&mut self) -> Vec<Intent> {
+        let Some(run) = self.active_run() else { return Vec::new() };
+        self.stopping.insert(run);
+        vec![Intent::Interrupt(run)]
+    }
+
+    fn interrupt_or_quit(&mut self, now_ms: u64) -> Vec<Intent> {
+        if self.quit_pressed_ms.take().is_some_and(|pressed| now_ms < pressed + QUIT_WINDOW_MS) {
+            return vec![Intent::Quit];
+        }
+        if !self.editor.is_empty() {
+            self.editor.take();
+            return Vec::new();
+        }
+        self.quit_pressed_ms = Some(now_ms);
+        self.interrupt()
+    }
+}

@@ -1,0 +1,222 @@
+//! The chat on the whole screen: keys, events and frames. Frames are coalesced, and drawn only when something changed.
+
+use std::{io, time::Duration};
+
+use hermod_chat::{ChatEvent, ChatState, FRAME_MS, Intent, Look, Screen, restore_terminal};
+use rustix::process::{getpid, kill_process};
+use tokio::time::{Instant, sleep_until, timeout};
+use tokio::{
+    signal::unix::{Signal, SignalKind, signal},
+    sync::mpsc,
+};
+
+use super::{
+    conversation::{Beginning, Conversation, OutgoingMessage},
+    files,
+    requests::{Requests, Then},
+};
+use crate::{
+    cli::{CliError, Exit, format::truncated_line, print, print_note},
+    discovery::Variables,
+    host::StoreClient,
+};
+
+/// Shortest time between two frames: 60 in a second.
+const FRAME_INTERVAL: Duration = Duration::from_millis(16);
+/// Events that are applied before the next frame.
+const MAX_EVENTS_PER_FRAME: usize = 4_096;
+/// How long the end of the chat waits for messages that are being sent.
+const SEND_TIMEOUT: Duration = Duration::from_secs(5);
+/// Characters that are shown of a message that was not sent.
+const MAX_UNSENT_CHARS: usize = 200;
+/// Events of requests that wait.
+const MAX_QUEUED_EVENTS: usize = 256;
+
+/// Runs the chat until its user leaves it.
+pub(super) async fn run(
+    beginning: Beginning,
+    look: Look,
+    client: &StoreClient,
+    variables: &Variables,
+) -> Result<Exit, CliError> {
+    let workspace = beginning.workspace.clone().unwrap_or_else(|| beginning.folder.clone());
+    let mut state = ChatState::new(look, workspace.display().to_string());
+    state.remember(files::read_history(client.state()));
+    let mut screen = Screen::open().map_err(terminal_error)?;
+    screen.draw(&mut state, 0).map_err(terminal_error)?;
+    let signals = [SignalKind::terminate(), SignalKind::hangup(), SignalKind::interrupt()].map(signal);
+    let [terminate, hangup, interrupt] = signals;
+    let listen = |signal: io::Result<Signal>| {
+        signal.map_err(|error| CliError::internal(format!("signals cannot be listened to: {error}")))
+    };
+    let signals = [listen(terminate)?, listen(hangup)?, listen(interrupt)?];
+    let (told, events) = mpsc::channel(MAX_QUEUED_EVENTS);
+    let conversation = Conversation::begin(client.state(), beginning.clone());
+    let requests = Requests::new(client.state().clone(), told, variables.clone(), workspace);
+    let mut chat = FullScreen {
+        state,
+        screen,
+        conversation,
+        requests,
+        events,
+        beginning,
+        signals,
+        begun: Instant::now(),
+    };
+    let ended = chat.run().await;
+    let unsent = chat.finish().await;
+    let session = chat.conversation.session;
+    let answer = chat.state.last_answer().map(str::to_owned);
+    drop(chat);
+    restore_terminal();
+    for text in unsent {
+        print_note(format!("not sent  {}", truncated_line(&text, MAX_UNSENT_CHARS)));
+    }
+    ended.map_err(terminal_error)?;
+    if let Some(session) = session {
+        print(&files::farewell(answer.as_deref(), &session.to_string()))?;
+    }
+    Ok(Exit::Ok)
+}
+
+fn terminal_error(error: io::Error) -> CliError {
+    CliError::internal(format!("the terminal cannot be used: {error}; `hermod chat --plain` needs none"))
+}
+
+struct FullScreen {
+    state: ChatState,
+    screen: Screen,
+    conversation: Conversation,
+    requests: Requests,
+    /// The answers of requests.
+    events: mpsc::Receiver<ChatEvent>,
+    beginning: Beginning,
+    /// SIGTERM, SIGHUP, SIGINT.
+    signals: [Signal; 3],
+    begun: Instant,
+}
+
+impl FullScreen {
+    fn now_ms(&self) -> u64 {
+        u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX)
+    }
+
+    async fn run(&mut self) -> io::Result<()> {
+        let (mut next_frame, mut is_changed) = (Instant::now(), true);
+        loop {
+            let [terminate, hangup, interrupt] = &mut self.signals;
+            let frame = if is_changed { next_frame } else { next_frame + Duration::from_millis(FRAME_MS) };
+            let has_frame = is_changed || self.state.is_animated();
+            tokio::select! {
+                biased;
+                _ = terminate.recv() => return Ok(()),
+                _ = hangup.recv() => return Ok(()),
+                _ = interrupt.recv() => return Ok(()),
+                input = self.screen.next() => {
+                    let now = self.now_ms();
+                    let intents = self.state.input(input?, now);
+                    for intent in intents {
+                        if self.carry_out(intent).await?.is_break() {
+                            return Ok(());
+                        }
+                    }
+                }
+                () = sleep_until(frame), if has_frame => {
+                    let now = self.now_ms();
+                    self.screen.draw(&mut self.state, now)?;
+                    self.state.take_changed();
+                    next_frame = Instant::now() + FRAME_INTERVAL;
+                }
+                event = self.events.recv() => {
+                    if let Some(event) = event {
+                        self.apply(event);
+                    }
+                }
+                event = self.conversation.next() => {
+                    if let Some(event) = event {
+                        self.apply(event);
+                    }
+                    for _ in 0..MAX_EVENTS_PER_FRAME {
+                        let Some(event) = self.conversation.try_next() else { break };
+                        self.apply(event);
+                    }
+                }
+            }
+            is_changed = self.state.take_changed();
+            if is_changed {
+                self.state.mark_changed();
+            }
+        }
+    }
+
+    /// Waits until the service has what was sent; returns the messages that it does not get in time.
+    async fn finish(&mut self) -> Vec<String> {
+        let sent = async {
+            while self.state.unsent().next().is_some() {
+                let Some(event) = self.conversation.next().await else { return };
+                self.apply(event);
+            }
+        };
+        // What is left is told.
+        let _ = timeout(SEND_TIMEOUT, sent).await;
+        self.state.unsent().map(str::to_owned).collect()
+    }
+
+    fn apply(&mut self, event: ChatEvent) {
+        let now = self.now_ms();
+        self.state.apply(event, now);
+        self.conversation.set_active(self.state.active_run());
+    }
+
+    async fn carry_out(&mut self, intent: Intent) -> io::Result<std::ops::ControlFlow<()>> {
+        let then = match intent {
+            Intent::Quit => return Ok(std::ops::ControlFlow::Break(())),
+            Intent::Redraw => {
+                self.screen.redraw()?;
+                Then::Nothing
+            }
+            Intent::Suspend => {
+                self.screen.suspend()?;
+                // It is stopped here, until SIGCONT.
+                kill_process(getpid(), rustix::process::Signal::TSTP)?;
+                self.screen.resume()?;
+                Then::Nothing
+            }
+            Intent::EditInput(text) => {
+                self.edit_input(text).await?;
+                Then::Nothing
+            }
+            Intent::Send { local, text, images } => {
+                files::append_history(&self.requests.state, &text);
+                let (steers, model) = (self.state.active_run().is_some(), self.requests.model.take());
+                self.conversation.send(OutgoingMessage { local, text, images, steers, model });
+                Then::Nothing
+            }
+            intent => self.requests.carry_out(intent, self.conversation.session, self.state.active_run()),
+        };
+        match then {
+            Then::Nothing => {}
+            Then::Show(beginning) => self.show(beginning),
+        }
+        Ok(std::ops::ControlFlow::Continue(()))
+    }
+
+    /// Shows another conversation.
+    fn show(&mut self, (session, agent): (Option<String>, Option<String>)) {
+        let beginning =
+            Beginning { session, agent: agent.or(self.beginning.agent.clone()), ..self.beginning.clone() };
+        self.conversation = Conversation::begin(&self.requests.state, beginning);
+        self.apply(ChatEvent::Conversation(None));
+    }
+
+    async fn edit_input(&mut self, text: String) -> io::Result<()> {
+        self.screen.suspend()?;
+        let edited = files::edit(&self.requests.state, &text, &self.requests.variables).await;
+        self.screen.resume()?;
+        match edited {
+            Ok(text) => self.apply(ChatEvent::Input(text)),
+            Err(reason) => self.state.notice(hermod_chat::Tone::Bad, reason),
+        }
+        Ok(())
+    }
+}

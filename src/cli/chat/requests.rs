@@ -1,0 +1,265 @@
+//! What the user wants beside messages: answers to questions, stops, lists, diffs, exports. Each is carried out in a task
+//! of its own, so that no slow one holds up the keys; its answer comes as an event.
+
+use std::path::{Path, PathBuf};
+
+use hermod_actors::model::{ApprovalDecision, ApprovalScope, LimitIncrease, RunId, SessionId, StopReason};
+use hermod_chat::{AllowScope, ChatEvent, Choice, Command, Intent, PageKind, Tone, Verdict};
+use tokio::sync::mpsc;
+
+use super::{changes, conversation::connect, export, files};
+use crate::{
+    cli::{agents, budgets, tree},
+    clock::{self, rfc3339},
+    control::{AskError, ControlClient, ControlRequest, ControlResponse},
+    discovery::Variables,
+    host::{BudgetLimits, HandoverError, HostError, millis, unexpected_response},
+};
+
+/// Conversations to choose from.
+const MAX_CHOICES: usize = 200;
+
+/// Carries out what the user wants.
+#[derive(Debug)]
+pub(super) struct Requests {
+    /// The state directory.
+    pub(super) state: PathBuf,
+    pub(super) variables: Variables,
+    /// The folder of the tools.
+    pub(super) workspace: PathBuf,
+    /// The model that the user has chosen for the next message.
+    pub(super) model: Option<String>,
+    undone: changes::UndoneEdits,
+    told: mpsc::Sender<ChatEvent>,
+}
+
+/// What follows from an intent.
+#[derive(Debug)]
+pub(super) enum Then {
+    /// Nothing now.
+    Nothing,
+    /// Another conversation is shown: the name of its session, and the agent of a new one.
+    Show((Option<String>, Option<String>)),
+}
+
+/// Asks the service, once.
+pub(super) async fn ask(state: &Path, request: &ControlRequest) -> Result<ControlResponse, HandoverError> {
+    // Whether a service is there at all is decided by `connect`.
+    connect(state).await?;
+    let Some(mut client) = ControlClient::connect(state).await? else { return Err(HandoverError::Gone) };
+    client.request(request, |_| Ok(())).await.map_err(|error| match error {
+        AskError::Disconnected => HandoverError::Gone,
+        AskError::Rejected(error) => HandoverError::Failed(error.into()),
+    })
+}
+
+impl Requests {
+    pub(super) fn new(
+        state: PathBuf,
+        told: mpsc::Sender<ChatEvent>,
+        variables: Variables,
+        workspace: PathBuf,
+    ) -> Self {
+        Self { state, variables, workspace, model: None, undone: changes::UndoneEdits::default(), told }
+    }
+
+    /// Begins to carry out an intent.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "the modes carry out all others themselves")]
+    pub(super) fn carry_out(
+        &mut self,
+        intent: Intent,
+        session: Option<SessionId>,
+        run: Option<RunId>,
+    ) -> Then {
+        match intent {
+            Intent::Open(name) => return Then::Show((Some(name), None)),
+            Intent::Interrupt(run) => {
+                let (tree, reason) = (false, StopReason::Command);
+                self.ask_quietly(ControlRequest::Stop { run: run.to_string(), tree, reason });
+            }
+            Intent::Decide(call, verdict) => self.ask_quietly(decision(call.to_string(), verdict)),
+            Intent::CompletePath { start, path } => {
+                let workspace = self.workspace.clone();
+                self.spawn(async move {
+                    let candidates = files::complete(workspace, path).await;
+                    Ok(ChatEvent::Completions { start, candidates })
+                });
+            }
+            Intent::PastePicture => {
+                let (state, variables) = (self.state.clone(), self.variables.clone());
+                self.spawn(async move { files::clipboard_picture(&state, &variables).await });
+            }
+            Intent::Command(command) => return self.command(command, session, run),
+            _ => {}
+        }
+        Then::Nothing
+    }
+
+    #[expect(clippy::wildcard_enum_match_arm, reason = "the face carries out all others itself")]
+    fn command(&mut self, command: Command, session: Option<SessionId>, run: Option<RunId>) -> Then {
+        let state = self.state.clone();
+        match command {
+            Command::New => return Then::Show((None, None)),
+            Command::Agent(Some(agent)) => return Then::Show((None, Some(agent))),
+            Command::Resume(_) => self.spawn(async move { conversations(&state).await }),
+            Command::Model(Some(model)) => {
+                let text = format!("the next message that is a task of its own goes to {model}");
+                self.model = Some(model);
+                self.spawn(async move { Ok(ChatEvent::Notice(Tone::Quiet, text)) });
+            }
+            Command::Model(None) => self.spawn(async move { models(&state).await }),
+            Command::Agent(None) => {
+                let variables = self.variables.clone();
+                self.spawn(async move { agent_list(&variables) });
+            }
+            Command::Tree => self.spawn(async move { run_tree(&state, run).await }),
+            Command::Budget(more) => self.spawn(async move { budget(&state, (session, run), more).await }),
+            Command::Diff => {
+                let workspace = self.workspace.clone();
+                self.spawn(async move { changes::diff(&workspace).await });
+            }
+            Command::Undo => {
+                let undone = changes::UndoneEdits::clone(&self.undone);
+                self.spawn(async move { changes::undo(&state, session, undone).await });
+            }
+            Command::Export(file) => {
+                let workspace = self.workspace.clone();
+                self.spawn(async move { export::export(&state, session, (&workspace, file)).await });
+            }
+            Command::Image(Some(file)) => {
+                let workspace = self.workspace.clone();
+                self.spawn(async move { files::attach(&workspace, &file).await });
+            }
+            _ => {}
+        }
+        Then::Nothing
+    }
+
+    fn spawn(&self, work: impl Future<Output = Result<ChatEvent, String>> + Send + 'static) {
+        let told = self.told.clone();
+        tokio::spawn(async move {
+            let event = work.await.unwrap_or_else(|error| ChatEvent::Notice(Tone::Bad, error));
+            // A closed receiver is a chat that its user has left.
+            let _ = told.send(event).await;
+        });
+    }
+
+    /// Asks the service for something whose effect is seen in the conversation; only a failure is told.
+    fn ask_quietly(&self, request: ControlRequest) {
+        let (state, told) = (self.state.clone(), self.told.clone());
+        tokio::spawn(async move {
+            let failure = loop {
+                match ask(&state, &request).await {
+                    Ok(_) => return,
+                    // A stop or a decision that is repeated changes nothing more.
+                    Err(HandoverError::Gone | HandoverError::Crowded(_)) => {
+                        tokio::time::sleep(std::time::Duration::from_millis(200)).await;
+                    }
+                    Err(HandoverError::Failed(error)) => break error.to_string(),
+                }
+            };
+            let _ = told.send(ChatEvent::Notice(Tone::Bad, failure)).await;
+        });
+    }
+}
+
+fn decision(call: String, verdict: Verdict) -> ControlRequest {
+    let (verdict, scope) = match verdict {
+        Verdict::Text(text) => return ControlRequest::ApprovalsAnswer { call, text },
+        Verdict::Deny => (ApprovalDecision::Deny, ApprovalScope::Once),
+        Verdict::Allow(AllowScope::Once) => (ApprovalDecision::Allow, ApprovalScope::Once),
+        Verdict::Allow(AllowScope::Run) => (ApprovalDecision::Allow, ApprovalScope::Run),
+        Verdict::Allow(AllowScope::Always) => (ApprovalDecision::Allow, ApprovalScope::Always),
+    };
+    ControlRequest::ApprovalsDecide { call, verdict, scope }
+}
+
+fn unexpected() -> String {
+    HostError::from(unexpected_response()).to_string()
+}
+
+/// The answer of the service, or why there is none.
+pub(super) async fn answer(state: &Path, request: &ControlRequest) -> Result<ControlResponse, String> {
+    ask(state, request).await.map_err(|error| error.to_string())
+}
+
+async fn conversations(state: &Path) -> Result<ChatEvent, String> {
+    let request = ControlRequest::SessionsList { max: MAX_CHOICES };
+    let ControlResponse::Sessions(sessions) = answer(state, &request).await? else {
+        return Err(unexpected());
+    };
+    let choice = |session: &crate::view::SessionView| {
+        let id = session.id.to_string();
+        let opened = rfc3339(session.opened_at);
+        let opened = opened.get(..16).unwrap_or(&opened).replace('T', " ");
+        let title = session.title.clone().unwrap_or_else(|| session.key.clone());
+        Choice {
+            label: format!("{opened}  {}  {title}", id.get(id.len().saturating_sub(6)..).unwrap_or(&id)),
+            id,
+        }
+    };
+    // The youngest first.
+    Ok(ChatEvent::Choices(sessions.iter().rev().map(choice).collect()))
+}
+
+fn page(title: &str, text: String) -> ChatEvent {
+    ChatEvent::Page { title: title.to_owned(), text, kind: PageKind::Plain }
+}
+
+async fn models(state: &Path) -> Result<ChatEvent, String> {
+    let ControlResponse::Models(models) = answer(state, &ControlRequest::ModelsList {}).await? else {
+        return Err(unexpected());
+    };
+    let names: Vec<String> = models.iter().map(|row| row.model.to_string()).collect();
+    let known = if names.is_empty() { "no run has used one yet".to_owned() } else { names.join("\n") };
+    Ok(page("Models that runs have used; /model PROVIDER/NAME takes any", known))
+}
+
+fn agent_list(variables: &Variables) -> Result<ChatEvent, String> {
+    agents::table_of(variables)
+        .map(|table| page("Agents; /agent NAME begins with one", table))
+        .map_err(|error| error.text)
+}
+
+async fn run_tree(state: &Path, run: Option<RunId>) -> Result<ChatEvent, String> {
+    let run = run.map_or_else(|| "last".to_owned(), |run| run.to_string());
+    let ControlResponse::Tree(nodes) = answer(state, &ControlRequest::Tree { run: Some(run) }).await? else {
+        return Err(unexpected());
+    };
+    Ok(page("The run and its subagents", tree::lines(&nodes, clock::now()).join("\n")))
+}
+
+/// Shows the budget of the run under way, else of the session's last one; raises it first by what is given.
+async fn budget(
+    state: &Path,
+    (session, run): (Option<SessionId>, Option<RunId>),
+    more: Option<String>,
+) -> Result<ChatEvent, String> {
+    let Some(session) = session else { return Err("this conversation has no run yet".to_owned()) };
+    let run = match run {
+        Some(run) => run,
+        None => {
+            let request = ControlRequest::SessionsShow { session: session.to_string(), max: 1 };
+            let ControlResponse::Session(detail) = answer(state, &request).await? else {
+                return Err(unexpected());
+            };
+            detail.runs.last().map(|run| run.id).ok_or("this conversation has no run yet")?
+        }
+    };
+    if let Some(more) = more {
+        let amounts = more.split_whitespace().collect::<Vec<_>>().join(",");
+        let added: BudgetLimits = amounts.parse()?;
+        let by = LimitIncrease { budget: added.amounts, wall_ms: added.wall.map(millis) };
+        answer(state, &ControlRequest::BudgetAdd { run: run.to_string(), by }).await?;
+        // A run that had used up its budget goes on.
+        let follow = ControlRequest::RunsResume { id: run.to_string() };
+        // It is refused if the run needs no process, as one that is under way.
+        let _ = answer(state, &follow).await;
+    }
+    let ControlResponse::Budget(budget) =
+        answer(state, &ControlRequest::BudgetShow { run: run.to_string() }).await?
+    else {
+        return Err(unexpected());
+    };
+    Ok(page("Budget", budgets::format_budget(&budget)))
+}
