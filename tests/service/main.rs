@@ -4,8 +4,8 @@
 mod agents;
 mod attachments;
 mod background;
-mod dashboard;
 mod chat;
+mod dashboard;
 mod deliveries;
 mod email;
 mod expectations;
