@@ -1,6 +1,6 @@
 //! Pages of lists: the newest rows first, and where the next page begins.
 
-use hermod_actors::model::{AgentName, Outcome, RunId, RunRow, SessionId};
+use hermod_actors::model::{AgentName, Outcome, RunId, RunRow, ScheduleName, SessionId};
 use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 use utoipa::{
     IntoParams, PartialSchema, ToSchema,
@@ -92,6 +92,9 @@ pub(super) struct RunsQuery {
     /// The outcome.
     #[param(value_type = schema::OutcomeName, required = false)]
     outcome: Option<Outcome>,
+    /// The schedule of whose occurrences they are.
+    #[param(value_type = String, required = false, pattern = "^[a-z0-9][a-z0-9_-]{0,63}$")]
+    schedule: Option<ScheduleName>,
     /// Accepted at this time or later.
     #[param(value_type = String, format = DateTime, required = false)]
     since: Option<TimeField>,
@@ -240,6 +243,7 @@ impl RunsQuery {
         self.session.is_none_or(|session| session == row.session)
             && self.agent.as_ref().is_none_or(|agent| *agent == row.agent)
             && self.state.is_none_or(|state| state == row.state.into())
+            && self.schedule.as_ref().is_none_or(|named| row.schedule.as_ref() == Some(named))
             && self.outcome.is_none_or(|named| Some(named) == outcome)
             && (self.subagents != Some(false) || row.parent.is_none())
             && self.since.is_none_or(|since| row.accepted_at >= since.0)

@@ -7,9 +7,10 @@ use agent_client_protocol::v1::schema::{
     ToolCallUpdateFields, ToolKind,
 };
 use hermod_actors::model::{CallEnd, CallId, CallStatus};
+use hermod_chat::CommandEnd;
 use serde_json::Value;
 
-use crate::cli::{command_end::CommandEnd, format::truncated_line};
+use crate::cli::format::truncated_line;
 
 /// The tool whose list is the plan.
 const TODO: &str = "todo";
