@@ -9,7 +9,9 @@ use agent_client_protocol::v1::schema::{
 use hermod_actors::model::{CallEnd, CallId, CallStatus};
 use serde_json::Value;
 
-use crate::cli::{command_end::CommandEnd, format::truncated_line};
+use hermod_chat::CommandEnd;
+
+use crate::cli::format::truncated_line;
 
 /// The tool whose list is the plan.
 const TODO: &str = "todo";
