@@ -7,9 +7,8 @@ use agent_client_protocol::v1::schema::{
     ToolCallUpdateFields, ToolKind,
 };
 use hermod_actors::model::{CallEnd, CallId, CallStatus};
-use serde_json::Value;
-
 use hermod_chat::CommandEnd;
+use serde_json::Value;
 
 use crate::cli::format::truncated_line;
 
