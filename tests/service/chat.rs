@@ -123,7 +123,8 @@ impl Screen {
     /// What is written from now on, as text without control sequences.
     fn text(&self) -> String {
         let bytes = self.seen.lock().unwrap().clone();
-        let (mut text, mut rest) = (String::new(), &*String::from_utf8_lossy(&bytes));
+        let seen = String::from_utf8_lossy(&bytes);
+        let (mut text, mut rest) = (String::new(), &*seen);
         while let Some((before, after)) = rest.split_once('\x1b') {
             text.push_str(before);
             let end = after.find(|c: char| c.is_ascii_alphabetic()).map_or(after.len(), |at| at + 1);
