@@ -213,6 +213,7 @@ impl ChatState {
             return None;
         }
         let call = asked.question.call;
+        #[expect(clippy::wildcard_enum_match_arm, reason = "other keys are for the input")]
         let verdict = match key {
             Key::Char('y' | '1') => Verdict::Allow(AllowScope::Once),
             Key::Char('r' | '2') => Verdict::Allow(AllowScope::Run),

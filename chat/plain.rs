@@ -72,7 +72,7 @@ impl PlainChat {
                 *self = Self { sent, next_local, unconfirmed, ..Self::default() };
             }
             ChatEvent::Link(Link::Lost(reason)) => {
-                push(to, "service", &format!("{reason}; it is waited for"))
+                push(to, "service", &format!("{reason}; it is waited for"));
             }
             ChatEvent::Task { run, text, .. } => {
                 self.open_runs.push(run);
@@ -114,9 +114,8 @@ impl PlainChat {
         match event {
             ChatEvent::Text { call, delta, .. } => self.stream(call, &delta, to),
             ChatEvent::Voided { call } => {
-                if self.answer.take_if(|(streaming, _)| *streaming == call).is_some() {
-                    push(to, "note", "this answer is void, and is asked for again");
-                }
+                let voided = self.answer.take_if(|(streaming, _)| *streaming == call);
+                voided.iter().for_each(|_| push(to, "note", "this answer is void, and is asked for again"));
             }
             ChatEvent::Answered { call, text, is_discarded, .. } if !is_discarded => match self.answer.take()
             {

@@ -91,8 +91,10 @@ pub(crate) enum EntryBody {
 impl EntryBody {
     fn size(&self) -> usize {
         match self {
-            Self::User { text, .. } | Self::Answer { text, .. } | Self::Thoughts { text, .. } => text.len(),
-            Self::Notice(_, text) => text.len(),
+            Self::User { text, .. }
+            | Self::Answer { text, .. }
+            | Self::Thoughts { text, .. }
+            | Self::Notice(_, text) => text.len(),
             Self::Tool(tool) => tool.size(),
             Self::Page { title, text, .. } => title.len() + text.len(),
         }
@@ -184,13 +186,12 @@ impl Transcript {
 
     /// Adds a piece of what a model thinks.
     pub(crate) fn stream_thoughts(&mut self, (call, attempt): (CallId, Attempt), delta: &str) {
-        let number = match self.thoughts.get(&call) {
-            Some(number) => *number,
-            None => {
-                let number = self.push(EntryBody::Thoughts { text: String::new(), attempt, is_open: true });
-                self.thoughts.insert(call, number);
-                number
-            }
+        let number = if let Some(number) = self.thoughts.get(&call) {
+            *number
+        } else {
+            let number = self.push(EntryBody::Thoughts { text: String::new(), attempt, is_open: true });
+            self.thoughts.insert(call, number);
+            number
         };
         self.change(Some(number), |body| {
             if let EntryBody::Thoughts { text, attempt: last, .. } = body {
@@ -486,7 +487,7 @@ fn body_lines(body: &EntryBody, (width, is_unfolded): (usize, bool), look: Look)
         }
         EntryBody::Answer { text, .. } => lines = markdown::lines(text, width, look),
         EntryBody::Thoughts { text, is_open, .. } => {
-            push_thoughts(text, *is_open, (width, is_unfolded), (look, &mut lines))
+            push_thoughts(text, *is_open, (width, is_unfolded), (look, &mut lines));
         }
         EntryBody::Tool(tool) => lines = tool.lines((width, is_unfolded), look),
         EntryBody::Notice(tone, text) => {
