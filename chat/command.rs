@@ -156,7 +156,7 @@ mod tests {
             match (read, expect) {
                 (Some(Err(error)), Some(Err(part))) => assert!(error.contains(part), "{error}"),
                 (read, expect) => {
-                    assert_eq!(read, expect.map(|expect| expect.map_err(str::to_owned)), "{line}")
+                    assert_eq!(read, expect.map(|expect| expect.map_err(str::to_owned)), "{line}");
                 }
             }
         };

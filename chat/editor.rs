@@ -269,9 +269,9 @@ mod tests {
         editor.set("new".to_owned());
         let mut check = |earlier: bool, expect: &str| {
             if earlier {
-                editor.recall_earlier()
+                editor.recall_earlier();
             } else {
-                editor.recall_later()
+                editor.recall_later();
             }
             assert_eq!(editor.text(), expect);
         };

@@ -1,7 +1,7 @@
 //! What is seen of a conversation.
 
 use crate::{
-    ChatEvent, ChatState, Choice, Link, PageKind, Question, Subagent, TodoLine, Tone,
+    ChatEvent, Choice, Link, PageKind, Question, Subagent, TodoLine, Tone,
     tests::{RUN, answered, model_call, run_ended, screen, shell, shell_end, state, task, text, tool_call},
 };
 
@@ -288,6 +288,4 @@ fn pieces_of_an_answer_are_drawn_as_the_whole() {
         screen(&mut in_pieces, (40, 40), 0);
     }
     assert_eq!(screen(&mut in_pieces, (40, 40), 0), screen(&mut at_once, (40, 40), 0));
-    fn is_send<T: Send>(_: &T) {}
-    is_send::<ChatState>(&at_once);
 }

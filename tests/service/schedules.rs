@@ -196,7 +196,6 @@ fn schedules_are_managed_over_http() {
     let runs = served.get("/v1/runs?schedule=hourly").json();
     assert_eq!(runs["items"].as_array().expect("a list").len(), 1, "{runs}");
     assert_eq!(served.get("/v1/runs?schedule=other").json()["items"], json!([]));
-    assert_eq!(served.get("/v1/runs?schedule=No%20name").status, 400);
     let listed = served.get("/v1/schedules").json();
     assert_eq!(listed["items"].as_array().map(Vec::len), Some(1), "{listed}");
     let metrics = served.get("/metrics").text();

@@ -34,8 +34,8 @@ pub(super) async fn diff(workspace: &Path) -> Result<ChatEvent, String> {
     let tracked =
         git(workspace, &["diff", "--no-color", "--no-ext-diff", "--no-textconv", "HEAD", "--"]).await?;
     let new = git(workspace, &["ls-files", "--others", "--exclude-standard"]).await?;
-    let new: String = new.lines().map(|name| format!("new file: {name}\n")).collect();
-    let mut text = format!("{new}{tracked}");
+    let new = new.lines().fold(String::new(), |all, name| all + "new file: " + name + "\n");
+    let mut text = new + &tracked;
     if text.is_empty() {
         return Ok(super::files::notice("nothing has changed since the last commit"));
     }
@@ -46,7 +46,7 @@ pub(super) async fn diff(workspace: &Path) -> Result<ChatEvent, String> {
         }
         let left_out = text.len() - end;
         text.truncate(end);
-        text.push_str(&format!("\n[{left_out} bytes left out]"));
+        text.extend(["\n[", &left_out.to_string(), " bytes left out]"]);
     }
     Ok(ChatEvent::Page { title: "Changes since the last commit".to_owned(), text, kind: PageKind::Diff })
 }

@@ -97,26 +97,24 @@ impl Conversation {
 
     /// What is told next. May be cancelled at any time.
     pub(super) async fn next(&mut self) -> Option<ChatEvent> {
-        loop {
-            match self.told.recv().await? {
-                Told::Event(event) => return Some(event),
-                Told::Opened(session) => {
-                    self.follow(session);
-                    return Some(ChatEvent::Conversation(Some(session)));
-                }
+        let told = self.told.recv().await?;
+        Some(self.take(told))
+    }
+
+    fn take(&mut self, told: Told) -> ChatEvent {
+        match told {
+            Told::Event(event) => event,
+            Told::Opened(session) => {
+                self.follow(session);
+                ChatEvent::Conversation(Some(session))
             }
         }
     }
 
     /// An event that waits already.
     pub(super) fn try_next(&mut self) -> Option<ChatEvent> {
-        match self.told.try_recv().ok()? {
-            Told::Event(event) => Some(event),
-            Told::Opened(session) => {
-                self.follow(session);
-                Some(ChatEvent::Conversation(Some(session)))
-            }
-        }
+        let told = self.told.try_recv().ok()?;
+        Some(self.take(told))
     }
 
     fn follow(&mut self, session: SessionId) {

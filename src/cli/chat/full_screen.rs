@@ -192,7 +192,14 @@ impl FullScreen {
                 self.conversation.send(OutgoingMessage { local, text, images, steers, model });
                 Then::Nothing
             }
-            intent => self.requests.carry_out(intent, self.conversation.session, self.state.active_run()),
+            Intent::Interrupt(_)
+            | Intent::Decide(..)
+            | Intent::Command(_)
+            | Intent::PastePicture
+            | Intent::CompletePath { .. }
+            | Intent::Open(_) => {
+                self.requests.carry_out(intent, self.conversation.session, self.state.active_run())
+            }
         };
         match then {
             Then::Nothing => {}

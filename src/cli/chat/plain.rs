@@ -136,7 +136,17 @@ impl PlainMode {
                     self.conversation.send(OutgoingMessage { local, text, images, steers, model });
                     Then::Nothing
                 }
-                intent => self.requests.carry_out(intent, self.conversation.session, self.chat.active_run()),
+                Intent::Interrupt(_)
+                | Intent::Decide(..)
+                | Intent::Command(_)
+                | Intent::EditInput(_)
+                | Intent::PastePicture
+                | Intent::CompletePath { .. }
+                | Intent::Open(_)
+                | Intent::Redraw
+                | Intent::Suspend => {
+                    self.requests.carry_out(intent, self.conversation.session, self.chat.active_run())
+                }
             };
             if let Then::Show((session, agent)) = then {
                 let agent = agent.or(self.beginning.agent.clone());

@@ -43,7 +43,7 @@ pub(super) async fn poll(
     }
     loop {
         let run = *active.borrow_and_update();
-        for polled in BTreeSet::from_iter(last.into_iter().chain(run)) {
+        for polled in last.into_iter().chain(run).collect::<BTreeSet<_>>() {
             // A process that has gone is asked again at the next poll.
             let Some(events) = poll_run(&state, &mut client, polled).await else { continue };
             for event in events {

@@ -236,15 +236,14 @@ async fn budget(
     more: Option<String>,
 ) -> Result<ChatEvent, String> {
     let Some(session) = session else { return Err("this conversation has no run yet".to_owned()) };
-    let run = match run {
-        Some(run) => run,
-        None => {
-            let request = ControlRequest::SessionsShow { session: session.to_string(), max: 1 };
-            let ControlResponse::Session(detail) = answer(state, &request).await? else {
-                return Err(unexpected());
-            };
-            detail.runs.last().map(|run| run.id).ok_or("this conversation has no run yet")?
-        }
+    let run = if let Some(run) = run {
+        run
+    } else {
+        let request = ControlRequest::SessionsShow { session: session.to_string(), max: 1 };
+        let ControlResponse::Session(detail) = answer(state, &request).await? else {
+            return Err(unexpected());
+        };
+        detail.runs.last().map(|run| run.id).ok_or("this conversation has no run yet")?
     };
     if let Some(more) = more {
         let amounts = more.split_whitespace().collect::<Vec<_>>().join(",");
