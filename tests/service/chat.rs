@@ -3,6 +3,7 @@
 use std::{
     fs::File,
     io::{Read as _, Write},
+    num::NonZero,
     os::fd::{AsFd as _, OwnedFd},
     process::{Command, Stdio},
     sync::{Arc, Mutex},
@@ -83,6 +84,10 @@ fn without_a_terminal_and_without_arguments_there_is_the_help() {
     served.world.fails(&[], 2, "Usage: hermod");
 }
 
+/// The size of the terminal.
+const ROWS: NonZero<u16> = NonZero::new(24).unwrap();
+const COLUMNS: NonZero<u16> = NonZero::new(80).unwrap();
+
 /// A chat on a pseudo-terminal.
 struct Screen {
     running: Running,
@@ -98,7 +103,7 @@ impl Screen {
         unlockpt(&master).unwrap();
         let name = ptsname(&master, Vec::new()).unwrap();
         let terminal = rustix::fs::open(name, OFlags::RDWR | OFlags::NOCTTY, Mode::empty()).unwrap();
-        let size = Winsize { ws_row: 24, ws_col: 80, ws_xpixel: 0, ws_ypixel: 0 };
+        let size = Winsize { ws_row: ROWS.get(), ws_col: COLUMNS.get(), ws_xpixel: 0, ws_ypixel: 0 };
         tcsetwinsize(&terminal, size).unwrap();
         let end = || terminal.as_fd().try_clone_to_owned().unwrap();
         let mut command: Command = served.world.hermod(args);
@@ -120,27 +125,17 @@ impl Screen {
         (&self.keys).write_all(keys.as_bytes()).unwrap();
     }
 
-    /// What is written from now on, as text without control sequences.
+    /// What the terminal shows.
     fn text(&self) -> String {
-        let bytes = self.seen.lock().unwrap().clone();
-        let seen = String::from_utf8_lossy(&bytes);
-        let (mut text, mut rest) = (String::new(), &*seen);
-        while let Some((before, after)) = rest.split_once('\x1b') {
-            text.push_str(before);
-            let end = after.find(|c: char| c.is_ascii_alphabetic()).map_or(after.len(), |at| at + 1);
-            rest = &after[end..];
-        }
-        text + rest
+        let mut terminal = vt100::Parser::new(ROWS, COLUMNS, 0);
+        terminal.process(&self.seen.lock().unwrap());
+        terminal.screen().contents()
     }
 
-    /// Waits until the whole screen, which is drawn anew, has a text.
+    /// Waits until the terminal shows a text.
     #[track_caller]
     fn shows(&self, part: &str) {
-        until(part, || {
-            self.press("\x0c");
-            self.text().contains(part)
-        });
-        self.seen.lock().unwrap().clear();
+        until(part, || self.text().contains(part));
     }
 
     /// Leaves the chat; the terminal is as it was.
