@@ -6,7 +6,7 @@ check:
     RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps
     cargo deny --offline check bans licenses sources
     cargo test --features otlp --test service traces::
-    cargo test --workspace
+    cargo test --workspace --all-features
 
 # Everything, as on a new machine.
 ci:
