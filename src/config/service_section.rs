@@ -5,7 +5,7 @@ use std::{net::SocketAddr, path::PathBuf};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::values::PositiveCount;
+use super::values::{Flag, PositiveCount};
 
 /// The section `service`.
 #[derive(Debug, Clone, Deserialize)]
@@ -18,7 +18,7 @@ pub struct ServiceSection {
     /// Most open connections.
     pub connections: PositiveCount,
     /// Whether it serves the dashboard.
-    pub dashboard: bool,
+    pub dashboard: Flag,
     /// The certificate with which it speaks TLS, and its chain.
     pub tls_certificate: PemPath,
     /// The private key of the certificate.

@@ -157,7 +157,7 @@ async fn serve_host(
         inbound: host.open_inbound(config, &submitter.settings().variables),
         tokens: TokenVerifier::new(state),
         hosts: own_hosts(address).into_iter().chain(config.service.hosts.0.iter().cloned()).collect(),
-        dashboard: config.service.dashboard,
+        dashboard: config.service.dashboard.0,
         tls: door.tls,
         metrics,
         closing: CancellationToken::new(),

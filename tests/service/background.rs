@@ -37,8 +37,8 @@ fn it_ends_when_it_is_idle_and_not_before_its_runs() {
 #[test]
 fn a_schedule_keeps_it() {
     let mut served = slow();
-    served.start_in_background("100ms");
     served.world.ok(&["schedules", "add", "soon", "--every", "1s", "--text", "work"]);
+    served.start_in_background("100ms");
     let history = || served.world.ok(&["schedules", "history", "soon", "--json"]);
     until("an occurrence runs", || history().contains("ran"));
     served.world.ok(&["schedules", "remove", "soon"]);
