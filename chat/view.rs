@@ -125,8 +125,10 @@ impl ChatState {
     }
 
     fn push_subagents(&self, width: usize, to: &mut Vec<Line<'static>>) {
-        for subagent in self.subagents.iter().take(MAX_SUBAGENT_ROWS) {
-            to.push(self.subagent_line(subagent, width));
+        for (n, subagent) in self.subagents.iter().enumerate().take(MAX_SUBAGENT_ROWS) {
+            let below = self.subagents[n + 1..].iter().take_while(|other| other.depth >= subagent.depth);
+            let is_last = below.filter(|other| other.depth == subagent.depth).count() == 0;
+            to.push(self.subagent_line(subagent, is_last, width));
         }
         let more = self.subagents.len().saturating_sub(MAX_SUBAGENT_ROWS);
         if more > 0 {
@@ -134,8 +136,10 @@ impl ChatState {
         }
     }
 
-    fn subagent_line(&self, subagent: &Subagent, width: usize) -> Line<'static> {
-        let branch = format!("{}{}", "  ".repeat(subagent.depth.min(6)), self.look.symbol("└─ ", "`- "));
+    fn subagent_line(&self, subagent: &Subagent, is_last: bool, width: usize) -> Line<'static> {
+        let branch =
+            if is_last { self.look.symbol("└─ ", "`- ") } else { self.look.symbol("├─ ", "|- ") };
+        let branch = format!("{}{branch}", "  ".repeat(subagent.depth.min(6)));
         let tokens = short_count(subagent.tokens);
         let state =
             format!("{} {} {tokens} tokens", clean_line(&subagent.id, 12), clean_line(&subagent.state, 30));

@@ -25,7 +25,7 @@ pub(super) fn task(text: &str) -> ChatEvent {
         text: text.to_owned(),
         images: 0,
         model: "vendor/model".to_owned(),
-        workspace: "/work/site".to_owned(),
+        workspace: "/srv/site".to_owned(),
     }
 }
 
@@ -66,7 +66,7 @@ pub(super) fn run_ended(is_completed: bool, outcome: &str) -> ChatEvent {
 
 /// A state after events.
 pub(super) fn state(events: Vec<ChatEvent>) -> ChatState {
-    let mut state = ChatState::new(Look::default(), "/work/site".to_owned());
+    let mut state = ChatState::new(Look::default(), "/srv/site".to_owned());
     state.apply(ChatEvent::Link(crate::Link::Up(7)), 0);
     events.into_iter().for_each(|event| state.apply(event, 0));
     state

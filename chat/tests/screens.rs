@@ -14,7 +14,7 @@ fn check(events: Vec<ChatEvent>, size: (u16, u16), expect: &str) {
 #[test]
 fn a_new_chat_says_what_can_be_done() {
     let expect = "
-Hermod  /work/site
+Hermod  /srv/site
 
 · Say what is to be done. While it works, what you type steers it.
 · Esc stops it, /help lists commands and keys, @ and Tab complete paths.

@@ -3,7 +3,6 @@
 //! idle. Another `hermod serve` takes its place.
 
 use std::{
-    ffi::OsString,
     fmt,
     fs::{File, OpenOptions},
     io::{self, Read as _, Seek as _, SeekFrom},
@@ -17,14 +16,14 @@ use hermod_actors::SanitizedText;
 use rustix::io::Errno;
 use tokio::{
     process::{Child, Command},
-    time::sleep,
+    time::{Instant, sleep},
 };
 
 use super::{CliError, print_note};
 use crate::{
-    control::{AskError, ControlClient, ControlRequest, OwnerKind},
+    control::{AskError, ControlClient, ControlRequest, OwnerKind, RequestError, RequestErrorKind},
     files,
-    host::{HostError, OwnerConnection},
+    host::{self, HostError, OwnerConnection},
     process::runner::OWN_PROGRAM,
 };
 
@@ -43,6 +42,13 @@ const RESTART_PAUSE: Duration = Duration::from_millis(300);
 /// Variables of a service manager, which belong to another process.
 const MANAGER_VARIABLES: [&str; 5] =
     ["NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID", "LISTEN_FDS", "LISTEN_PID"];
+
+/// The lock of a process that starts a service, in the state directory.
+const START_LOCK: &str = "background.lock";
+/// How long another service waits for a client that starts one.
+const START_PATIENCE: Duration = Duration::from_secs(10);
+/// Time in which a service in the background ends for another one.
+const TAKEOVER_TIME: Duration = Duration::from_secs(30);
 
 /// What a client waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -70,11 +76,10 @@ impl fmt::Display for ServiceWait {
     }
 }
 
-/// The connection to the service that holds the store in `state`. Without one, a service is started in the background, with
-/// `arguments` of `hermod serve`. `on_wait` learns what is waited for, each time that this changes.
+/// The connection to the service that holds the store in `state`. Without one, a service is started in the background, by one
+/// client at a time. `on_wait` learns what is waited for, each time that this changes.
 pub(crate) async fn connect(
     state: &Path,
-    arguments: &[OsString],
     mut on_wait: impl FnMut(ServiceWait),
 ) -> Result<OwnerConnection, CliError> {
     let (mut starting, mut starts, mut told) = (None::<StartingService>, 0, None);
@@ -97,8 +102,10 @@ pub(crate) async fn connect(
                     }
                     starting = None;
                     sleep(RESTART_PAUSE).await;
-                } else if starting.is_none() {
-                    starting = Some(StartingService::spawn(state, arguments)?);
+                } else if starting.is_none()
+                    && let Some(lock) = StartLock::try_take(state)?
+                {
+                    starting = Some(StartingService::spawn(state, lock)?);
                     starts += 1;
                 }
                 ServiceWait::Start
@@ -121,25 +128,60 @@ pub(crate) fn leave_terminal() -> Result<(), CliError> {
 }
 
 /// Ends the service in the background that holds the store in `state`, if there is one. Its runs go on in the process that
-/// opens the store next.
-pub(crate) async fn take_place(state: &Path) -> Result<(), CliError> {
-    let Some(owner) = OwnerConnection::connect(state).await? else { return Ok(()) };
-    if owner.submissions != Some(OwnerKind::Background) {
-        return Ok(());
-    }
-    print_note(format!("takeover  process {}, a service in the background, ends", owner.pid));
-    let Some(mut client) = ControlClient::connect(state).await.map_err(HostError::from)? else {
-        return Ok(());
+/// opens the store next. Until the lock is dropped, no client starts another service.
+pub(crate) async fn take_place(state: &Path) -> Result<Option<StartLock>, CliError> {
+    let begun = Instant::now();
+    let lock = loop {
+        let lock = StartLock::try_take(state)?;
+        // A client that was stopped while it starts a service does not hold this one up.
+        if lock.is_some() || begun.elapsed() > START_PATIENCE {
+            break lock;
+        }
+        sleep(POLL_INTERVAL).await;
     };
-    match client.request(&ControlRequest::ServiceDrain { timeout_ms: 0 }, |_| Ok(())).await {
-        Ok(_) | Err(AskError::Disconnected) => {}
-        Err(AskError::Rejected(error)) => return Err(HostError::from(error).into()),
-    }
-    // The store is closed after the socket is gone, and opening it waits for that.
-    while ControlClient::connect(state).await.map_err(HostError::from)?.is_some() {
+    let begun = Instant::now();
+    let mut drained = None;
+    loop {
+        let Some(owner) = OwnerConnection::connect(state).await? else { return Ok(lock) };
+        if owner.submissions != Some(OwnerKind::Background) {
+            return Ok(lock);
+        }
+        if drained.replace(owner.pid) != Some(owner.pid) {
+            print_note(format!("takeover  process {}, a service in the background, ends", owner.pid));
+            drain(state).await?;
+        } else if begun.elapsed() > TAKEOVER_TIME {
+            let text = format!("process {}, a service in the background, does not end; stop it", owner.pid);
+            return Err(HostError::from(RequestError::new(RequestErrorKind::Busy, text)).into());
+        }
+        // The store is closed after the socket is gone, and opening it waits for that.
         sleep(POLL_INTERVAL).await;
     }
-    Ok(())
+}
+
+async fn drain(state: &Path) -> Result<(), HostError> {
+    let Some(mut client) = ControlClient::connect(state).await? else { return Ok(()) };
+    match client.request(&ControlRequest::ServiceDrain { timeout_ms: 0 }, |_| Ok(())).await {
+        Ok(_) | Err(AskError::Disconnected) => Ok(()),
+        Err(AskError::Rejected(error)) => Err(error.into()),
+    }
+}
+
+/// Held by a process that starts a service, until that serves or has failed.
+#[derive(Debug)]
+pub(crate) struct StartLock {
+    _file: File,
+}
+
+impl StartLock {
+    /// `None` if another process has it. Makes the state directory.
+    fn try_take(state: &Path) -> Result<Option<Self>, CliError> {
+        let state = host::create_state_dir(state)?;
+        let path = state.join(START_LOCK);
+        let locked = files::open_lock(&path)
+            .and_then(|file| Ok(files::lock_within(&file, (1, Duration::ZERO), || true)?.then_some(file)));
+        let file = locked.map_err(|error| CliError::internal(format!("{}: {error}", path.display())))?;
+        Ok(file.map(|file| Self { _file: file }))
+    }
 }
 
 /// A service in the background that was started and is not known to serve.
@@ -147,23 +189,24 @@ struct StartingService {
     process: Child,
     /// The length of the log before the start.
     log_start: u64,
+    _lock: StartLock,
 }
 
 impl StartingService {
-    fn spawn(state: &Path, arguments: &[OsString]) -> Result<Self, CliError> {
+    fn spawn(state: &Path, lock: StartLock) -> Result<Self, CliError> {
         let failed = |error: &dyn std::fmt::Display| {
             CliError::internal(format!("a service in the background cannot be started: {error}"))
         };
         let log = open_log(state).map_err(|error| failed(&error))?;
         let log_start = log.metadata().map_err(|error| failed(&error))?.len();
         let mut command = Command::new(OWN_PROGRAM);
-        command.arg0("hermod").args(["serve", "--background", "--store"]).arg(state).args(arguments);
+        command.arg0("hermod").args(["serve", "--background", "--store"]).arg(state);
         MANAGER_VARIABLES.iter().for_each(|name| {
             command.env_remove(name);
         });
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).kill_on_drop(false);
         let process = command.spawn().map_err(|error| failed(&error))?;
-        Ok(Self { process, log_start })
+        Ok(Self { process, log_start, _lock: lock })
     }
 
     /// Why it has ended; `None` if it has not.

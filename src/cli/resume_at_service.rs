@@ -74,15 +74,7 @@ fn gone(error: HandoverError) -> HostError {
 }
 
 async fn unfinished(client: &StoreClient, session: Option<SessionId>) -> Result<Vec<RunView>, HostError> {
-    let outcomes = vec![RunOutcomeFilter::Unfinished];
-    let request = ControlRequest::RunsList {
-        max: MAX_RUNS,
-        agent: None,
-        since: None,
-        until: None,
-        schedule: None,
-        outcomes,
-    };
+    let request = ControlRequest::newest_runs(MAX_RUNS, vec![RunOutcomeFilter::Unfinished]);
     let ControlResponse::Runs(rows) = client.request(&request).await? else {
         return Err(unexpected_response().into());
     };

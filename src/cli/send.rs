@@ -122,7 +122,7 @@ async fn send(
 ) -> Result<MessageStatus, CliError> {
     for _ in 0..MAX_TRIES {
         let mut owner = if start {
-            background::connect(client.state(), &[], |wait| print_note(wait.to_string())).await?
+            background::connect(client.state(), |wait| print_note(wait.to_string())).await?
         } else {
             OwnerConnection::connect(client.state()).await?.ok_or_else(no_service)?
         };

@@ -82,15 +82,15 @@ pub(crate) async fn execute(args: &ServeArgs, variables: &Variables) -> Result<E
         None => host::configured_state_dir(variables)?,
     };
     let durability = args.durability.unwrap_or_else(|| config.store.durability.into());
-    let kind = if args.background.is_some() {
+    let (kind, start_lock) = if args.background.is_some() {
         background::leave_terminal()?;
-        OwnerKind::Background
+        (OwnerKind::Background, None)
     } else {
-        background::take_place(&state).await?;
-        OwnerKind::Service
+        (OwnerKind::Service, background::take_place(&state).await?)
     };
     let owner: (_, Arc<dyn NoteSink>) = (kind, Arc::new(StderrNotes));
     let mut store = OwnedStore::acquire(state, durability.into(), owner).await?;
+    drop(start_lock);
     // A process in the background has no standard output.
     let output: Option<Arc<dyn LineOutput>> =
         args.background.is_none().then(|| Arc::new(StdoutLines) as Arc<dyn LineOutput>);

@@ -70,5 +70,6 @@ pub use schedules::{ScheduleChange, change_schedule};
 pub use server::ControlServer;
 pub use service_control::ServiceControl;
 pub use session_queue::check_queue;
+pub(crate) use socket_path::is_reachable;
 pub use submission::{OwnerKind, RunSubmission, SubmissionConversation, SubmissionService, SubmittedRun};
 pub use tree::{RunTreeCache, run_view};

@@ -528,6 +528,11 @@ pub enum ControlResponse {
 }
 
 impl ControlRequest {
+    /// Lists the newest runs with one of these outcomes; without outcomes, all.
+    pub const fn newest_runs(max: usize, outcomes: Vec<RunOutcomeFilter>) -> Self {
+        Self::RunsList { max, agent: None, since: None, until: None, schedule: None, outcomes }
+    }
+
     /// Parses one line; the error is of kind [`super::RequestErrorKind::Usage`].
     pub fn parse(line: &[u8]) -> Result<Self, RequestError> {
         serde_json::from_slice(line).map_err(|error| {
@@ -595,14 +600,7 @@ mod tests {
     #[test]
     fn a_request_is_read_strictly() {
         check(r#"{"verb":"ping"}"#, Ok(ControlRequest::Ping {}));
-        let list = |outcomes| ControlRequest::RunsList {
-            max: 100,
-            agent: None,
-            since: None,
-            until: None,
-            schedule: None,
-            outcomes,
-        };
+        let list = |outcomes| ControlRequest::newest_runs(100, outcomes);
         check(r#"{"verb":"runs.list"}"#, Ok(list(Vec::new())));
         check(
             r#"{"verb":"runs.list","outcomes":["unfinished"]}"#,

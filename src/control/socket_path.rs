@@ -13,6 +13,11 @@ pub(super) const SOCKET: &str = "control.sock";
 /// The kernel's limit is 108 bytes, including the closing NUL.
 const MAX_PATH_BYTES: usize = 107;
 
+/// Whether clients find the socket of the process that owns the store in `state`.
+pub(crate) fn is_reachable(state: &Path) -> bool {
+    state.join(SOCKET).exists()
+}
+
 /// A path that is short enough for a socket.
 #[derive(Debug)]
 pub(super) struct SocketPath {

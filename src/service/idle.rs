@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep};
 
 use super::lifecycle::ServiceLifecycle;
 use crate::{
-    control::RequestError,
+    control::{RequestError, is_reachable},
     host::{HostError, runs_under_way},
 };
 
@@ -34,6 +34,10 @@ pub(super) async fn wait_until_idle(
     let mut idle_since = None;
     loop {
         sleep(interval).await;
+        // Without its socket no client finds it, and its folder may be gone.
+        if !is_reachable(lifecycle.host.state_dir()) {
+            return Ok(());
+        }
         let has_clients = clients.load(Ordering::Relaxed) > 0 || lifecycle.connections.get() > 0;
         if has_clients || has_work(lifecycle).await? {
             idle_since = None;

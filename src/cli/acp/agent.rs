@@ -27,13 +27,16 @@ use tokio::sync::{Mutex, Semaphore, mpsc, oneshot};
 
 use super::{
     options::{OptionCatalog, SessionOptions},
-    owner::Owner,
     prompt_content::PromptTask,
     session::{Session, SessionFront, SessionMessage, SessionPlace, to_error},
     session_list,
     transport::Window,
 };
-use crate::{cli::print_note, clock, control::SubmissionConversation};
+use crate::{
+    cli::{print_note, shared_owner::SharedOwner},
+    clock,
+    control::SubmissionConversation,
+};
 
 /// Messages that wait for one session.
 const MAX_WAITING_MESSAGES: usize = 64;
@@ -56,7 +59,7 @@ struct OpenSession {
 /// Hermod as an agent of ACP, for one client.
 #[derive(Debug)]
 pub(super) struct AcpAgent {
-    owner: Arc<Owner>,
+    owner: Arc<SharedOwner>,
     catalog: OptionCatalog,
     window: Arc<Window>,
     /// Whether the client shows forms; set by `initialize`.
@@ -67,7 +70,7 @@ pub(super) struct AcpAgent {
 
 impl AcpAgent {
     /// The agent of a client that speaks through this window.
-    pub(super) fn new(owner: Owner, catalog: OptionCatalog, window: Arc<Window>) -> Self {
+    pub(super) fn new(owner: SharedOwner, catalog: OptionCatalog, window: Arc<Window>) -> Self {
         Self {
             owner: Arc::new(owner),
             catalog,
@@ -82,7 +85,7 @@ impl AcpAgent {
     pub(super) fn initialize(&self, request: &InitializeRequest) -> InitializeResponse {
         let elicitation = request.client_capabilities.elicitation.as_ref();
         // A second handshake changes nothing.
-        self.has_forms.set(elicitation.is_some_and(|elicitation| elicitation.form.is_some())).ok();
+        self.has_forms.get_or_init(|| elicitation.is_some_and(|elicitation| elicitation.form.is_some()));
         let prompts = PromptCapabilities::new().image(true).embedded_context(true);
         let sessions = SessionCapabilities::new()
             .list(SessionListCapabilities::new())
@@ -180,7 +183,7 @@ impl AcpAgent {
             owner: Arc::clone(&self.owner),
             client,
             window: Arc::clone(&self.window),
-            has_forms: self.has_forms.get().copied().unwrap_or_default(),
+            has_forms: self.has_forms.get() == Some(&true),
         };
         let (mailbox, messages) = mpsc::channel(MAX_WAITING_MESSAGES);
         let open = OpenSession { mailbox, options: SessionOptions::default(), has_begun };
@@ -201,9 +204,12 @@ impl AcpAgent {
     ) -> Result<SetSessionConfigOptionResponse, Error> {
         let mut sessions = self.sessions.lock().await;
         let open = sessions.get_mut(&request.session_id).ok_or_else(|| not_open(&request.session_id))?;
-        let value = request.value.as_value_id().map(|value| value.0.to_string()).unwrap_or_default();
+        let value = request.value.as_value_id().ok_or_else(|| {
+            let text = format!("the value of `{}` is no id; choose one of its options", request.config_id.0);
+            Error::new(ErrorCode::INVALID_PARAMS, text)
+        })?;
         open.options
-            .choose((&request.config_id.0, &value), (&self.catalog, open.has_begun))
+            .choose((&request.config_id.0, &value.0), (&self.catalog, open.has_begun))
             .map_err(|text| Error::new(ErrorCode::INVALID_PARAMS, text))?;
         send(&open.mailbox, SessionMessage::SetOptions(open.options.clone()))?;
         Ok(SetSessionConfigOptionResponse::new(open.options.shown(&self.catalog, open.has_begun)))

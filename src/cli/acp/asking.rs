@@ -11,12 +11,12 @@ use hermod_actors::model::{
 
 use super::{
     fold::note,
-    owner::Owner,
     questions::{OpenQuestion, QuestionForm, UserAnswer, filled},
     session::{Session, answer, to_error},
     tool_calls::asked_below,
 };
 use crate::{
+    cli::shared_owner::SharedOwner,
     control::{ControlRequest, ControlResponse, RequestErrorKind},
     host::{HostError, unexpected_response},
     view::{ApprovalView, NodeView},
@@ -219,7 +219,7 @@ fn is_usage(error: &HostError) -> bool {
 
 /// What is asked in these sessions of subagents, and in those of their subagents.
 async fn asked_in(
-    owner: &Owner,
+    owner: &SharedOwner,
     mut sessions: BTreeSet<SessionId>,
     runs: Vec<RunId>,
 ) -> Result<Vec<ApprovalView>, HostError> {

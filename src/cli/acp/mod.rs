@@ -10,7 +10,6 @@ mod asking;
 mod connection;
 mod fold;
 mod options;
-mod owner;
 mod prompt_content;
 mod prompt_end;
 mod questions;
@@ -27,8 +26,8 @@ use std::{
 use agent_client_protocol::Channel;
 use clap::Args;
 
-use self::{agent::AcpAgent, options::OptionCatalog, owner::Owner, transport::Transport};
-use super::{CliError, examples, print_note};
+use self::{agent::AcpAgent, options::OptionCatalog, transport::Transport};
+use super::{CliError, examples, print_note, shared_owner::SharedOwner};
 use crate::{config::Config, discovery::Variables, host::StoreClient};
 
 /// Serve an editor at standard input and output, by the Agent Client Protocol (ACP)
@@ -45,7 +44,9 @@ pub(crate) async fn execute(_: &AcpArgs, variables: &Variables) -> Result<(), Cl
     let transport = Transport::start()
         .map_err(|error| CliError::internal(format!("standard input and output get no threads: {error}")))?;
     let window = transport.window();
-    let agent = Arc::new(AcpAgent::new(Owner::new(state), OptionCatalog::new(&config), Arc::clone(&window)));
+    // A command that holds the store takes runs too.
+    let owner = SharedOwner::new(state, |_| true, |wait| print_note(wait.to_string()));
+    let agent = Arc::new(AcpAgent::new(owner, OptionCatalog::new(&config), Arc::clone(&window)));
     let (near, far) = Channel::duplex();
     let (served, ()) = tokio::join!(Box::pin(connection::serve(&agent, &window, near)), transport.carry(far));
     if let Err(error) = served {

@@ -26,14 +26,16 @@ use super::{
     asking::TaskEnd,
     fold::{Effect, UpdateFold, note},
     options::SessionOptions,
-    owner::{Owner, SessionStep, SessionStepResult, follow},
     prompt_content::PromptTask,
     prompt_end::PromptEnd,
     questions::OpenQuestion,
     transport::Window,
 };
 use crate::{
-    cli::print_note,
+    cli::{
+        print_note,
+        shared_owner::{SessionStep, SessionStepResult, SharedOwner, follow},
+    },
     clock,
     control::{RequestError, RequestErrorKind, RunSubmission, SubmissionConversation},
     host::HostError,
@@ -50,7 +52,7 @@ type PromptReply = oneshot::Sender<Result<StopReason, Error>>;
 /// What sessions share.
 #[derive(Debug, Clone)]
 pub(super) struct SessionFront {
-    pub(super) owner: Arc<Owner>,
+    pub(super) owner: Arc<SharedOwner>,
     pub(super) client: ConnectionTo<Client>,
     pub(super) window: Arc<Window>,
     /// Whether the client shows forms.
@@ -296,7 +298,8 @@ impl Session {
                     self.on_effect(effect, (false, is_hidden)).await;
                 }
             }
-            SessionStep::Rejoined => {
+            SessionStep::Note(_) | SessionStep::Joined(_) => {}
+            SessionStep::Lost => {
                 self.fold.rejoin();
                 for run in self.prompts.keys().copied() {
                     let owner = Arc::clone(&self.front.owner);

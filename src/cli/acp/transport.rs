@@ -159,7 +159,14 @@ impl Transport {
                     }
                     Ok(None) => {}
                     Err(refusal) => {
-                        if output.send(refusal.line()).await.is_err() {
+                        let line = match refusal.line() {
+                            Ok(line) => line,
+                            Err(error) => {
+                                tracing::error!(%error, "a refusal is no JSON");
+                                continue;
+                            }
+                        };
+                        if output.send(line).await.is_err() {
                             return;
                         }
                     }
@@ -206,10 +213,10 @@ impl Refusal {
     }
 
     /// The line that answers it.
-    fn line(self) -> String {
+    fn line(self) -> serde_json::Result<String> {
         let error = Error::new(self.code, self.text);
         let response = TransportFrame::Single(RawJsonRpcMessage::response(self.id, Err(error)));
-        response.to_json().unwrap_or_default()
+        response.to_json()
     }
 }
 
@@ -242,7 +249,7 @@ fn read_frame(line: InputLine, window: &Window) -> Result<Option<TransportFrame>
 }
 
 fn is_response(text: &str) -> bool {
-    let value = serde_json::from_str::<serde_json::Value>(text).unwrap_or_default();
+    let Ok(value) = serde_json::from_str::<serde_json::Value>(text) else { return false };
     value.get("method").is_none() && (value.get("result").is_some() || value.get("error").is_some())
 }
 

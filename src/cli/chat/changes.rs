@@ -14,6 +14,7 @@ use tokio::{process::Command, task::spawn_blocking};
 
 use super::requests::answer;
 use crate::{
+    cli::shared_owner::SharedOwner,
     control::{ControlRequest, ControlResponse},
     files::read_regular_text,
     host::{HostError, StoreClient},
@@ -84,18 +85,18 @@ struct FileEdit {
 
 /// Takes back the last edit of a file that was not taken back before.
 pub(super) async fn undo(
-    state: &Path,
+    owner: &SharedOwner,
     session: Option<SessionId>,
     undone: UndoneEdits,
 ) -> Result<ChatEvent, String> {
     let nothing = "this conversation has no edit to take back";
     let request =
         ControlRequest::SessionsShow { session: session.ok_or(nothing)?.to_string(), max: MAX_RUNS };
-    let ControlResponse::Session(mut detail) = answer(state, &request).await? else {
+    let ControlResponse::Session(mut detail) = answer(owner, &request).await? else {
         return Err("another answer came".to_owned());
     };
     detail.runs.sort_by_key(|run| std::cmp::Reverse((run.accepted_at, run.id)));
-    let client = StoreClient::of_state(state.to_owned());
+    let client = StoreClient::of_state(owner.state().to_owned());
     for run in &detail.runs {
         let mut edits = EditReader::default();
         let read = client.run_records(run.id, |_, record| {

@@ -1,11 +1,7 @@
 //! One conversation of the chat: its messages in their order, and what happens in its session. All its tasks end when it
 //! is dropped.
 
-use std::{
-    path::{Path, PathBuf},
-    sync::Arc,
-    time::Duration,
-};
+use std::{path::PathBuf, sync::Arc};
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use hermod_actors::model::{Hash, QueueMode, RunId, SessionId};
@@ -13,24 +9,18 @@ use hermod_chat::{ChatEvent, Link, Tone};
 use tokio::{
     sync::{mpsc, watch},
     task::JoinSet,
-    time::sleep,
 };
 
 use super::{follow, poll};
 use crate::{
-    cli::{
-        background::{self, ServiceWait},
-        run::read_images,
-    },
+    cli::{background::ServiceWait, run::read_images, shared_owner::SharedOwner},
     clock,
-    control::{MessageSubmission, RequestError, RequestErrorKind, RunSubmission, SubmissionConversation},
-    host::{HandoverError, HostError, OwnerConnection},
+    control::{MessageSubmission, RunSubmission, SubmissionConversation},
+    host::HostError,
 };
 
 /// Events that wait for the screen. A full queue lets the service wait, which drops deltas and no records.
 const MAX_QUEUED_EVENTS: usize = 1_024;
-/// Pause between two tries to reach a service.
-const RETRY_PAUSE: Duration = Duration::from_millis(200);
 
 /// With what a conversation begins.
 #[derive(Debug, Clone)]
@@ -51,7 +41,7 @@ pub(super) struct Beginning {
 
 /// A message of the user.
 #[derive(Debug)]
-pub(super) struct OutgoingMessage {
+pub(super) struct UserMessage {
     pub(super) local: u64,
     pub(super) text: String,
     pub(super) images: Vec<PathBuf>,
@@ -63,7 +53,7 @@ pub(super) struct OutgoingMessage {
 
 /// What the tasks of a conversation tell.
 #[derive(Debug)]
-pub(super) enum Told {
+pub(super) enum ConversationUpdate {
     /// An event for the screen.
     Event(ChatEvent),
     /// The conversation has this session.
@@ -73,10 +63,10 @@ pub(super) enum Told {
 /// A conversation that is shown.
 #[derive(Debug)]
 pub(super) struct Conversation {
-    state: PathBuf,
-    told: mpsc::Receiver<Told>,
-    sender: mpsc::Sender<Told>,
-    messages: mpsc::UnboundedSender<OutgoingMessage>,
+    owner: Arc<SharedOwner>,
+    told: mpsc::Receiver<ConversationUpdate>,
+    sender: mpsc::Sender<ConversationUpdate>,
+    messages: mpsc::UnboundedSender<UserMessage>,
     /// The run under way, which is polled.
     active: watch::Sender<Option<RunId>>,
     tasks: JoinSet<()>,
@@ -85,14 +75,14 @@ pub(super) struct Conversation {
 
 impl Conversation {
     /// Begins: connects to the service, and follows the session if there is one.
-    pub(super) fn begin(state: &Path, beginning: Beginning) -> Self {
+    pub(super) fn begin(owner: &Arc<SharedOwner>, beginning: Beginning) -> Self {
         let (sender, told) = mpsc::channel(MAX_QUEUED_EVENTS);
         let (messages, outgoing) = mpsc::unbounded_channel();
         let (active, _) = watch::channel(None);
         let mut tasks = JoinSet::new();
-        let outbox = Outbox { state: state.to_owned(), beginning, session: None, told: sender.clone() };
+        let outbox = Outbox { owner: Arc::clone(owner), beginning, session: None, told: sender.clone() };
         tasks.spawn(outbox.run(outgoing));
-        Self { state: state.to_owned(), told, sender, messages, active, tasks, session: None }
+        Self { owner: Arc::clone(owner), told, sender, messages, active, tasks, session: None }
     }
 
     /// What is told next. May be cancelled at any time.
@@ -101,10 +91,10 @@ impl Conversation {
         Some(self.take(told))
     }
 
-    fn take(&mut self, told: Told) -> ChatEvent {
+    fn take(&mut self, told: ConversationUpdate) -> ChatEvent {
         match told {
-            Told::Event(event) => event,
-            Told::Opened(session) => {
+            ConversationUpdate::Event(event) => event,
+            ConversationUpdate::Opened(session) => {
                 self.follow(session);
                 ChatEvent::Conversation(Some(session))
             }
@@ -119,9 +109,9 @@ impl Conversation {
 
     fn follow(&mut self, session: SessionId) {
         self.session = Some(session);
-        self.tasks.spawn(follow::follow(self.state.clone(), session, self.sender.clone()));
+        self.tasks.spawn(follow::follow(Arc::clone(&self.owner), session, self.sender.clone()));
         self.tasks.spawn(poll::poll(
-            self.state.clone(),
+            Arc::clone(&self.owner),
             session,
             self.active.subscribe(),
             self.sender.clone(),
@@ -129,7 +119,7 @@ impl Conversation {
     }
 
     /// Sends a message after those before it.
-    pub(super) fn send(&self, message: OutgoingMessage) {
+    pub(super) fn send(&self, message: UserMessage) {
         // The receiver lives as long as the tasks.
         let _ = self.messages.send(message);
     }
@@ -140,29 +130,16 @@ impl Conversation {
     }
 }
 
-/// Connects to the service that holds the store, or to one in the background that is started.
-pub(super) async fn connect(state: &Path) -> Result<OwnerConnection, HostError> {
-    connect_telling(state, |_| ()).await
-}
-
-async fn connect_telling(
-    state: &Path,
-    on_wait: impl FnMut(ServiceWait),
-) -> Result<OwnerConnection, HostError> {
-    let connected = background::connect(state, &[], on_wait).await;
-    connected.map_err(|error| RequestError::new(RequestErrorKind::Internal, error.text).into())
-}
-
 /// Sends messages one after the other.
 struct Outbox {
-    state: PathBuf,
+    owner: Arc<SharedOwner>,
     beginning: Beginning,
     session: Option<SessionId>,
-    told: mpsc::Sender<Told>,
+    told: mpsc::Sender<ConversationUpdate>,
 }
 
 impl Outbox {
-    async fn run(mut self, mut outgoing: mpsc::UnboundedReceiver<OutgoingMessage>) {
+    async fn run(mut self, mut outgoing: mpsc::UnboundedReceiver<UserMessage>) {
         if let Err(error) = self.open().await {
             self.tell(ChatEvent::Notice(Tone::Bad, error.to_string())).await;
         }
@@ -172,7 +149,7 @@ impl Outbox {
                 Ok((session, message)) => {
                     if self.session.replace(session) != Some(session) {
                         // A closed receiver is a conversation that is not shown any more.
-                        let _ = self.told.send(Told::Opened(session)).await;
+                        let _ = self.told.send(ConversationUpdate::Opened(session)).await;
                     }
                     ChatEvent::Sent { local, message }
                 }
@@ -183,63 +160,50 @@ impl Outbox {
     }
 
     async fn tell(&self, event: ChatEvent) {
-        let _ = self.told.send(Told::Event(event)).await;
+        let _ = self.told.send(ConversationUpdate::Event(event)).await;
     }
 
     /// Connects, and finds the session that is named.
     async fn open(&mut self) -> Result<(), HostError> {
-        loop {
-            let told = self.told.clone();
-            let mut owner = connect_telling(&self.state, |wait| {
-                if let ServiceWait::Command { .. } = wait {
-                    // A full queue has other things to show.
-                    let _ = told.try_send(Told::Event(ChatEvent::Notice(Tone::Action, wait.to_string())));
-                }
-            })
-            .await?;
-            self.tell(ChatEvent::Link(Link::Up(owner.pid))).await;
-            let Some(name) = &self.beginning.session else { return Ok(()) };
-            match owner.session_of(name).await {
-                Ok(session) => {
-                    self.session = Some(session);
-                    let _ = self.told.send(Told::Opened(session)).await;
-                    return Ok(());
-                }
-                Err(HandoverError::Failed(error)) => return Err(error),
-                Err(HandoverError::Gone | HandoverError::Crowded(_)) => sleep(RETRY_PAUSE).await,
+        let told = self.told.clone();
+        let connected = self.owner.connect_telling(|wait| {
+            if let ServiceWait::Command { .. } = wait {
+                // A full queue has other things to show.
+                let notice = ChatEvent::Notice(Tone::Action, wait.to_string());
+                let _ = told.try_send(ConversationUpdate::Event(notice));
             }
-        }
+        });
+        let pid = connected.await?.pid;
+        self.tell(ChatEvent::Link(Link::Up(pid))).await;
+        let Some(name) = &self.beginning.session else { return Ok(()) };
+        let session = self.owner.session_of(name).await?;
+        self.session = Some(session);
+        let _ = self.told.send(ConversationUpdate::Opened(session)).await;
+        Ok(())
     }
 
-    /// Sends a message, to the next service if one ends meanwhile: its key makes a repeat harmless.
-    async fn send(&mut self, message: OutgoingMessage) -> Result<(SessionId, RunId), HostError> {
+    /// Sends a message.
+    async fn send(&mut self, message: UserMessage) -> Result<(SessionId, RunId), HostError> {
         let images = read_images(&message.images, "picture").map_err(|error| HostError::usage(error.text))?;
         let images: Vec<String> = images.iter().map(|image| STANDARD.encode(image)).collect();
         let key: Arc<str> = format!("chat-{:032x}", u128::from_le_bytes(clock::random_bytes())).into();
         let model = message.model.clone().or_else(|| self.beginning.model.take());
-        loop {
-            let mut owner = connect(&self.state).await?;
-            let sent = match self.session {
-                Some(session) if message.steers || (model.is_none() && self.beginning.script.is_none()) => {
-                    let submission = MessageSubmission {
-                        session: session.to_string(),
-                        text: message.text.as_str().into(),
-                        mode: Some(QueueMode::Steer),
-                        images: images.clone(),
-                        idempotency_key: Arc::clone(&key),
-                    };
-                    owner.send(&submission).await.map(|sent| (sent.session, sent.message))
-                }
-                session => {
-                    let submission =
-                        self.submission(&message.text, (session, model.clone()), (&images, &key));
-                    owner.submit(&submission).await.map(|run| (run.session, run.run))
-                }
-            };
-            match sent {
-                Ok(sent) => return Ok(sent),
-                Err(HandoverError::Failed(error)) => return Err(error),
-                Err(HandoverError::Gone | HandoverError::Crowded(_)) => sleep(RETRY_PAUSE).await,
+        match self.session {
+            Some(session) if message.steers || (model.is_none() && self.beginning.script.is_none()) => {
+                let submission = MessageSubmission {
+                    session: session.to_string(),
+                    text: message.text.into(),
+                    mode: Some(QueueMode::Steer),
+                    images,
+                    idempotency_key: key,
+                };
+                let sent = self.owner.send(&submission).await?;
+                Ok((sent.session, sent.message))
+            }
+            session => {
+                let submission = self.submission(&message.text, (session, model), (images, key));
+                let run = self.owner.submit(&submission).await?;
+                Ok((run.session, run.run))
             }
         }
     }
@@ -249,7 +213,7 @@ impl Outbox {
         &self,
         text: &str,
         (session, model): (Option<SessionId>, Option<String>),
-        (images, key): (&[String], &Arc<str>),
+        (images, key): (Vec<String>, Arc<str>),
     ) -> RunSubmission {
         let Beginning { agent, workspace, folder, .. } = &self.beginning;
         let conversation = match session {
@@ -258,7 +222,7 @@ impl Outbox {
         };
         RunSubmission {
             text: text.into(),
-            images: images.to_vec(),
+            images,
             history: Vec::new(),
             isolation_key: None,
             conversation,
@@ -275,7 +239,7 @@ impl Outbox {
             system: None,
             expects: Vec::new(),
             deliver_to: None,
-            idempotency_key: Arc::clone(key),
+            idempotency_key: key,
         }
     }
 }

@@ -8,7 +8,7 @@ use tokio::task::spawn_blocking;
 
 use super::{files::notice, requests::answer};
 use crate::{
-    cli::show,
+    cli::{shared_owner::SharedOwner, show},
     control::{ControlRequest, ControlResponse},
     host::StoreClient,
 };
@@ -18,17 +18,17 @@ const MAX_RUNS: usize = 10_000;
 
 /// Writes the file; a file that exists is not replaced.
 pub(super) async fn export(
-    state: &Path,
+    owner: &SharedOwner,
     session: Option<SessionId>,
     (workspace, file): (&Path, Option<String>),
 ) -> Result<ChatEvent, String> {
     let session = session.ok_or("this conversation is empty")?.to_string();
     let request = ControlRequest::SessionsShow { session: session.clone(), max: MAX_RUNS };
-    let ControlResponse::Session(mut detail) = answer(state, &request).await? else {
+    let ControlResponse::Session(mut detail) = answer(owner, &request).await? else {
         return Err("another answer came".to_owned());
     };
     detail.runs.sort_by_key(|run| (run.accepted_at, run.id));
-    let client = StoreClient::of_state(state.to_owned());
+    let client = StoreClient::of_state(owner.state().to_owned());
     let mut text = String::new();
     for run in &detail.runs {
         let run = show::markdown_of(run.id, &client).await.map_err(|error| error.text)?;

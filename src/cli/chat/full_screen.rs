@@ -1,6 +1,6 @@
 //! The chat on the whole screen: keys, events and frames. Frames are coalesced, and drawn only when something changed.
 
-use std::{io, time::Duration};
+use std::{io, sync::Arc, time::Duration};
 
 use hermod_chat::{ChatEvent, ChatState, FRAME_MS, Intent, Look, Screen, restore_terminal};
 use rustix::process::{getpid, kill_process};
@@ -11,12 +11,13 @@ use tokio::{
 };
 
 use super::{
-    conversation::{Beginning, Conversation, OutgoingMessage},
+    conversation::{Beginning, Conversation, UserMessage},
     files,
     requests::{Requests, Then},
 };
 use crate::{
-    cli::{CliError, Exit, format::truncated_line, print, print_note},
+    cli::{CliError, Exit, format::truncated_line, print, print_note, shared_owner::SharedOwner},
+    control::OwnerKind,
     discovery::Variables,
     host::StoreClient,
 };
@@ -51,8 +52,10 @@ pub(super) async fn run(
     };
     let signals = [listen(terminate)?, listen(hangup)?, listen(interrupt)?];
     let (told, events) = mpsc::channel(MAX_QUEUED_EVENTS);
-    let conversation = Conversation::begin(client.state(), beginning.clone());
-    let requests = Requests::new(client.state().clone(), told, variables.clone(), workspace);
+    // Messages to sessions are taken by services alone. The screen shows what is waited for.
+    let owner = Arc::new(SharedOwner::new(client.state().clone(), OwnerKind::is_service, |_| ()));
+    let conversation = Conversation::begin(&owner, beginning.clone());
+    let requests = Requests::new(owner, told, variables.clone(), workspace);
     let mut chat = FullScreen {
         state,
         screen,
@@ -187,9 +190,9 @@ impl FullScreen {
                 Then::Nothing
             }
             Intent::Send { local, text, images } => {
-                files::append_history(&self.requests.state, &text);
+                files::append_history(self.requests.owner.state(), &text);
                 let (steers, model) = (self.state.active_run().is_some(), self.requests.model.take());
-                self.conversation.send(OutgoingMessage { local, text, images, steers, model });
+                self.conversation.send(UserMessage { local, text, images, steers, model });
                 Then::Nothing
             }
             Intent::Interrupt(_)
@@ -212,13 +215,13 @@ impl FullScreen {
     fn show(&mut self, (session, agent): (Option<String>, Option<String>)) {
         let beginning =
             Beginning { session, agent: agent.or(self.beginning.agent.clone()), ..self.beginning.clone() };
-        self.conversation = Conversation::begin(&self.requests.state, beginning);
+        self.conversation = Conversation::begin(&self.requests.owner, beginning);
         self.apply(ChatEvent::Conversation(None));
     }
 
     async fn edit_input(&mut self, text: String) -> io::Result<()> {
         self.screen.suspend()?;
-        let edited = files::edit(&self.requests.state, &text, &self.requests.variables).await;
+        let edited = files::edit(self.requests.owner.state(), &text, &self.requests.variables).await;
         self.screen.resume()?;
         match edited {
             Ok(text) => self.apply(ChatEvent::Input(text)),

@@ -1,12 +1,12 @@
 //! The chat in plain mode: lines of standard input, and lines of words at standard output.
 
-use std::{io::BufRead as _, ops::ControlFlow, thread, time::Duration};
+use std::{io::BufRead as _, ops::ControlFlow, sync::Arc, thread, time::Duration};
 
 use hermod_chat::{ChatEvent, Intent, PlainChat};
 use tokio::{sync::mpsc, time::sleep};
 
 use super::{
-    conversation::{Beginning, Conversation, OutgoingMessage},
+    conversation::{Beginning, Conversation, UserMessage},
     files,
     requests::{Requests, Then},
 };
@@ -15,7 +15,9 @@ use crate::{
         CliError, Exit,
         output::{StdoutState, print_over},
         print_note,
+        shared_owner::SharedOwner,
     },
+    control::OwnerKind,
     discovery::Variables,
     host::{Signals, StoreClient},
 };
@@ -38,8 +40,10 @@ pub(super) async fn run(
 ) -> Result<Exit, CliError> {
     let workspace = beginning.workspace.clone().unwrap_or_else(|| beginning.folder.clone());
     let (told, events) = mpsc::channel(MAX_QUEUED);
-    let conversation = Conversation::begin(client.state(), beginning.clone());
-    let requests = Requests::new(client.state().clone(), told, variables.clone(), workspace);
+    // Messages to sessions are taken by services alone. The screen shows what is waited for.
+    let owner = Arc::new(SharedOwner::new(client.state().clone(), OwnerKind::is_service, |_| ()));
+    let conversation = Conversation::begin(&owner, beginning.clone());
+    let requests = Requests::new(owner, told, variables.clone(), workspace);
     let signals = Signals::listen()?;
     let mut mode = PlainMode { chat: PlainChat::default(), conversation, requests, events, beginning };
     mode.run(read_lines(), signals).await
@@ -131,9 +135,9 @@ impl PlainMode {
             let then = match intent {
                 Intent::Quit => return Ok(ControlFlow::Break(())),
                 Intent::Send { local, text, images } => {
-                    files::append_history(&self.requests.state, &text);
+                    files::append_history(self.requests.owner.state(), &text);
                     let (steers, model) = (self.chat.active_run().is_some(), self.requests.model.take());
-                    self.conversation.send(OutgoingMessage { local, text, images, steers, model });
+                    self.conversation.send(UserMessage { local, text, images, steers, model });
                     Then::Nothing
                 }
                 Intent::Interrupt(_)
@@ -151,7 +155,7 @@ impl PlainMode {
             if let Then::Show((session, agent)) = then {
                 let agent = agent.or(self.beginning.agent.clone());
                 let beginning = Beginning { session, agent, ..self.beginning.clone() };
-                self.conversation = Conversation::begin(&self.requests.state, beginning);
+                self.conversation = Conversation::begin(&self.requests.owner, beginning);
                 self.apply(ChatEvent::Conversation(None))?;
             }
         }

@@ -1,10 +1,6 @@
 //! Polls the run under way: what it and its subagents have spent, their tree, and what subagents ask.
 
-use std::{
-    collections::BTreeSet,
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::{collections::BTreeSet, path::Path, sync::Arc, time::Duration};
 
 use hermod_actors::model::{RunId, SessionId};
 use hermod_chat::{ChatEvent, Question, Subagent};
@@ -13,9 +9,9 @@ use tokio::{
     time::timeout,
 };
 
-use super::conversation::Told;
+use super::conversation::ConversationUpdate;
 use crate::{
-    cli::tree,
+    cli::{shared_owner::SharedOwner, tree},
     control::{ControlClient, ControlRequest, ControlResponse},
     view::{ApprovalView, NodeView, RunStateView},
 };
@@ -29,15 +25,15 @@ const MAX_EARLIER_RUNS: usize = 50;
 /// Tells what earlier runs of the session have spent. Then polls whatever run is active, and once more when it has ended.
 /// Ends with the conversation.
 pub(super) async fn poll(
-    state: PathBuf,
+    owner: Arc<SharedOwner>,
     session: SessionId,
     mut active: watch::Receiver<Option<RunId>>,
-    told: mpsc::Sender<Told>,
+    told: mpsc::Sender<ConversationUpdate>,
 ) {
     let mut client: Option<ControlClient> = None;
     let mut last = None;
-    for event in earlier_spending(&state, session).await.unwrap_or_default() {
-        if told.send(Told::Event(event)).await.is_err() {
+    for event in earlier_spending(owner.state(), session).await.unwrap_or_default() {
+        if told.send(ConversationUpdate::Event(event)).await.is_err() {
             return;
         }
     }
@@ -45,9 +41,9 @@ pub(super) async fn poll(
         let run = *active.borrow_and_update();
         for polled in last.into_iter().chain(run).collect::<BTreeSet<_>>() {
             // A process that has gone is asked again at the next poll.
-            let Some(events) = poll_run(&state, &mut client, polled).await else { continue };
+            let Some(events) = poll_run(owner.state(), &mut client, polled).await else { continue };
             for event in events {
-                if told.send(Told::Event(event)).await.is_err() {
+                if told.send(ConversationUpdate::Event(event)).await.is_err() {
                     return;
                 }
             }

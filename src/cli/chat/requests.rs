@@ -1,29 +1,25 @@
 //! What the user wants beside messages: answers to questions, stops, lists, diffs, exports. Each is carried out in a task
 //! of its own, so that no slow one holds up the keys; its answer comes as an event.
 
-use std::path::{Path, PathBuf};
+use std::{path::PathBuf, sync::Arc};
 
 use hermod_actors::model::{ApprovalDecision, ApprovalScope, LimitIncrease, RunId, SessionId, StopReason};
 use hermod_chat::{AllowScope, ChatEvent, Choice, Command, Intent, PageKind, Tone, Verdict};
 use tokio::sync::mpsc;
 
-use super::{changes, conversation::connect, export, files};
+use super::{changes, export, files};
 use crate::{
-    cli::{agents, budgets, tree},
+    cli::{agents, budgets, conversation_list, shared_owner::SharedOwner, tree},
     clock::{self, rfc3339},
-    control::{AskError, ControlClient, ControlRequest, ControlResponse},
+    control::{ControlRequest, ControlResponse, RequestErrorKind},
     discovery::Variables,
     host::{BudgetLimits, HandoverError, HostError, millis, unexpected_response},
 };
 
-/// Conversations to choose from.
-const MAX_CHOICES: usize = 200;
-
 /// Carries out what the user wants.
 #[derive(Debug)]
 pub(super) struct Requests {
-    /// The state directory.
-    pub(super) state: PathBuf,
+    pub(super) owner: Arc<SharedOwner>,
     pub(super) variables: Variables,
     /// The folder of the tools.
     pub(super) workspace: PathBuf,
@@ -42,25 +38,14 @@ pub(super) enum Then {
     Show((Option<String>, Option<String>)),
 }
 
-/// Asks the service, once.
-pub(super) async fn ask(state: &Path, request: &ControlRequest) -> Result<ControlResponse, HandoverError> {
-    // Whether a service is there at all is decided by `connect`.
-    connect(state).await?;
-    let Some(mut client) = ControlClient::connect(state).await? else { return Err(HandoverError::Gone) };
-    client.request(request, |_| Ok(())).await.map_err(|error| match error {
-        AskError::Disconnected => HandoverError::Gone,
-        AskError::Rejected(error) => HandoverError::Failed(error.into()),
-    })
-}
-
 impl Requests {
     pub(super) fn new(
-        state: PathBuf,
+        owner: Arc<SharedOwner>,
         told: mpsc::Sender<ChatEvent>,
         variables: Variables,
         workspace: PathBuf,
     ) -> Self {
-        Self { state, variables, workspace, model: None, undone: changes::UndoneEdits::default(), told }
+        Self { owner, variables, workspace, model: None, undone: changes::UndoneEdits::default(), told }
     }
 
     /// Begins to carry out an intent.
@@ -86,8 +71,8 @@ impl Requests {
                 });
             }
             Intent::PastePicture => {
-                let (state, variables) = (self.state.clone(), self.variables.clone());
-                self.spawn(async move { files::clipboard_picture(&state, &variables).await });
+                let (owner, variables) = (Arc::clone(&self.owner), self.variables.clone());
+                self.spawn(async move { files::clipboard_picture(owner.state(), &variables).await });
             }
             Intent::Command(command) => return self.command(command, session, run),
             _ => {}
@@ -97,34 +82,34 @@ impl Requests {
 
     #[expect(clippy::wildcard_enum_match_arm, reason = "the face carries out all others itself")]
     fn command(&mut self, command: Command, session: Option<SessionId>, run: Option<RunId>) -> Then {
-        let state = self.state.clone();
+        let owner = Arc::clone(&self.owner);
         match command {
             Command::New => return Then::Show((None, None)),
             Command::Agent(Some(agent)) => return Then::Show((None, Some(agent))),
-            Command::Resume(_) => self.spawn(async move { conversations(&state).await }),
+            Command::Resume(_) => self.spawn(async move { conversations(&owner).await }),
             Command::Model(Some(model)) => {
                 let text = format!("the next message that is a task of its own goes to {model}");
                 self.model = Some(model);
                 self.spawn(async move { Ok(ChatEvent::Notice(Tone::Quiet, text)) });
             }
-            Command::Model(None) => self.spawn(async move { models(&state).await }),
+            Command::Model(None) => self.spawn(async move { models(&owner).await }),
             Command::Agent(None) => {
                 let variables = self.variables.clone();
                 self.spawn(async move { agent_list(&variables) });
             }
-            Command::Tree => self.spawn(async move { run_tree(&state, run).await }),
-            Command::Budget(more) => self.spawn(async move { budget(&state, (session, run), more).await }),
+            Command::Tree => self.spawn(async move { run_tree(&owner, run).await }),
+            Command::Budget(more) => self.spawn(async move { budget(&owner, (session, run), more).await }),
             Command::Diff => {
                 let workspace = self.workspace.clone();
                 self.spawn(async move { changes::diff(&workspace).await });
             }
             Command::Undo => {
                 let undone = changes::UndoneEdits::clone(&self.undone);
-                self.spawn(async move { changes::undo(&state, session, undone).await });
+                self.spawn(async move { changes::undo(&owner, session, undone).await });
             }
             Command::Export(file) => {
                 let workspace = self.workspace.clone();
-                self.spawn(async move { export::export(&state, session, (&workspace, file)).await });
+                self.spawn(async move { export::export(&owner, session, (&workspace, file)).await });
             }
             Command::Image(Some(file)) => {
                 let workspace = self.workspace.clone();
@@ -146,19 +131,13 @@ impl Requests {
 
     /// Asks the service for something whose effect is seen in the conversation; only a failure is told.
     fn ask_quietly(&self, request: ControlRequest) {
-        let (state, told) = (self.state.clone(), self.told.clone());
+        let (owner, told) = (Arc::clone(&self.owner), self.told.clone());
         tokio::spawn(async move {
-            let failure = loop {
-                match ask(&state, &request).await {
-                    Ok(_) => return,
-                    // A stop or a decision that is repeated changes nothing more.
-                    Err(HandoverError::Gone | HandoverError::Crowded(_)) => {
-                        tokio::time::sleep(std::time::Duration::from_millis(200)).await;
-                    }
-                    Err(HandoverError::Failed(error)) => break error.to_string(),
-                }
-            };
-            let _ = told.send(ChatEvent::Notice(Tone::Bad, failure)).await;
+            // A stop or a decision that is repeated changes nothing more.
+            if let Err(error) = owner.ask(&request).await {
+                // A closed receiver is a chat that its user has left.
+                let _ = told.send(ChatEvent::Notice(Tone::Bad, error.to_string())).await;
+            }
         });
     }
 }
@@ -179,35 +158,27 @@ fn unexpected() -> String {
 }
 
 /// The answer of the service, or why there is none.
-pub(super) async fn answer(state: &Path, request: &ControlRequest) -> Result<ControlResponse, String> {
-    ask(state, request).await.map_err(|error| error.to_string())
+pub(super) async fn answer(owner: &SharedOwner, request: &ControlRequest) -> Result<ControlResponse, String> {
+    owner.ask_once(request).await.map_err(|error| error.to_string())
 }
 
-async fn conversations(state: &Path) -> Result<ChatEvent, String> {
-    let request = ControlRequest::SessionsList { max: MAX_CHOICES };
-    let ControlResponse::Sessions(sessions) = answer(state, &request).await? else {
-        return Err(unexpected());
+/// Conversations to choose from, the one with the latest run first.
+async fn conversations(owner: &SharedOwner) -> Result<ChatEvent, String> {
+    let listed = conversation_list::read(owner).await.map_err(|error| error.to_string())?;
+    let choice = |listed: conversation_list::ListedConversation| {
+        let (id, at) = (listed.session.id.to_string(), rfc3339(listed.last_run_at));
+        let at = at.get(..16).unwrap_or(&at).replace('T', " ");
+        Choice { label: format!("{at}  {}", listed.title), id }
     };
-    let choice = |session: &crate::view::SessionView| {
-        let id = session.id.to_string();
-        let opened = rfc3339(session.opened_at);
-        let opened = opened.get(..16).unwrap_or(&opened).replace('T', " ");
-        let title = session.title.clone().unwrap_or_else(|| session.key.clone());
-        Choice {
-            label: format!("{opened}  {}  {title}", id.get(id.len().saturating_sub(6)..).unwrap_or(&id)),
-            id,
-        }
-    };
-    // The youngest first.
-    Ok(ChatEvent::Choices(sessions.iter().rev().map(choice).collect()))
+    Ok(ChatEvent::Choices(listed.into_iter().map(choice).collect()))
 }
 
 fn page(title: &str, text: String) -> ChatEvent {
     ChatEvent::Page { title: title.to_owned(), text, kind: PageKind::Plain }
 }
 
-async fn models(state: &Path) -> Result<ChatEvent, String> {
-    let ControlResponse::Models(models) = answer(state, &ControlRequest::ModelsList {}).await? else {
+async fn models(owner: &SharedOwner) -> Result<ChatEvent, String> {
+    let ControlResponse::Models(models) = answer(owner, &ControlRequest::ModelsList {}).await? else {
         return Err(unexpected());
     };
     let names: Vec<String> = models.iter().map(|row| row.model.to_string()).collect();
@@ -221,9 +192,9 @@ fn agent_list(variables: &Variables) -> Result<ChatEvent, String> {
         .map_err(|error| error.text)
 }
 
-async fn run_tree(state: &Path, run: Option<RunId>) -> Result<ChatEvent, String> {
+async fn run_tree(owner: &SharedOwner, run: Option<RunId>) -> Result<ChatEvent, String> {
     let run = run.map_or_else(|| "last".to_owned(), |run| run.to_string());
-    let ControlResponse::Tree(nodes) = answer(state, &ControlRequest::Tree { run: Some(run) }).await? else {
+    let ControlResponse::Tree(nodes) = answer(owner, &ControlRequest::Tree { run: Some(run) }).await? else {
         return Err(unexpected());
     };
     Ok(page("The run and its subagents", tree::lines(&nodes, clock::now()).join("\n")))
@@ -231,7 +202,7 @@ async fn run_tree(state: &Path, run: Option<RunId>) -> Result<ChatEvent, String>
 
 /// Shows the budget of the run under way, else of the session's last one; raises it first by what is given.
 async fn budget(
-    state: &Path,
+    owner: &SharedOwner,
     (session, run): (Option<SessionId>, Option<RunId>),
     more: Option<String>,
 ) -> Result<ChatEvent, String> {
@@ -240,7 +211,7 @@ async fn budget(
         run
     } else {
         let request = ControlRequest::SessionsShow { session: session.to_string(), max: 1 };
-        let ControlResponse::Session(detail) = answer(state, &request).await? else {
+        let ControlResponse::Session(detail) = answer(owner, &request).await? else {
             return Err(unexpected());
         };
         detail.runs.last().map(|run| run.id).ok_or("this conversation has no run yet")?
@@ -249,14 +220,19 @@ async fn budget(
         let amounts = more.split_whitespace().collect::<Vec<_>>().join(",");
         let added: BudgetLimits = amounts.parse()?;
         let by = LimitIncrease { budget: added.amounts, wall_ms: added.wall.map(millis) };
-        answer(state, &ControlRequest::BudgetAdd { run: run.to_string(), by }).await?;
+        answer(owner, &ControlRequest::BudgetAdd { run: run.to_string(), by }).await?;
         // A run that had used up its budget goes on.
         let follow = ControlRequest::RunsResume { id: run.to_string() };
-        // It is refused if the run needs no process, as one that is under way.
-        let _ = answer(state, &follow).await;
+        match owner.ask_once(&follow).await {
+            Ok(_) => {}
+            // It is refused if the run needs no process, as one that is under way.
+            Err(HandoverError::Failed(HostError::Request(error)))
+                if error.kind == RequestErrorKind::Usage => {}
+            Err(error) => return Err(error.to_string()),
+        }
     }
     let ControlResponse::Budget(budget) =
-        answer(state, &ControlRequest::BudgetShow { run: run.to_string() }).await?
+        answer(owner, &ControlRequest::BudgetShow { run: run.to_string() }).await?
     else {
         return Err(unexpected());
     };

@@ -39,14 +39,7 @@ async fn newest_runs(examination: &Examination) -> Option<Result<Vec<RunSummaryV
         Ok(client) => client,
         Err(error) => return Some(Err(error)),
     };
-    let request = ControlRequest::RunsList {
-        max: MAX_RUNS,
-        agent: None,
-        since: None,
-        until: None,
-        schedule: None,
-        outcomes: Vec::new(),
-    };
+    let request = ControlRequest::newest_runs(MAX_RUNS, Vec::new());
     Some(match client.request(&request).await {
         Ok(ControlResponse::Runs(runs)) => Ok(runs),
         Ok(_) => Err(unexpected_response().into()),

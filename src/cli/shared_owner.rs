@@ -1,21 +1,23 @@
-//! The process that owns the store, as sessions of ACP use it: requests that go to the next owner if one ends, and the events
+//! The process that owns the store, as the chat and ACP use it: requests that go to the next owner if one ends, and the events
 //! of a session over all owners.
 
 use std::{
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
-use hermod_actors::model::{EventBody, RunId, Seq};
-use tokio::sync::mpsc;
-use tokio::time::{Instant, sleep};
+use hermod_actors::model::{EventBody, RunId, Seq, SessionId};
+use tokio::{
+    sync::mpsc,
+    time::{Instant, sleep},
+};
 
+use super::background::{self, ServiceWait};
 use crate::{
-    cli::{background, print_note},
     control::{
-        ControlClient, ControlRequest, ControlResponse, OwnerKind, RequestError, RequestErrorKind,
-        RunSubmission, SubmittedRun,
+        ControlClient, ControlRequest, ControlResponse, MessageStatus, MessageSubmission, OwnerKind,
+        RequestError, RequestErrorKind, RunSubmission, SubmittedRun,
     },
     host::{
         DecodedRecord, FollowedEvents, FollowedStep, HandoverError, HostError, OwnerConnection,
@@ -30,14 +32,19 @@ const MIN_PAUSE: Duration = Duration::from_millis(20);
 const MAX_PAUSE: Duration = Duration::from_millis(500);
 /// How long an owner that has gone is expected back: a service that is restarted finds the store free.
 const RETURN_TIME: Duration = Duration::from_secs(5);
+const RETURN_POLL: Duration = Duration::from_millis(100);
 
 /// Steps of a session that wait to be shown.
 const MAX_WAITING_STEPS: usize = 16;
 
 /// The owner of the store in a state directory. Without one a service is started in the background.
 #[derive(Debug)]
-pub(super) struct Owner {
+pub(crate) struct SharedOwner {
     state: PathBuf,
+    /// Whether an owner of this kind will do.
+    accepts: fn(OwnerKind) -> bool,
+    /// Learns what is waited for.
+    on_wait: fn(ServiceWait),
     /// When an owner has gone.
     lost_at: Mutex<Option<Instant>>,
 }
@@ -67,26 +74,43 @@ impl Tries {
     }
 }
 
-impl Owner {
-    /// The owner of the store in `state`.
-    pub(super) const fn new(state: PathBuf) -> Self {
-        Self { state, lost_at: Mutex::new(None) }
+impl SharedOwner {
+    /// The owner of the store in `state`, if `accepts` takes it.
+    pub(crate) const fn new(
+        state: PathBuf,
+        accepts: fn(OwnerKind) -> bool,
+        on_wait: fn(ServiceWait),
+    ) -> Self {
+        Self { state, accepts, on_wait, lost_at: Mutex::new(None) }
+    }
+
+    /// The state directory.
+    pub(crate) fn state(&self) -> &Path {
+        &self.state
     }
 
     /// Connects to the owner, whichever process that is.
-    pub(super) async fn connect(&self) -> Result<OwnerConnection, HostError> {
+    pub(crate) async fn connect(&self) -> Result<OwnerConnection, HostError> {
+        self.connect_telling(self.on_wait).await
+    }
+
+    /// The same; `on_wait` learns what is waited for.
+    pub(crate) async fn connect_telling(
+        &self,
+        on_wait: impl FnMut(ServiceWait),
+    ) -> Result<OwnerConnection, HostError> {
         loop {
             if let Some(owner) = OwnerConnection::connect(&self.state).await?
-                && owner.submissions.is_some()
+                && owner.submissions.is_some_and(self.accepts)
             {
                 return Ok(owner);
             }
             if !self.is_expected_back() {
                 break;
             }
-            sleep(MAX_PAUSE).await;
+            sleep(RETURN_POLL).await;
         }
-        let connected = background::connect(&self.state, &[], |wait| print_note(wait.to_string())).await;
+        let connected = background::connect(&self.state, on_wait).await;
         // A usage error would be one of the request.
         connected.map_err(|error| RequestError::internal(error.to_string()).into())
     }
@@ -125,46 +149,65 @@ impl Owner {
         }
     }
 
-    /// Sends a request whose answer has one line.
-    pub(super) async fn ask(&self, request: &ControlRequest) -> Result<ControlResponse, HostError> {
+    /// Sends a request whose answer has one line. A repeat must be harmless.
+    pub(crate) async fn ask(&self, request: &ControlRequest) -> Result<ControlResponse, HostError> {
         self.read(request, |_| {}).await
     }
 
+    /// Sends a request whose answer has one line, once.
+    pub(crate) async fn ask_once(&self, request: &ControlRequest) -> Result<ControlResponse, HandoverError> {
+        self.read_once(request, &mut |_| {}).await
+    }
+
     /// Sends a request, and passes each line but the last to `each`; after the end of an owner from the first line on.
-    pub(super) async fn read(
+    pub(crate) async fn read(
         &self,
         request: &ControlRequest,
         mut each: impl FnMut(ControlResponse),
     ) -> Result<ControlResponse, HostError> {
         let mut tries = Tries::new();
         loop {
-            // It starts an owner if there is none.
-            drop(self.connect().await?);
-            let answer = match ControlClient::connect(&self.state).await {
-                Ok(Some(mut client)) => {
-                    let pass = |line| {
-                        each(line);
-                        Ok(())
-                    };
-                    client.request(request, pass).await.map_err(HandoverError::from)
-                }
-                Ok(None) => Err(HandoverError::Gone),
-                Err(error) => Err(error.into()),
-            };
-            match answer {
+            match self.read_once(request, &mut each).await {
                 Ok(answer) => return Ok(answer),
                 Err(error) => self.recover(error, &mut tries).await?,
             }
         }
     }
 
+    async fn read_once(
+        &self,
+        request: &ControlRequest,
+        each: &mut impl FnMut(ControlResponse),
+    ) -> Result<ControlResponse, HandoverError> {
+        // It starts an owner if there is none.
+        drop(self.connect().await?);
+        let Some(mut client) = ControlClient::connect(&self.state).await? else {
+            return Err(HandoverError::Gone);
+        };
+        let pass = |line| {
+            each(line);
+            Ok(())
+        };
+        Ok(client.request(request, pass).await?)
+    }
+
+    /// Sends a message; its key makes a repeat harmless.
+    pub(crate) async fn send(&self, message: &MessageSubmission) -> Result<MessageStatus, HostError> {
+        self.repeat(|mut owner| async move { owner.send(message).await }).await
+    }
+
+    /// The session that a name stands for: its id or key, the id of one of its runs, or `last`.
+    pub(crate) async fn session_of(&self, name: &str) -> Result<SessionId, HostError> {
+        self.repeat(|mut owner| async move { owner.session_of(name).await }).await
+    }
+
     /// Submits a task; its key makes a repeat harmless.
-    pub(super) async fn submit(&self, task: &RunSubmission) -> Result<SubmittedRun, HostError> {
+    pub(crate) async fn submit(&self, task: &RunSubmission) -> Result<SubmittedRun, HostError> {
         self.repeat(|mut owner| async move { owner.submit(task).await }).await
     }
 
     /// Lets the run go on if its owner does not do so by itself: a service does.
-    pub(super) async fn revive(&self, run: RunId) -> Result<(), HostError> {
+    pub(crate) async fn revive(&self, run: RunId) -> Result<(), HostError> {
         self.repeat(|mut owner| async move {
             if owner.submissions.is_none_or(OwnerKind::is_service) {
                 return Ok(());
@@ -175,7 +218,7 @@ impl Owner {
     }
 
     /// The session with exactly this id or key, and its newest run; `None` if there is none.
-    pub(super) async fn session(&self, name: &str) -> Result<Option<SessionDetailView>, HostError> {
+    pub(crate) async fn session(&self, name: &str) -> Result<Option<SessionDetailView>, HostError> {
         let request = ControlRequest::SessionsShow { session: name.to_owned(), max: 1 };
         match self.ask(&request).await {
             // The name may be that of a run, or `last`.
@@ -190,7 +233,7 @@ impl Owner {
     }
 
     /// The number of the last record of a run, by now.
-    pub(super) async fn last_record(&self, run: RunId) -> Result<Seq, HostError> {
+    pub(crate) async fn last_record(&self, run: RunId) -> Result<Seq, HostError> {
         let mut last = 0;
         let request = ControlRequest::RunsRecords { run: run.to_string(), from: None };
         self.read(&request, |line| {
@@ -206,35 +249,41 @@ impl Owner {
 /// The events of a session over all owners.
 #[derive(Debug)]
 struct Follower {
-    owner: Arc<Owner>,
+    owner: Arc<SharedOwner>,
     session: String,
     next: Seq,
     events: Option<FollowedEvents>,
-    has_joined: bool,
     tries: Tries,
 }
 
 /// A step, or why there are no more.
-pub(super) type SessionStepResult = Result<SessionStep, HostError>;
+pub(crate) type SessionStepResult = Result<SessionStep, HostError>;
 
 /// The next thing that happened in a session.
 #[derive(Debug)]
-pub(super) enum SessionStep {
+pub(crate) enum SessionStep {
     /// A record: each once and in order.
     Record(Seq, DecodedRecord),
     /// An event that is no record.
     Event(EventBody),
-    /// Another connection was made: deltas may repeat.
-    Rejoined,
+    /// A line for the user about the disk.
+    Note(String),
+    /// A connection was made, to the process with this id. After an earlier one, deltas may repeat.
+    Joined(u32),
+    /// The process that was followed has gone; another one is waited for.
+    Lost,
 }
 
 /// The steps of a session from the record `next` on, read by a task of its own until the receiver is dropped. An error is the
 /// last step.
-pub(super) fn follow(owner: Arc<Owner>, session: String, next: Seq) -> mpsc::Receiver<SessionStepResult> {
+pub(crate) fn follow(
+    owner: Arc<SharedOwner>,
+    session: String,
+    next: Seq,
+) -> mpsc::Receiver<SessionStepResult> {
     let (sender, steps) = mpsc::channel(MAX_WAITING_STEPS);
     tokio::spawn(async move {
-        let mut follower =
-            Follower { owner, session, next, events: None, has_joined: false, tries: Tries::new() };
+        let mut follower = Follower { owner, session, next, events: None, tries: Tries::new() };
         let following = async {
             loop {
                 let step = follower.next().await;
@@ -257,14 +306,11 @@ impl Follower {
         loop {
             let Some(events) = &mut self.events else {
                 match self.join().await {
-                    Ok(events) => self.events = Some(events),
-                    Err(error) => {
-                        self.owner.recover(error, &mut self.tries).await?;
-                        continue;
+                    Ok((pid, events)) => {
+                        self.events = Some(events);
+                        return Ok(SessionStep::Joined(pid));
                     }
-                }
-                if std::mem::replace(&mut self.has_joined, true) {
-                    return Ok(SessionStep::Rejoined);
+                    Err(error) => self.owner.recover(error, &mut self.tries).await?,
                 }
                 continue;
             };
@@ -274,22 +320,21 @@ impl Follower {
                     return Ok(SessionStep::Record(ids.seq, record));
                 }
                 Ok(FollowedStep::Event(_, event)) => return Ok(SessionStep::Event(event)),
+                Ok(FollowedStep::Note(text)) => return Ok(SessionStep::Note(text)),
                 // These are of other requests.
-                Ok(
-                    FollowedStep::Fed(..)
-                    | FollowedStep::Note(_)
-                    | FollowedStep::Ended(_)
-                    | FollowedStep::Parked(_),
-                ) => {}
+                Ok(FollowedStep::Fed(..) | FollowedStep::Ended(_) | FollowedStep::Parked(_)) => {}
                 Err(error) => {
                     self.events = None;
                     self.owner.recover(error, &mut self.tries).await?;
+                    return Ok(SessionStep::Lost);
                 }
             }
         }
     }
 
-    async fn join(&self) -> Result<FollowedEvents, HandoverError> {
-        self.owner.connect().await?.watch_session(self.session.clone(), self.next).await
+    async fn join(&self) -> Result<(u32, FollowedEvents), HandoverError> {
+        let owner = self.owner.connect().await?;
+        let pid = owner.pid;
+        Ok((pid, owner.watch_session(self.session.clone(), self.next).await?))
     }
 }
