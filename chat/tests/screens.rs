@@ -117,7 +117,11 @@ fn subagents_and_todos_stand_above_the_input() {
             todo("Count", false, true),
             todo("Write", false, false),
         ]),
-        ChatEvent::Tree(vec![subagent(0, "AB12CD", "Count the words"), subagent(1, "EF34GH", "Deeper")]),
+        ChatEvent::Tree(vec![
+            subagent(0, "AB12CD", "Count the words"),
+            subagent(1, "EF34GH", "Deeper"),
+            subagent(0, "JK56MN", "Count the lines"),
+        ]),
     ];
     let expect = "
 ❯ Split
@@ -126,13 +130,14 @@ fn subagents_and_todos_stand_above_the_input() {
 ☑ Read
 ▸ Count
 ☐ Write
-└─ AB12CD running 1.2k tokens  Count the words
+├─ AB12CD running 1.2k tokens  Count the words
   └─ EF34GH running 1.2k tokens  Deeper
+└─ JK56MN running 1.2k tokens  Count the lines
 ⠴ works  3 s · Esc stops
 ────────────────────────────────────────────────────────────
 ❯
 vendor/model · new conversation · /help";
-    check(events, (60, 12), expect);
+    check(events, (60, 13), expect);
 }
 
 #[test]

@@ -162,7 +162,7 @@ impl Transport {
                         let line = match refusal.line() {
                             Ok(line) => line,
                             Err(error) => {
-                                tracing::error!(%error, "a refusal is no JSON");
+                                tracing::error!(error = error.message, "a refusal is no JSON");
                                 continue;
                             }
                         };
@@ -213,7 +213,7 @@ impl Refusal {
     }
 
     /// The line that answers it.
-    fn line(self) -> serde_json::Result<String> {
+    fn line(self) -> Result<String, Error> {
         let error = Error::new(self.code, self.text);
         let response = TransportFrame::Single(RawJsonRpcMessage::response(self.id, Err(error)));
         response.to_json()
