@@ -51,7 +51,8 @@ pub(super) fn append_history(state: &Path, text: &str) {
             let half = kept.len() / 2;
             let start =
                 kept.bytes().skip(half).position(|byte| byte == b'\n').map_or(kept.len(), |at| half + at + 1);
-            crate::files::write(&path, kept.get(start..).unwrap_or_default().as_bytes())?;
+            let part = unique_path(state, "history", "part");
+            crate::files::replace(&path, &part, kept.get(start..).unwrap_or_default().as_bytes())?;
         }
         let mut file = OpenOptions::new().append(true).create(true).mode(0o600).open(&path)?;
         file.write_all(format!("{}\n", serde_json::Value::from(text)).as_bytes())
