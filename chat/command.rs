@@ -1,5 +1,7 @@
 //! The slash commands: their names, their help, and how a line is read as one.
 
+use crate::event::{AllowScope, Intent, Question, Verdict};
+
 /// A command of the user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Command {
@@ -15,8 +17,18 @@ pub enum Command {
     Tree,
     /// The budget; with amounts, limits are raised.
     Budget(Option<String>),
-    /// A question is answered.
+    /// A question is answered: with a word or a text that of the conversation, with an id any.
     Approve(String),
+    /// A call is denied: that with this id, or the one that the conversation asks about.
+    Deny(Option<String>),
+    /// All that waits for a person, in all conversations.
+    Approvals,
+    /// The newest runs of all conversations.
+    Runs,
+    /// What happened in the last 24 hours.
+    Report,
+    /// What all runs may use together, and what is left.
+    Usage,
     /// What the conversation has changed in the workspace.
     Diff,
     /// The last edit of a file is taken back.
@@ -54,7 +66,12 @@ pub const COMMANDS: &[CommandHelp] = &[
     help("agent", "[NAME]", "a new conversation with this agent; without NAME, list them"),
     help("tree", "", "the run and its subagents, with what each has spent"),
     help("budget", "[iterations=10 usd=0.50]", "show the limits of the run, or raise them"),
-    help("approve", "allow|run|always|deny|TEXT", "answer what is asked"),
+    help("approve", "allow|run|always|TEXT", "answer what is asked; with an id of /approvals, in any conversation"),
+    help("deny", "[ID]", "deny what is asked"),
+    help("approvals", "", "all that waits for you, in all conversations"),
+    help("runs", "", "the newest runs of all conversations"),
+    help("report", "", "what ran, failed and waits since yesterday"),
+    help("usage", "", "what all runs may spend together, and what is left"),
     help("diff", "", "what has changed in the workspace"),
     help("undo", "", "take back the last edit of a file"),
     help("export", "[FILE]", "write the conversation to a Markdown file"),
@@ -105,14 +122,13 @@ impl Command {
             "agent" => Self::Agent(optional),
             "tree" => Self::Tree,
             "budget" => Self::Budget(optional),
-            "approve" => match optional {
-                Some(answer) => Self::Approve(answer),
-                None => {
-                    return Some(Err(
-                        "/approve needs an answer: allow, run, always, deny or a text".to_owned()
-                    ));
-                }
-            },
+            // Without an answer, what can be answered is listed.
+            "approve" => optional.map_or(Self::Approvals, Self::Approve),
+            "deny" => Self::Deny(optional),
+            "approvals" => Self::Approvals,
+            "runs" => Self::Runs,
+            "report" => Self::Report,
+            "usage" => Self::Usage,
             "diff" => Self::Diff,
             "undo" => Self::Undo,
             "export" => Self::Export(optional),
@@ -133,6 +149,66 @@ impl Command {
     }
 }
 
+/// A decision in a word; `None` for any other text.
+fn decision(word: &str) -> Option<Verdict> {
+    Some(match word {
+        "allow" | "once" | "yes" | "y" => Verdict::Allow(AllowScope::Once),
+        "run" => Verdict::Allow(AllowScope::Run),
+        "always" => Verdict::Allow(AllowScope::Always),
+        "deny" | "no" | "n" => Verdict::Deny,
+        _ => return None,
+    })
+}
+
+/// Characters of an id that name a run or a call.
+const ID_CHARS: std::ops::RangeInclusive<usize> = 6..=26;
+
+/// Whether a word can be the id of a call, or the id of a run, whole or its end.
+fn is_id(word: &str) -> bool {
+    let (run, call) = word.split_once('.').map_or((word, None), |(run, call)| (run, Some(call)));
+    let is_of_run = |c: char| c.is_ascii_alphanumeric() && !"ilou".contains(c.to_ascii_lowercase());
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let is_call = |call: &str| call.split_once('.').is_some_and(|(one, two)| is_number(one) && is_number(two));
+    ID_CHARS.contains(&run.len()) && run.chars().all(is_of_run) && call.is_none_or(is_call)
+}
+
+/// What an answer in words means while the conversation asks `question`; the error says why it is none.
+pub(crate) fn answer(question: Option<&Question>, words: &str) -> Result<Intent, String> {
+    let words = words.trim();
+    let (first, rest) = words.split_once(char::is_whitespace).unwrap_or((words, ""));
+    let wants_text = question.is_some_and(|question| question.wants_text);
+    // A text may look like the end of an id, but not like a call.
+    if is_id(first) && (first.contains('.') || !wants_text) {
+        let rest = rest.trim();
+        let verdict = match rest {
+            "" => Verdict::Allow(AllowScope::Once),
+            rest => decision(rest).unwrap_or_else(|| Verdict::Text(rest.to_owned())),
+        };
+        return Ok(Intent::DecideNamed(first.to_owned(), verdict));
+    }
+    let Some(question) = question else {
+        return Err("this conversation asks nothing; /approvals lists what waits in all of them".to_owned());
+    };
+    let verdict = match question.wants_text {
+        true => Some(Verdict::Text(words.to_owned())),
+        false => decision(words),
+    };
+    let verdict = verdict.ok_or_else(|| {
+        format!("`{words}` is neither allow, run, always nor deny, nor an id of /approvals; /stop stops the run")
+    })?;
+    Ok(Intent::Decide(question.call, verdict))
+}
+
+/// What a denial means while the conversation asks `question`; the error says why it is none.
+pub(crate) fn denial(question: Option<&Question>, id: Option<String>) -> Result<Intent, String> {
+    match (id, question) {
+        (Some(id), _) if is_id(&id) => Ok(Intent::DecideNamed(id, Verdict::Deny)),
+        (Some(id), _) => Err(format!("`{id}` is no id; /approvals lists what waits, with ids")),
+        (None, Some(question)) => Ok(Intent::Decide(question.call, Verdict::Deny)),
+        (None, None) => Ok(Intent::Command(Command::Approvals)),
+    }
+}
+
 /// The text of `/help`.
 pub fn help_text() -> String {
     let command = |command: &CommandHelp| {
@@ -147,6 +223,8 @@ pub fn help_text() -> String {
 
 #[cfg(test)]
 mod tests {
+    use hermod_core::model::{CallId, RunId};
+
     use super::*;
 
     #[test]
@@ -165,10 +243,47 @@ mod tests {
         check(" /new ", Some(Ok(Command::New)));
         check("/model  a/b ", Some(Ok(Command::Model(Some("a/b".into())))));
         check("/resume", Some(Ok(Command::Resume(None))));
-        check("/approve", Some(Err("needs an answer")));
+        check("/approve", Some(Ok(Command::Approvals)));
+        check("/deny 7NA7B9MX.1.1", Some(Ok(Command::Deny(Some("7NA7B9MX.1.1".into())))));
         check("/approve yes please", Some(Ok(Command::Approve("yes please".into()))));
         check("/dance", Some(Err("there is no command /dance")));
         check("/", Some(Err("/help lists them")));
+    }
+
+    #[test]
+    fn an_answer_is_for_the_question_here_or_for_the_named_one() {
+        let call = CallId { run: RunId::from_bits(1), iteration: 1, n: 1 };
+        let question = |wants_text| Question { call, text: "?".into(), wants_text, can_always: true };
+        let check = |question: Option<&Question>, words: &str, expect: Result<Intent, &str>| match (
+            answer(question, words),
+            expect,
+        ) {
+            (Err(error), Err(part)) => assert!(error.contains(part), "{error}"),
+            (read, expect) => assert_eq!(read, expect.map_err(str::to_owned), "{words}"),
+        };
+        let named = |id: &str, verdict| Ok(Intent::DecideNamed(id.to_owned(), verdict));
+        let (once, run) = (Verdict::Allow(AllowScope::Once), Verdict::Allow(AllowScope::Run));
+        let text = |text: &str| Verdict::Text(text.to_owned());
+        let (asks, wants_text) = (question(false), question(true));
+        check(Some(&asks), "allow", Ok(Intent::Decide(call, once.clone())));
+        check(Some(&asks), "perhaps", Err("`perhaps` is neither allow"));
+        check(Some(&wants_text), "yes, main", Ok(Intent::Decide(call, text("yes, main"))));
+        check(Some(&wants_text), "7NA7B9MX", Ok(Intent::Decide(call, text("7NA7B9MX"))));
+        check(Some(&wants_text), "7NA7B9MX.1.2", named("7NA7B9MX.1.2", once.clone()));
+        check(None, "7na7b9mx", named("7na7b9mx", once));
+        check(None, "7NA7B9MX.1.2 run", named("7NA7B9MX.1.2", run));
+        check(None, "7NA7B9MX.1.2 the second  one", named("7NA7B9MX.1.2", text("the second  one")));
+        check(None, "7NA7B9MX.1 run", Err("asks nothing"));
+        check(None, "nonsense", Err("asks nothing"));
+        check(None, "allow", Err("/approvals lists"));
+    }
+
+    #[test]
+    fn a_denial_without_anything_to_deny_lists() {
+        assert_eq!(denial(None, None), Ok(Intent::Command(Command::Approvals)));
+        let named = Intent::DecideNamed("7NA7B9MX".to_owned(), Verdict::Deny);
+        assert_eq!(denial(None, Some("7NA7B9MX".to_owned())), Ok(named));
+        assert!(denial(None, Some("nonsense".to_owned())).unwrap_err().contains("is no id"));
     }
 
     #[test]
@@ -177,7 +292,7 @@ mod tests {
             let line = format!("/{} x", command.name);
             assert!(matches!(Command::parse(&line), Some(Ok(_))), "{line}");
         }
-        assert_eq!(Command::names("/re"), ["/resume"]);
+        assert_eq!(Command::names("/re"), ["/resume", "/report"]);
         assert_eq!(Command::names("/").len(), COMMANDS.len());
     }
 }

@@ -175,6 +175,8 @@ pub enum ChatEvent {
     },
     /// A line for the user.
     Notice(Tone, String),
+    /// What matters of the whole installation, in a line; it is shown until something is sent.
+    Overview(String),
     /// A longer text for the user, such as a diff or a list.
     Page {
         /// Its first line.
@@ -298,6 +300,8 @@ pub enum Tone {
 pub enum PageKind {
     /// Lines as they are.
     Plain,
+    /// Lines that are cut, not broken.
+    Table,
     /// A diff.
     Diff,
 }
@@ -325,8 +329,11 @@ pub enum Intent {
     },
     /// The run is stopped.
     Interrupt(RunId),
-    /// A question is answered.
+    /// A question of the conversation is answered.
     Decide(CallId, Verdict),
+    /// A question of any conversation is answered: that of the call with this id, or of the run with this id. The ids may be
+    /// shortened to their ends.
+    DecideNamed(String, Verdict),
     /// A slash command that needs the service or files.
     Command(crate::command::Command),
     /// The input is edited in the user's editor.

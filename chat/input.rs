@@ -1,7 +1,7 @@
 //! The keys of the chat: what a key changes in the state, and what its user wants by it.
 
 use crate::{
-    command::{Command, help_text},
+    command::{self, Command, help_text},
     editor::Motion,
     event::{AllowScope, ChatEvent, Intent, PageKind, Tone, Verdict},
     state::{ChatState, Pending, Popup},
@@ -235,6 +235,7 @@ impl ChatState {
             return Vec::new();
         }
         let text = self.editor.take();
+        self.overview = None;
         self.transcript.go_to_end();
         match Command::parse(&text) {
             Some(Ok(command)) => self.command(command),
@@ -273,7 +274,14 @@ impl ChatState {
             }
             Command::Quit => vec![Intent::Quit],
             Command::Stop => self.interrupt(),
-            Command::Approve(answer) => self.approve(&answer),
+            Command::Approve(words) => {
+                let intent = command::answer(self.question().map(|asked| &asked.question), &words);
+                self.intent_or_error(intent)
+            }
+            Command::Deny(id) => {
+                let intent = command::denial(self.question().map(|asked| &asked.question), id);
+                self.intent_or_error(intent)
+            }
             Command::Resume(Some(id)) => vec![Intent::Open(id)],
             Command::Image(_) if self.attached.len() >= MAX_IMAGES => {
                 self.notice(Tone::Bad, format!("a message has at most {MAX_IMAGES} pictures"));
@@ -284,23 +292,14 @@ impl ChatState {
         }
     }
 
-    fn approve(&mut self, answer: &str) -> Vec<Intent> {
-        let Some(asked) = self.question() else {
-            self.notice(Tone::Quiet, "nothing is asked");
-            return Vec::new();
-        };
-        let verdict = match answer {
-            _ if asked.question.wants_text => Verdict::Text(answer.to_owned()),
-            "allow" | "once" | "yes" | "y" => Verdict::Allow(AllowScope::Once),
-            "run" => Verdict::Allow(AllowScope::Run),
-            "always" => Verdict::Allow(AllowScope::Always),
-            "deny" | "no" | "n" => Verdict::Deny,
-            _ => {
-                self.notice(Tone::Bad, format!("`{answer}` is no answer: allow, run, always or deny"));
-                return Vec::new();
+    fn intent_or_error(&mut self, intent: Result<Intent, String>) -> Vec<Intent> {
+        match intent {
+            Ok(intent) => vec![intent],
+            Err(error) => {
+                self.notice(Tone::Bad, error);
+                Vec::new()
             }
-        };
-        vec![Intent::Decide(asked.question.call, verdict)]
+        }
     }
 
     fn complete(&mut self) -> Vec<Intent> {

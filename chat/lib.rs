@@ -40,3 +40,4 @@ pub use plain::PlainChat;
 pub use records::{RecordReader, question, streamed};
 pub use screen::{Screen, restore_terminal};
 pub use state::ChatState;
+pub use status::dollars;

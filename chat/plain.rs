@@ -6,8 +6,8 @@ use std::collections::{BTreeMap, VecDeque};
 use hermod_core::model::{CallId, RunId};
 
 use crate::{
-    command::{Command, help_text},
-    event::{AllowScope, CallOutcome, ChatEvent, Intent, Link, Question, Tone, Verdict},
+    command::{self, Command, help_text},
+    event::{CallOutcome, ChatEvent, Intent, Link, Question, Tone},
     look::Look,
     state::label_beside,
     tool_entry::ToolEntry,
@@ -92,6 +92,7 @@ impl PlainChat {
             }
             ChatEvent::Named { title: Some(title), .. } => push(to, "title", &title),
             ChatEvent::Notice(Tone::Quiet, text) => push(to, "note", &text),
+            ChatEvent::Overview(text) => push(to, "overview", &text),
             ChatEvent::Notice(Tone::Bad, text) => push(to, "failure", &text),
             ChatEvent::Notice(Tone::Action, text) => push(to, "attention", &text),
             ChatEvent::Page { title, text, .. } => push(to, &title, &format!("\n{}", text.trim_end())),
@@ -227,7 +228,9 @@ impl PlainChat {
                 push(&mut to, "failure", &error);
                 Vec::new()
             }
-            None if self.is_asking() => self.answer_question(line, &mut to),
+            None if self.is_asking() => {
+                intent_or_error(command::answer(self.questions.first(), line), &mut to)
+            }
             None => vec![self.send(line)],
         };
         (intents, to)
@@ -244,29 +247,6 @@ impl PlainChat {
         Intent::Send { local, text: text.to_owned(), images: Vec::new() }
     }
 
-    fn answer_question(&mut self, line: &str, to: &mut String) -> Vec<Intent> {
-        let Some(question) = self.questions.first() else {
-            push(to, "note", "nothing is asked");
-            return Vec::new();
-        };
-        let verdict = match line.trim() {
-            text if question.wants_text => Verdict::Text(text.to_owned()),
-            "allow" | "yes" | "y" => Verdict::Allow(AllowScope::Once),
-            "run" => Verdict::Allow(AllowScope::Run),
-            "always" => Verdict::Allow(AllowScope::Always),
-            "deny" | "no" | "n" => Verdict::Deny,
-            _ => {
-                push(
-                    to,
-                    "failure",
-                    "this is no answer: write allow, run, always or deny; /stop stops the run",
-                );
-                return Vec::new();
-            }
-        };
-        vec![Intent::Decide(question.call, verdict)]
-    }
-
     #[expect(clippy::wildcard_enum_match_arm, reason = "the adapter carries out all others")]
     fn command(&mut self, command: Command, to: &mut String) -> Vec<Intent> {
         match command {
@@ -276,11 +256,24 @@ impl PlainChat {
                 Some(run) => return vec![Intent::Interrupt(run)],
                 None => push(to, "note", "nothing runs"),
             },
-            Command::Approve(answer) => return self.answer_question(&answer, to),
+            Command::Approve(words) => {
+                return intent_or_error(command::answer(self.questions.first(), &words), to);
+            }
+            Command::Deny(id) => return intent_or_error(command::denial(self.questions.first(), id), to),
             Command::Resume(Some(id)) => return vec![Intent::Open(id)],
             other => return vec![Intent::Command(other)],
         }
         Vec::new()
+    }
+}
+
+fn intent_or_error(intent: Result<Intent, String>, to: &mut String) -> Vec<Intent> {
+    match intent {
+        Ok(intent) => vec![intent],
+        Err(error) => {
+            push(to, "failure", &error);
+            Vec::new()
+        }
     }
 }
 

@@ -53,6 +53,8 @@ pub struct ChatState {
     pub(crate) subagents: Vec<Subagent>,
     pub(crate) todo: Vec<TodoLine>,
     pub(crate) popup: Option<Popup>,
+    /// What matters of the whole installation, until something is sent.
+    pub(crate) overview: Option<String>,
     /// When Ctrl-C was pressed without anything to clear or to stop.
     pub(crate) quit_pressed_ms: Option<u64>,
     /// The columns and rows in which the conversation was drawn last.
@@ -286,6 +288,7 @@ impl ChatState {
                 self.notice(Tone::Bad, format!("not sent: {reason}"));
             }
             ChatEvent::Notice(tone, text) => self.notice(tone, text),
+            ChatEvent::Overview(text) => self.overview = Some(text),
             ChatEvent::Page { title, text, kind } => {
                 self.transcript.push(EntryBody::Page { title, text, kind });
                 self.transcript.go_to_end();

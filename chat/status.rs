@@ -92,7 +92,7 @@ fn context_share(state: &ChatState) -> Option<(u64, Style)> {
 }
 
 /// Money with as many digits as tell something.
-pub(crate) fn dollars(nano_usd: u64) -> String {
+pub fn dollars(nano_usd: u64) -> String {
     let (whole, rest) = (nano_usd / DOLLAR, nano_usd % DOLLAR);
     if whole > 0 { format!("${whole}.{:02}", rest / 10_000_000) } else { format!("$0.{:04}", rest / 100_000) }
 }

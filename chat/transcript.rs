@@ -502,9 +502,16 @@ fn body_lines(body: &EntryBody, (width, is_unfolded): (usize, bool), look: Look)
         EntryBody::Page { title, text, kind } => {
             wrap_text(&clean(title), (width, Breaks::Words), (&Margin::default(), Look::bold()), &mut lines);
             for line in clean(text).trim_end().lines() {
-                let style = if *kind == PageKind::Diff { diff_style(line, look) } else { Style::new() };
+                let (style, breaks) = match kind {
+                    PageKind::Diff => (diff_style(line, look), Breaks::Anywhere),
+                    PageKind::Plain => (Style::new(), Breaks::Words),
+                    PageKind::Table => {
+                        let line = crate::wrap::cut(line, width.saturating_sub(2));
+                        lines.push(Line::from(format!("  {line}")));
+                        continue;
+                    }
+                };
                 let margin = Margin::every("  ", Style::new());
-                let breaks = if *kind == PageKind::Diff { Breaks::Anywhere } else { Breaks::Words };
                 wrap(&[Span::styled(line.to_owned(), style)], (width, breaks), &margin, &mut lines);
             }
         }

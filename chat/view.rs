@@ -104,6 +104,10 @@ impl ChatState {
             Some(asked) => self.push_question(asked, width, &mut lines),
             None => lines.extend(self.activity_line(width, now_ms)),
         }
+        if let Some(overview) = &self.overview {
+            let margin = Margin::symbol(self.look.symbol("· ", "- "), Look::dim());
+            wrap_text(&clean(overview), (width, Breaks::Words), (&margin, Look::dim()), &mut lines);
+        }
         self.push_popup(width, &mut lines);
         lines
     }

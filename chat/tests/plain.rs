@@ -46,7 +46,7 @@ fn questions_are_answered_by_words() {
     let expect = "you: x\nquestion: May I?\ncall: shell make\nanswer it: write allow, run, always or deny\n";
     assert_eq!(printed(&mut chat, vec![task("x"), shell(1, "make"), question(false)]), expect);
     let (intents, text) = chat.line("perhaps");
-    assert!(intents.is_empty() && text.starts_with("failure: this is no answer"), "{text}");
+    assert!(intents.is_empty() && text.starts_with("failure: `perhaps` is neither allow"), "{text}");
     let allow = Intent::Decide(tool_call(1, 1), Verdict::Allow(AllowScope::Once));
     assert_eq!(chat.line("allow").0, [allow]);
     printed(

@@ -3,7 +3,7 @@
 use clap::{Args, Subcommand};
 use hermod_actors::model::{ApprovalDecision, ApprovalScope, Timestamp};
 
-use super::{CliError, print, print_json, print_note};
+use super::{CliError, print, print_json, print_note, tree};
 use crate::{
     clock::{self, rfc3339},
     control::{ControlRequest, ControlResponse},
@@ -113,20 +113,42 @@ async fn list(json: bool, client: &StoreClient) -> Result<(), CliError> {
 }
 
 fn format_approval(approval: &ApprovalView, now: Timestamp) -> String {
-    let ApprovalView { call, question, allow_rules, since, expires_at, .. } = approval;
+    let ApprovalView { call, allow_rules, .. } = approval;
+    let [question, asked] = format_question(approval, now);
+    let rules = match allow_rules.as_slice() {
+        [] if approval.wants_text => format!("\n  answer with `hermod approvals answer {call} TEXT`"),
+        [] => String::new(),
+        rules => format!("\n  `--run` and `--always` allow {}", rules.join(", ")),
+    };
+    format!("{call}\n  {question}{rules}\n  {asked}")
+}
+
+/// The question, and since when and until when it is open.
+fn format_question(approval: &ApprovalView, now: Timestamp) -> [String; 2] {
+    let ApprovalView { call, question, since, expires_at, .. } = approval;
     let (since, until) = (rfc3339(*since), rfc3339(*expires_at));
     let expiry = if *expires_at > now {
         format!("taken for a no at {until}")
     } else {
         format!("expired {until}: taken for a no when `hermod runs resume {}` takes it up", call.run)
     };
-    let rules = match allow_rules.as_slice() {
-        [] if approval.wants_text => format!("\n  answer with `hermod approvals answer {call} TEXT`"),
-        [] => String::new(),
-        rules => format!("\n  `--run` and `--always` allow {}", rules.join(", ")),
+    [question.replace('\n', "\n  "), format!("asked {since}; {expiry}")]
+}
+
+/// A question as the chat lists it, with the task of its run and the commands that answer it.
+pub(crate) fn format_in_chat(approval: &ApprovalView, task: &str, now: Timestamp) -> String {
+    let [question, asked] = format_question(approval, now);
+    let call = approval.call;
+    let id = format!("{}.{}.{}", tree::id_suffix(call.run), call.iteration, call.n);
+    let answers = if approval.wants_text {
+        format!("/approve {id} ANSWER")
+    } else if approval.allow_rules.is_empty() {
+        format!("/approve {id}  ·  /deny {id}")
+    } else {
+        let rules = approval.allow_rules.join(", ");
+        format!("/approve {id}  ·  /deny {id}\n  /approve {id} run, or always, allows {rules}")
     };
-    let question = question.replace('\n', "\n  ");
-    format!("{call}\n  {question}{rules}\n  asked {since}; {expiry}")
+    format!("{id}  {task}\n  {question}\n  {asked}\n  {answers}")
 }
 
 async fn decide(
@@ -138,12 +160,7 @@ async fn decide(
     if args.json {
         return print_json(&decision);
     }
-    let reach = match scope {
-        ApprovalScope::Once => "",
-        ApprovalScope::Run => ", and such calls of its run too",
-        ApprovalScope::Always => ", and such calls of every run too",
-    };
-    print_done(&decision, &format!("is {verdict}{reach}"), client).await
+    print_done(&decision, false, client).await
 }
 
 async fn answer(args: TextArgs, client: &StoreClient) -> Result<(), CliError> {
@@ -151,13 +168,24 @@ async fn answer(args: TextArgs, client: &StoreClient) -> Result<(), CliError> {
     if args.answer.json {
         return print_json(&decision);
     }
-    print_done(&decision, "is answered", client).await
+    print_done(&decision, true, client).await
+}
+
+/// What has become of a call; `is_text` if its question was answered with text.
+pub(crate) fn decided_text(decision: &DecisionView, is_text: bool) -> String {
+    let DecisionView { call, verdict, scope, .. } = decision;
+    let reach = match scope {
+        ApprovalScope::Once => "",
+        ApprovalScope::Run => ", and such calls of its run too",
+        ApprovalScope::Always => ", and such calls of every run too",
+    };
+    if is_text { format!("call {call} is answered") } else { format!("call {call} is {verdict}{reach}") }
 }
 
 /// Prints what has become of the call, and how its run goes on.
-async fn print_done(decision: &DecisionView, what: &str, client: &StoreClient) -> Result<(), CliError> {
-    let DecisionView { call, run, .. } = decision;
-    print(&format!("call {call} {what}"))?;
+async fn print_done(decision: &DecisionView, is_text: bool, client: &StoreClient) -> Result<(), CliError> {
+    let run = &decision.run;
+    print(&decided_text(decision, is_text))?;
     // The decision is recorded, even if the follow-up query fails.
     if client.run_detail(run.id.to_string()).await.is_ok_and(|detail| detail.is_unowned()) {
         print_note(format!("no process runs run {0}: it goes on with `hermod runs resume {0}`", run.id));

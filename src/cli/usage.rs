@@ -31,11 +31,21 @@ struct Usage {
 
 /// Shows the present periods.
 pub(crate) async fn execute(args: &UsageArgs, variables: &Variables) -> Result<(), CliError> {
+    let limits = read(variables).await?;
+    print_as(args.json, &Usage { limits }, |usage| format_periods(&usage.limits))
+}
+
+/// The present periods as a table.
+pub(super) async fn text(variables: &Variables) -> Result<String, CliError> {
+    read(variables).await.map(|periods| format_periods(&periods))
+}
+
+async fn read(variables: &Variables) -> Result<Vec<PeriodUsageView>, CliError> {
     let client = StoreClient::new(variables)?;
     let limits = Config::read(variables)?.limits.by_period();
     let response = client.request(&ControlRequest::LimitsShow { limits }).await?;
     let ControlResponse::Limits(limits) = response else { return Err(unexpected_response().into()) };
-    print_as(args.json, &Usage { limits }, |usage| format_periods(&usage.limits))
+    Ok(limits)
 }
 
 fn format_periods(periods: &[PeriodUsageView]) -> String {

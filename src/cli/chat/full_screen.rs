@@ -167,6 +167,7 @@ impl FullScreen {
 
     fn apply(&mut self, event: ChatEvent) {
         let now = self.now_ms();
+        self.requests.on_event(&event);
         self.state.apply(event, now);
         self.conversation.set_active(self.state.active_run());
     }
@@ -197,6 +198,7 @@ impl FullScreen {
             }
             Intent::Interrupt(_)
             | Intent::Decide(..)
+            | Intent::DecideNamed(..)
             | Intent::Command(_)
             | Intent::PastePicture
             | Intent::CompletePath { .. }

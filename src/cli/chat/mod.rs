@@ -8,6 +8,7 @@ mod export;
 mod files;
 mod follow;
 mod full_screen;
+mod overview;
 mod plain;
 mod poll;
 mod requests;

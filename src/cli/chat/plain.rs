@@ -121,6 +121,7 @@ impl PlainMode {
     }
 
     fn apply(&mut self, event: ChatEvent) -> Result<StdoutState, CliError> {
+        self.requests.on_event(&event);
         let text = self.chat.apply(event);
         self.conversation.set_active(self.chat.active_run());
         if text.is_empty() { Ok(StdoutState::Open) } else { print_over("", &text) }
@@ -142,6 +143,7 @@ impl PlainMode {
                 }
                 Intent::Interrupt(_)
                 | Intent::Decide(..)
+                | Intent::DecideNamed(..)
                 | Intent::Command(_)
                 | Intent::EditInput(_)
                 | Intent::PastePicture

@@ -4,10 +4,10 @@
 use std::{path::PathBuf, sync::Arc};
 
 use hermod_actors::model::{ApprovalDecision, ApprovalScope, LimitIncrease, RunId, SessionId, StopReason};
-use hermod_chat::{AllowScope, ChatEvent, Choice, Command, Intent, PageKind, Tone, Verdict};
+use hermod_chat::{AllowScope, ChatEvent, Choice, Command, Intent, Link, PageKind, Tone, Verdict};
 use tokio::sync::mpsc;
 
-use super::{changes, export, files};
+use super::{changes, export, files, overview};
 use crate::{
     cli::{agents, budgets, conversation_list, shared_owner::SharedOwner, tree},
     clock::{self, rfc3339},
@@ -26,6 +26,7 @@ pub(super) struct Requests {
     /// The model that the user has chosen for the next message.
     pub(super) model: Option<String>,
     undone: changes::UndoneEdits,
+    has_overview: bool,
     told: mpsc::Sender<ChatEvent>,
 }
 
@@ -45,7 +46,27 @@ impl Requests {
         variables: Variables,
         workspace: PathBuf,
     ) -> Self {
-        Self { owner, variables, workspace, model: None, undone: changes::UndoneEdits::default(), told }
+        Self { owner, variables, workspace, model: None, undone: changes::UndoneEdits::default(), has_overview: false, told }
+    }
+
+    /// Learns what comes from the conversation: when the service answers first, the installation is looked at.
+    pub(super) fn on_event(&mut self, event: &ChatEvent) {
+        if !matches!(event, ChatEvent::Link(Link::Up(_))) || std::mem::replace(&mut self.has_overview, true) {
+            return;
+        }
+        let (owner, told) = (Arc::clone(&self.owner), self.told.clone());
+        tokio::spawn(async move {
+            let event = match overview::overview(&owner).await {
+                Ok(Some(event)) => event,
+                Ok(None) => return,
+                Err(error) => {
+                    let text = format!("what else there is cannot be told: {error}");
+                    ChatEvent::Notice(Tone::Bad, text)
+                }
+            };
+            // A closed receiver is a chat that its user has left.
+            let _ = told.send(event).await;
+        });
     }
 
     /// Begins to carry out an intent.
@@ -63,6 +84,10 @@ impl Requests {
                 self.ask_quietly(ControlRequest::Stop { run: run.to_string(), tree, reason });
             }
             Intent::Decide(call, verdict) => self.ask_quietly(decision(call.to_string(), verdict)),
+            Intent::DecideNamed(call, verdict) => {
+                let owner = Arc::clone(&self.owner);
+                self.spawn(async move { overview::decide(&owner, call, verdict).await });
+            }
             Intent::CompletePath { start, path } => {
                 let workspace = self.workspace.clone();
                 self.spawn(async move {
@@ -96,6 +121,16 @@ impl Requests {
             Command::Agent(None) => {
                 let variables = self.variables.clone();
                 self.spawn(async move { agent_list(&variables) });
+            }
+            Command::Runs => self.spawn(async move { overview::run_list(&owner).await }),
+            Command::Approvals => self.spawn(async move { overview::waiting(&owner).await }),
+            Command::Report => {
+                let variables = self.variables.clone();
+                self.spawn(async move { overview::report(&variables).await });
+            }
+            Command::Usage => {
+                let variables = self.variables.clone();
+                self.spawn(async move { overview::usage(&owner, &variables).await });
             }
             Command::Tree => self.spawn(async move { run_tree(&owner, run).await }),
             Command::Budget(more) => self.spawn(async move { budget(&owner, (session, run), more).await }),
@@ -142,7 +177,8 @@ impl Requests {
     }
 }
 
-fn decision(call: String, verdict: Verdict) -> ControlRequest {
+/// The request that gives a person's answer.
+pub(super) fn decision(call: String, verdict: Verdict) -> ControlRequest {
     let (verdict, scope) = match verdict {
         Verdict::Text(text) => return ControlRequest::ApprovalsAnswer { call, text },
         Verdict::Deny => (ApprovalDecision::Deny, ApprovalScope::Once),
@@ -153,7 +189,8 @@ fn decision(call: String, verdict: Verdict) -> ControlRequest {
     ControlRequest::ApprovalsDecide { call, verdict, scope }
 }
 
-fn unexpected() -> String {
+/// The error of an answer of another kind.
+pub(super) fn unexpected() -> String {
     HostError::from(unexpected_response()).to_string()
 }
 

@@ -79,6 +79,13 @@ pub(crate) async fn execute(args: ReportArgs, variables: &Variables) -> Result<E
     })
 }
 
+/// The page since then, as text without colours.
+pub(super) async fn text_since(since: Timestamp, variables: &Variables) -> Result<String, CliError> {
+    let report = read(since, clock::now().plus_ms(1), variables).await?;
+    let lines = page::text(&report, &sections(&report, clock::now()));
+    Ok(lines.into_iter().map(|(_, line)| line + "\n").collect())
+}
+
 async fn read(since: Timestamp, until: Timestamp, variables: &Variables) -> Result<ReportView, CliError> {
     let client = StoreClient::new(variables)?;
     // A configuration that cannot be read hides its limits, not the rest.

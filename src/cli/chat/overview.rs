@@ -1,0 +1,192 @@
+//! What matters of the whole installation, beside the conversation: the line at the start of the chat, and the pages of
+//! `/runs`, `/approvals`, `/report` and `/usage`. The pages have the texts of the commands of these names.
+
+use hermod_actors::model::{Period, PeriodUnit, RunId, StoreLimits, Timestamp};
+use hermod_chat::{ChatEvent, PageKind, Verdict};
+
+use super::requests::{answer, decision, unexpected};
+use crate::{
+    cli::{
+        approvals,
+        format::{age, truncated_line},
+        report, runs,
+        shared_owner::SharedOwner,
+        table, tree, usage,
+    },
+    clock,
+    control::{ControlRequest, ControlResponse},
+    discovery::Variables,
+    view::{NodeView, ReportView, RunStateView, RunSummaryView},
+};
+
+/// Runs of `/runs`.
+const MAX_RUNS: usize = 20;
+/// Questions of `/approvals`.
+const MAX_APPROVALS: usize = 20;
+/// Characters of a task.
+const MAX_TASK_CHARS: usize = 60;
+/// Milliseconds of a day.
+const DAY_MS: u64 = 24 * 60 * 60 * 1_000;
+
+/// Counts of the whole installation.
+#[derive(Debug, Clone, Copy, Default)]
+struct Overview {
+    waiting: usize,
+    running: usize,
+    /// In the last 24 hours.
+    failed: u64,
+    /// Nano-dollars of the present day in UTC.
+    spent: u64,
+}
+
+impl Overview {
+    /// Counts that are not zero, each with the command that tells more; `None` if all are zero.
+    fn line(self) -> Option<String> {
+        let Self { waiting, running, failed, spent } = self;
+        let wait = if waiting == 1 { "waits" } else { "wait" };
+        let parts = [
+            (waiting > 0).then(|| format!("{waiting} {wait} for you (/approvals)")),
+            (running > 0).then(|| format!("{running} running (/runs)")),
+            (failed > 0).then(|| format!("{failed} failed in the last 24 h (/report)")),
+            (spent > 0).then(|| format!("{} today (/usage)", hermod_chat::dollars(spent))),
+        ];
+        let parts: Vec<String> = parts.into_iter().flatten().collect();
+        (!parts.is_empty()).then(|| parts.join(" · "))
+    }
+}
+
+/// The line at the start of the chat; `None` if there is nothing to say.
+pub(super) async fn overview(owner: &SharedOwner) -> Result<Option<ChatEvent>, String> {
+    let ControlResponse::Approvals(waiting) = answer(owner, &ControlRequest::ApprovalsList {}).await? else {
+        return Err(unexpected());
+    };
+    let ControlResponse::Tree(roots) = answer(owner, &ControlRequest::Tree { run: None }).await? else {
+        return Err(unexpected());
+    };
+    let now = clock::now();
+    let running = |root: &&NodeView| root.run.state != RunStateView::Parked;
+    let overview = Overview {
+        waiting: waiting.len(),
+        running: roots.iter().filter(running).count(),
+        failed: report_since(owner, Timestamp(now.0.saturating_sub_unsigned(DAY_MS))).await?.failed.count(),
+        spent: report_since(owner, start_of_day(now)).await?.cost.spent_usd,
+    };
+    Ok(overview.line().map(ChatEvent::Overview))
+}
+
+async fn report_since(owner: &SharedOwner, since: Timestamp) -> Result<ReportView, String> {
+    let until = clock::now().plus_ms(1);
+    let request = ControlRequest::Report { since, until, limits: StoreLimits::default() };
+    match answer(owner, &request).await? {
+        ControlResponse::Report(report) => Ok(*report),
+        _ => Err(unexpected()),
+    }
+}
+
+fn start_of_day(at: Timestamp) -> Timestamp {
+    Timestamp(Period::containing(PeriodUnit::Day, at).ends_at().0.saturating_sub_unsigned(DAY_MS))
+}
+
+fn page(title: impl Into<String>, text: String, kind: PageKind) -> ChatEvent {
+    ChatEvent::Page { title: title.into(), text, kind }
+}
+
+/// The newest runs, those of subagents too.
+pub(super) async fn run_list(owner: &SharedOwner) -> Result<ChatEvent, String> {
+    let request = ControlRequest::newest_runs(MAX_RUNS, Vec::new());
+    let ControlResponse::Runs(runs) = answer(owner, &request).await? else { return Err(unexpected()) };
+    if runs.is_empty() {
+        return Ok(super::files::notice("there is no run yet"));
+    }
+    Ok(page("The newest runs; /resume ID opens the conversation of one", run_table(&runs, clock::now()), PageKind::Table))
+}
+
+fn run_table(runs: &[RunSummaryView], now: Timestamp) -> String {
+    let row = |summary: &RunSummaryView| {
+        let run = &summary.run;
+        let age = age(now.ms_since(run.accepted_at));
+        [tree::id_suffix(run.id), runs::state(run), age, task_line(&summary.input)]
+    };
+    table::render(["RUN", "STATE", "AGE", "TASK"], &runs.iter().rev().map(row).collect::<Vec<_>>())
+}
+
+fn task_line(task: &str) -> String {
+    truncated_line(&task.split_whitespace().collect::<Vec<_>>().join(" "), MAX_TASK_CHARS)
+}
+
+/// All that waits for a person, with how it is answered from the chat.
+pub(super) async fn waiting(owner: &SharedOwner) -> Result<ChatEvent, String> {
+    let ControlResponse::Approvals(open) = answer(owner, &ControlRequest::ApprovalsList {}).await? else {
+        return Err(unexpected());
+    };
+    if open.is_empty() {
+        return Ok(super::files::notice("nothing waits for you"));
+    }
+    let (mut texts, now) = (Vec::new(), clock::now());
+    for approval in open.iter().take(MAX_APPROVALS) {
+        let task = task_line(&task_of(owner, approval.run).await?);
+        texts.push(approvals::format_in_chat(approval, &task, now));
+    }
+    let title = match open.len().saturating_sub(MAX_APPROVALS) {
+        0 => format!("Waits for you: {}", open.len()),
+        more => format!("Waits for you: {}, of which {more} are not shown", open.len()),
+    };
+    Ok(page(title, texts.join("\n\n"), PageKind::Plain))
+}
+
+async fn task_of(owner: &SharedOwner, run: RunId) -> Result<String, String> {
+    match answer(owner, &ControlRequest::RunsShow { run: run.to_string() }).await? {
+        ControlResponse::Run(detail) => Ok(detail.input),
+        _ => Err(unexpected()),
+    }
+}
+
+/// Answers a question of any conversation.
+pub(super) async fn decide(owner: &SharedOwner, call: String, verdict: Verdict) -> Result<ChatEvent, String> {
+    let is_text = matches!(verdict, Verdict::Text(_));
+    match answer(owner, &decision(call, verdict)).await? {
+        ControlResponse::Decided(decided) => {
+            Ok(super::files::notice(approvals::decided_text(&decided, is_text)))
+        }
+        _ => Err(unexpected()),
+    }
+}
+
+/// The text of `hermod report --since 24h`.
+pub(super) async fn report(variables: &Variables) -> Result<ChatEvent, String> {
+    let since = Timestamp(clock::now().0.saturating_sub_unsigned(DAY_MS));
+    let text = report::text_since(since, variables).await.map_err(|error| error.text)?;
+    Ok(page("The last 24 hours", text, PageKind::Plain))
+}
+
+/// The text of `hermod usage`.
+pub(super) async fn usage(owner: &SharedOwner, variables: &Variables) -> Result<ChatEvent, String> {
+    let text = usage::text(variables).await.map_err(|error| error.text)?;
+    let spent = report_since(owner, start_of_day(clock::now())).await?.cost.spent_usd;
+    let title = format!("All runs together; {} today (UTC)", hermod_chat::dollars(spent));
+    Ok(page(title, text, PageKind::Table))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_zero_is_left_out() {
+        let check = |waiting, running, failed, spent, expect: Option<&str>| {
+            let overview = Overview { waiting, running, failed, spent };
+            assert_eq!(overview.line().as_deref(), expect);
+        };
+        check(0, 0, 0, 0, None);
+        check(1, 0, 0, 0, Some("1 waits for you (/approvals)"));
+        check(0, 1, 0, 0, Some("1 running (/runs)"));
+        let all = "2 wait for you (/approvals) · 1 running (/runs) · 3 failed in the last 24 h (/report) · $0.4100 today (/usage)";
+        check(2, 1, 3, 410_000_000, Some(all));
+    }
+
+    #[test]
+    fn a_day_starts_at_midnight() {
+        let noon = Timestamp(1_767_225_600_000 + 12 * 3_600_000);
+        assert_eq!(start_of_day(noon), Timestamp(1_767_225_600_000));
+    }
+}
