@@ -91,7 +91,7 @@ pub const KEYS: &[(&str, &str)] = &[
     ("Enter", "send; while a run is under way, steer it"),
     ("Alt-Enter, Ctrl-J, \\ Enter", "a new line"),
     ("Esc", "stop the run"),
-    ("Ctrl-C", "clear the input; else stop the run; twice: leave"),
+    ("Ctrl-C", "clear the input; else stop the run; twice within 3 s: leave"),
     ("Ctrl-D", "leave, if the input is empty"),
     ("Tab", "complete a command, or a path after @"),
     ("Up, Down", "earlier inputs"),
@@ -102,6 +102,15 @@ pub const KEYS: &[(&str, &str)] = &[
     ("Ctrl-A/E/K/U/W/Y", "begin, end, cut to the end, cut to the begin, cut a word, put back"),
     ("Ctrl-Z", "stop the chat until `fg`; what runs goes on"),
     ("Ctrl-L", "draw the screen anew"),
+];
+
+/// The parts of the status line, and what they mean.
+pub const STATUS: &[(&str, &str)] = &[
+    ("vendor/model", "the model that was asked last"),
+    ("context 12 %", "how full its context window was; a long conversation is summarised in time"),
+    ("12.3k in, 300 out", "tokens that models have read and written for this conversation and its subagents"),
+    ("$0.0123", "what that has cost; without a known price it is left out"),
+    ("session 7NA7B9MX", "the conversation, until it has a title; /resume takes this id"),
 ];
 
 impl Command {
@@ -215,10 +224,10 @@ pub fn help_text() -> String {
         let call = format!("/{} {}", command.name, command.arguments);
         format!("{call:<36} {}\n", command.text)
     };
-    let key = |(keys, text): &(&str, &str)| format!("{keys:<36} {text}\n");
+    let line = |(name, text): &(&str, &str)| format!("{name:<36} {text}\n");
     let commands: String = COMMANDS.iter().map(command).collect();
-    let keys: String = KEYS.iter().map(key).collect();
-    format!("{commands}\n{keys}")
+    let [keys, status] = [KEYS, STATUS].map(|lines| lines.iter().map(line).collect::<String>());
+    format!("{commands}\n{keys}\nThe last line of the screen:\n{status}")
 }
 
 #[cfg(test)]

@@ -143,14 +143,12 @@ pub enum ChatEvent {
         /// The outcome in words.
         outcome: String,
     },
-    /// What a run and its subagents have spent, as the service counts it.
+    /// What a run and its subagents have used, as the service counts it.
     Spent {
         /// The run.
         run: RunId,
-        /// Tokens read and written.
-        tokens: u64,
-        /// Nano-dollars.
-        nano_usd: u64,
+        /// Tokens and money.
+        used: Used,
     },
     /// The tokens that fit into a model's context.
     Window {
@@ -187,7 +185,12 @@ pub enum ChatEvent {
         kind: PageKind,
     },
     /// Conversations to choose from.
-    Choices(Vec<Choice>),
+    Choices {
+        /// The conversations, the one with the latest run first.
+        choices: Vec<Choice>,
+        /// There are more.
+        is_cut: bool,
+    },
     /// What completes the input; `start` is where the completed part begins.
     Completions {
         /// The byte of the input.
@@ -226,6 +229,26 @@ pub struct Used {
     pub output: u64,
     /// Nano-dollars.
     pub nano_usd: u64,
+}
+
+impl Used {
+    /// The sums of tokens and of money.
+    pub const fn plus(self, other: Self) -> Self {
+        Self {
+            input: self.input.saturating_add(other.input),
+            output: self.output.saturating_add(other.output),
+            nano_usd: self.nano_usd.saturating_add(other.nano_usd),
+        }
+    }
+
+    /// The larger counts of both.
+    pub(crate) fn max(self, other: Self) -> Self {
+        Self {
+            input: self.input.max(other.input),
+            output: self.output.max(other.output),
+            nano_usd: self.nano_usd.max(other.nano_usd),
+        }
+    }
 }
 
 /// How a tool call ended.
@@ -313,6 +336,8 @@ pub struct Choice {
     pub id: String,
     /// What is shown of it.
     pub label: String,
+    /// What else it can be found by.
+    pub text: String,
 }
 
 /// What the user wants.

@@ -4,13 +4,14 @@ use crate::{
     command::{self, Command, help_text},
     editor::Motion,
     event::{AllowScope, ChatEvent, Intent, PageKind, Tone, Verdict},
+    picker::Picked,
     state::{ChatState, Pending, Popup},
 };
 
 /// A question must be seen for so long before a key answers it: it may have been meant for the input.
 const MIN_SEEN_MS: u64 = 600;
 /// Within this time a second Ctrl-C leaves.
-const QUIT_WINDOW_MS: u64 = 2_000;
+pub(crate) const QUIT_WINDOW_MS: u64 = 3_000;
 /// Pictures of one message.
 const MAX_IMAGES: usize = 20;
 
@@ -93,12 +94,19 @@ impl ChatState {
         if is_picture && path.starts_with('/') && !path.contains('\n') {
             return vec![Intent::Command(Command::Image(Some(path)))];
         }
+        if let Some(Popup::Conversations(picker)) = &mut self.popup {
+            picker.type_text(text);
+            return Vec::new();
+        }
         self.editor.insert(&crate::wrap::clean(&text.replace("\r\n", "\n").replace('\r', "\n")));
         self.popup = None;
         Vec::new()
     }
 
     fn key(&mut self, key: Key, now_ms: u64) -> Vec<Intent> {
+        if key != Key::Interrupt {
+            self.quit_pressed_ms = None;
+        }
         if let Some(intents) = self.popup_key(key) {
             return intents;
         }
@@ -175,14 +183,17 @@ impl ChatState {
     fn popup_key(&mut self, key: Key) -> Option<Vec<Intent>> {
         let (count, chosen) = match self.popup.as_mut()? {
             Popup::Completions { candidates, chosen, .. } => (candidates.len(), chosen),
-            Popup::Choices { choices, chosen } => (choices.len(), chosen),
+            Popup::Conversations(picker) => {
+                let picked = picker.key(key);
+                return self.on_picked(picked);
+            }
         };
         match key {
             Key::Up => *chosen = chosen.checked_sub(1).unwrap_or(count - 1),
             Key::Down => *chosen = (*chosen + 1) % count,
-            Key::Escape | Key::Interrupt => self.popup = None,
-            Key::Tab | Key::Enter => return Some(self.take_chosen(key == Key::Enter)),
-            _ if matches!(self.popup, Some(Popup::Choices { .. })) => {}
+            Key::Escape => self.popup = None,
+            Key::Tab | Key::Enter => return Some(self.complete_chosen(key == Key::Enter)),
+            // Ctrl-C also clears the input.
             _ => {
                 self.popup = None;
                 return None;
@@ -191,19 +202,24 @@ impl ChatState {
         Some(Vec::new())
     }
 
-    fn take_chosen(&mut self, is_enter: bool) -> Vec<Intent> {
-        match self.popup.take() {
-            Some(Popup::Choices { mut choices, chosen }) => {
-                vec![Intent::Open(choices.swap_remove(chosen).id)]
-            }
-            Some(Popup::Completions { start, mut candidates, chosen }) => {
-                let text = candidates.swap_remove(chosen);
-                let is_command = start == 0 && text.starts_with('/');
-                self.editor.complete(start, &text);
-                if is_command && is_enter { self.enter() } else { Vec::new() }
-            }
-            None => Vec::new(),
+    fn on_picked(&mut self, picked: Picked) -> Option<Vec<Intent>> {
+        match picked {
+            Picked::Stays => return Some(Vec::new()),
+            Picked::Other => return None,
+            Picked::Closed | Picked::Id(_) => self.popup = None,
         }
+        let Picked::Id(id) = picked else { return Some(Vec::new()) };
+        Some(vec![Intent::Open(id)])
+    }
+
+    fn complete_chosen(&mut self, is_enter: bool) -> Vec<Intent> {
+        let Some(Popup::Completions { start, mut candidates, chosen }) = self.popup.take() else {
+            return Vec::new();
+        };
+        let text = candidates.swap_remove(chosen);
+        let is_command = start == 0 && text.starts_with('/');
+        self.editor.complete(start, &text);
+        if is_command && is_enter { self.enter() } else { Vec::new() }
     }
 
     /// The answer that a key gives to the question, if it is meant for it.
@@ -325,8 +341,9 @@ impl ChatState {
         if self.quit_pressed_ms.take().is_some_and(|pressed| now_ms < pressed + QUIT_WINDOW_MS) {
             return vec![Intent::Quit];
         }
-        if !self.editor.is_empty() {
+        if !self.editor.is_empty() || !self.attached.is_empty() {
             self.editor.take();
+            self.attached.clear();
             return Vec::new();
         }
         self.quit_pressed_ms = Some(now_ms);

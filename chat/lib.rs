@@ -14,6 +14,7 @@ mod input;
 mod keys;
 mod look;
 mod markdown;
+mod picker;
 mod plain;
 mod records;
 mod screen;
@@ -27,7 +28,7 @@ mod transcript;
 mod view;
 mod wrap;
 
-pub use command::{COMMANDS, Command, CommandHelp, KEYS, help_text};
+pub use command::{COMMANDS, Command, CommandHelp, KEYS, STATUS, help_text};
 pub use command_end::CommandEnd;
 pub use editor::Motion;
 pub use event::{

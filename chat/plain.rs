@@ -18,6 +18,8 @@ use crate::{
 const COLUMNS: usize = 200;
 /// Own messages whose echo is left out.
 const MAX_SENT: usize = 100;
+/// Conversations that are listed.
+const MAX_CHOICES: usize = 50;
 /// Calls that are remembered until they end.
 const MAX_CALLS: usize = 1_000;
 
@@ -33,7 +35,6 @@ pub struct PlainChat {
     answer: Option<(CallId, String)>,
     /// Messages that are not known to be in the conversation.
     unconfirmed: usize,
-    choices: Vec<String>,
 }
 
 impl PlainChat {
@@ -96,10 +97,12 @@ impl PlainChat {
             ChatEvent::Notice(Tone::Bad, text) => push(to, "failure", &text),
             ChatEvent::Notice(Tone::Action, text) => push(to, "attention", &text),
             ChatEvent::Page { title, text, .. } => push(to, &title, &format!("\n{}", text.trim_end())),
-            ChatEvent::Choices(choices) => {
-                self.choices = choices.iter().map(|choice| choice.id.clone()).collect();
-                for choice in &choices {
+            ChatEvent::Choices { choices, is_cut } => {
+                for choice in choices.iter().take(MAX_CHOICES) {
                     push(to, "conversation", &choice.label);
+                }
+                if is_cut || choices.len() > MAX_CHOICES {
+                    push(to, "note", "there are more: `hermod sessions list`");
                 }
                 push(to, "choose", "/resume ID");
             }

@@ -44,10 +44,10 @@ impl RecordReader {
                 vec![ChatEvent::Asked { call: started.call, model: started.model.to_string() }]
             }
             Body::ModelAnswered(answered) => self.answered(answered),
-            Body::ModelFailed(failed) => vec![
-                ChatEvent::Voided { call: failed.call },
-                ChatEvent::Notice(Tone::Bad, failure_text(failed, record)),
-            ],
+            Body::ModelFailed(failed) => {
+                let notice = failure_text(failed, record).map(|text| ChatEvent::Notice(Tone::Bad, text));
+                [ChatEvent::Voided { call: failed.call }].into_iter().chain(notice).collect()
+            }
             Body::ModelWaiting(waiting) => {
                 let seconds = waiting.until.ms_since(record.at) / 1_000;
                 let reason = waiting.skipped.first().map(|link| reason(&link.to_string()));
@@ -250,13 +250,13 @@ fn run_end(ended: &RunEnded) -> ChatEvent {
     ChatEvent::RunEnded { run: ended.run, is_completed, outcome: format!("{outcome}{hint}") }
 }
 
-fn failure_text(failed: &ModelFailed, record: &Record) -> String {
-    let next = match (failed.retry_at, failed.fallback) {
-        (None, _) => String::new(),
-        (Some(_), Some(_)) => "; the next model is asked".to_owned(),
-        (Some(at), None) => format!("; asked again in {} s", at.ms_since(record.at).div_ceil(1_000)),
+/// Why a model failed that is asked again, or another one; `None` for the last failure, which the end of the run tells.
+fn failure_text(failed: &ModelFailed, record: &Record) -> Option<String> {
+    let next = match (failed.retry_at?, failed.fallback) {
+        (_, Some(_)) => "the next model is asked".to_owned(),
+        (at, None) => format!("asked again in {} s", at.ms_since(record.at).div_ceil(1_000)),
     };
-    format!("the model failed: {}{next}", reason(&failed.failure.to_string()))
+    Some(format!("the model failed: {}; {next}", reason(&failed.failure.to_string())))
 }
 
 fn decision_text(answered: &ApprovalAnswered) -> String {

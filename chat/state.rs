@@ -9,8 +9,9 @@ use hermod_core::model::{RunId, SessionId};
 
 use crate::{
     editor::Editor,
-    event::{ChatEvent, Choice, Link, Question, Subagent, TodoLine, Tone},
+    event::{ChatEvent, Link, Question, Subagent, TodoLine, Tone, Used},
     look::Look,
+    picker::Picker,
     transcript::{EntryBody, Transcript},
 };
 
@@ -42,10 +43,10 @@ pub struct ChatState {
     pub(crate) stopping: BTreeSet<RunId>,
     /// A model or a tool is at work, in words.
     pub(crate) activity: Option<String>,
-    /// What the answers of a run say: tokens and nano-dollars.
-    pub(crate) answered: BTreeMap<RunId, (u64, u64)>,
-    /// What the service says that a run and its subagents have spent: tokens and nano-dollars.
-    pub(crate) spent: BTreeMap<RunId, (u64, u64)>,
+    /// What the answers of a run say.
+    pub(crate) answered: BTreeMap<RunId, Used>,
+    /// What the service says that a run and its subagents have used.
+    pub(crate) spent: BTreeMap<RunId, Used>,
     /// The tokens of the last request and its answer.
     pub(crate) context: Option<u64>,
     pub(crate) windows: BTreeMap<String, u64>,
@@ -88,7 +89,7 @@ pub(crate) enum Popup {
     /// Completions of the input from this byte on.
     Completions { start: usize, candidates: Vec<String>, chosen: usize },
     /// Conversations.
-    Choices { choices: Vec<Choice>, chosen: usize },
+    Conversations(Picker),
 }
 
 impl ChatState {
@@ -107,9 +108,9 @@ impl ChatState {
         self.is_changed = true;
     }
 
-    /// True if something moves although nothing happens: the spinner.
+    /// True if something changes although nothing happens: the spinner moves, or a hint is over soon.
     pub const fn is_animated(&self) -> bool {
-        !self.open_runs.is_empty()
+        !self.open_runs.is_empty() || self.quit_pressed_ms.is_some()
     }
 
     /// The run under way.
@@ -190,8 +191,8 @@ impl ChatState {
                 }
             }
             ChatEvent::RunEnded { run, is_completed, outcome } => self.end_run(run, is_completed, outcome),
-            ChatEvent::Spent { run, tokens, nano_usd } => {
-                self.spent.insert(run, (tokens, nano_usd));
+            ChatEvent::Spent { run, used } => {
+                self.spent.insert(run, used);
                 if self.spent.len() > MAX_RUNS {
                     self.spent.pop_first();
                 }
@@ -222,7 +223,7 @@ impl ChatState {
             ChatEvent::Voided { call } => self.transcript.void(call),
             ChatEvent::Answered { call, text, reasoning, is_discarded, usage } => {
                 let answered = self.answered.entry(call.run).or_default();
-                *answered = sum(*answered, (usage.input.saturating_add(usage.output), usage.nano_usd));
+                *answered = answered.plus(usage);
                 if self.answered.len() > MAX_RUNS {
                     self.answered.pop_first();
                 }
@@ -293,10 +294,12 @@ impl ChatState {
                 self.transcript.push(EntryBody::Page { title, text, kind });
                 self.transcript.go_to_end();
             }
-            ChatEvent::Choices(choices) if choices.is_empty() => {
-                self.notice(Tone::Quiet, "there is nothing to choose from");
+            ChatEvent::Choices { choices, .. } if choices.is_empty() => {
+                self.notice(Tone::Quiet, "there is no other conversation yet");
             }
-            ChatEvent::Choices(choices) => self.popup = Some(Popup::Choices { choices, chosen: 0 }),
+            ChatEvent::Choices { choices, is_cut } => {
+                self.popup = Some(Popup::Conversations(Picker::new(choices, is_cut)));
+            }
             ChatEvent::Completions { start, candidates } => self.offer(start, candidates),
             ChatEvent::Input(text) => self.editor.set(text),
             ChatEvent::Attached { name, path } => self.attached.push((name, path)),
@@ -382,15 +385,15 @@ impl ChatState {
         }
     }
 
-    /// Tokens and nano-dollars of the conversation: as the service counts them, else as the answers say.
-    pub(crate) fn totals(&self) -> (u64, u64) {
+    /// Tokens and money of the conversation: as the service counts them, else as the answers say.
+    pub(crate) fn totals(&self) -> Used {
         let runs: BTreeSet<&RunId> = self.answered.keys().chain(self.spent.keys()).collect();
         let used = |run: &RunId| {
             let [answered, spent] =
                 [&self.answered, &self.spent].map(|of| of.get(run).copied().unwrap_or_default());
-            (answered.0.max(spent.0), answered.1.max(spent.1))
+            answered.max(spent)
         };
-        runs.into_iter().fold((0, 0), |total, run| sum(total, used(run)))
+        runs.into_iter().fold(Used::default(), |total, run| total.plus(used(run)))
     }
 
     /// The question that is asked now.
@@ -409,9 +412,4 @@ impl ChatState {
 pub(crate) fn label_beside(question: &Question, label: String) -> Option<String> {
     let detail = label.split_once(' ').map_or("", |(_, detail)| detail);
     (!question.wants_text && !question.text.contains(detail)).then_some(label)
-}
-
-/// The sums of tokens and of money.
-const fn sum(a: (u64, u64), b: (u64, u64)) -> (u64, u64) {
-    (a.0.saturating_add(b.0), a.1.saturating_add(b.1))
 }

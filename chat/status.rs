@@ -63,12 +63,13 @@ fn parts(state: &ChatState) -> Vec<Part> {
     if let Some((share, style)) = context_share(state) {
         parts.push(Part { text: format!("context {share} %"), style, rank: 1 });
     }
-    let (tokens, nano_usd) = state.totals();
-    if tokens > 0 {
-        parts.push(part(4, format!("{} tokens", short_count(tokens))));
+    let used = state.totals();
+    if used.input > 0 || used.output > 0 {
+        let tokens = format!("{} in, {} out", short_count(used.input), short_count(used.output));
+        parts.push(part(4, tokens));
     }
-    if nano_usd > 0 {
-        parts.push(part(3, dollars(nano_usd)));
+    if used.nano_usd > 0 {
+        parts.push(part(3, dollars(used.nano_usd)));
     }
     parts.extend(
         state.agent.as_ref().filter(|agent| *agent != "default").map(|agent| part(5, clean_line(agent, 20))),
@@ -76,7 +77,7 @@ fn parts(state: &ChatState) -> Vec<Part> {
     let name = state.title.as_ref().map(|title| clean_line(title, 40));
     let name = name.or_else(|| {
         let id = state.session?.to_string();
-        Some(format!("session {}", id.get(id.len().saturating_sub(6)..)?))
+        Some(format!("session {}", id.get(id.len().saturating_sub(8)..)?))
     });
     parts.push(part(6, name.unwrap_or_else(|| "new conversation".to_owned())));
     parts.push(part(7, "/help".to_owned()));

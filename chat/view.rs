@@ -10,6 +10,7 @@ use unicode_segmentation::UnicodeSegmentation as _;
 
 use crate::{
     event::{Link, Subagent},
+    input::QUIT_WINDOW_MS,
     look::Look,
     state::{AskedQuestion, ChatState, Popup},
     status::status_line,
@@ -18,7 +19,7 @@ use crate::{
 
 /// Rows that the conversation keeps.
 const MIN_ROWS: usize = 3;
-/// Rows of completions and conversations to choose.
+/// Rows of completions.
 const MAX_POPUP_ROWS: usize = 8;
 /// Rows of the subagents, of the todo list and of messages that are being sent.
 const MAX_SUBAGENT_ROWS: usize = 6;
@@ -30,6 +31,7 @@ const MAX_QUESTION_ROWS: usize = 10;
 impl ChatState {
     /// Draws the state at a time in milliseconds; returns where the cursor stands.
     pub fn draw(&mut self, buffer: &mut Buffer, now_ms: u64) -> Position {
+        self.quit_pressed_ms.take_if(|pressed| now_ms >= pressed.saturating_add(QUIT_WINDOW_MS));
         let area = buffer.area;
         let (width, height) = (usize::from(area.width).max(1), usize::from(area.height));
         let (input, (row, column)) = self.input_rows(width, (height / 3).max(1));
@@ -232,14 +234,10 @@ impl ChatState {
     }
 
     fn push_popup(&self, width: usize, to: &mut Vec<Line<'static>>) {
-        let (texts, chosen): (Vec<&str>, usize) = match &self.popup {
+        let (texts, chosen) = match &self.popup {
             None => return,
-            Some(Popup::Completions { candidates, chosen, .. }) => {
-                (candidates.iter().map(String::as_str).collect(), *chosen)
-            }
-            Some(Popup::Choices { choices, chosen }) => {
-                (choices.iter().map(|choice| choice.label.as_str()).collect(), *chosen)
-            }
+            Some(Popup::Completions { candidates, chosen, .. }) => (candidates, *chosen),
+            Some(Popup::Conversations(picker)) => return picker.push_lines(width, self.look, to),
         };
         let first = chosen.saturating_sub(MAX_POPUP_ROWS - 1);
         for (n, text) in texts.iter().enumerate().skip(first).take(MAX_POPUP_ROWS) {
@@ -249,7 +247,7 @@ impl ChatState {
             };
             let help =
                 crate::command::COMMANDS.iter().find(|command| text.strip_prefix('/') == Some(command.name));
-            let text = match help.filter(|_| matches!(self.popup, Some(Popup::Completions { .. }))) {
+            let text = match help {
                 Some(help) => format!("{text:<10} {}", help.text),
                 None => clean(text),
             };
@@ -272,7 +270,7 @@ impl ChatState {
                 notes.push(format!("{forgotten} earlier entries: /export"));
             }
         }
-        if self.quit_pressed_ms.is_some() && self.editor.is_empty() {
+        if self.quit_pressed_ms.is_some() {
             notes.push("Ctrl-C again leaves".to_owned());
         }
         let notes = cut(&notes.join(" "), width.saturating_sub(4));

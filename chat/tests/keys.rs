@@ -1,7 +1,7 @@
 //! What keys do.
 
 use crate::{
-    AllowScope, ChatEvent, ChatState, Command, Input, Intent, Key, Question, Verdict,
+    AllowScope, ChatEvent, ChatState, Choice, Command, Input, Intent, Key, Question, Verdict,
     tests::{RUN, screen, shell, state, task, tool_call},
 };
 
@@ -120,4 +120,75 @@ fn lines_are_added_and_pasted() {
     let picture = Input::Paste("/tmp/a\\ b.png".to_owned());
     let attach = Intent::Command(Command::Image(Some("/tmp/a b.png".to_owned())));
     assert_eq!(state.input(picture, 0), [attach]);
+}
+
+#[test]
+fn the_hint_of_control_c_is_over_soon() {
+    let mut state = state(Vec::new());
+    let hint = "Ctrl-C again leaves";
+    assert_eq!(press(&mut state, Key::Interrupt), Vec::new());
+    assert!(state.is_animated(), "its end is drawn");
+    assert!(screen(&mut state, (60, 10), 12_000).contains(hint));
+    assert!(!screen(&mut state, (60, 10), 13_000).contains(hint));
+    assert!(!state.is_animated());
+    assert_eq!(state.input(Input::Key(Key::Interrupt), 13_100), Vec::new(), "it is the first one again");
+    state.input(Input::Key(Key::Char('x')), 13_200);
+    assert!(!screen(&mut state, (60, 10), 13_200).contains(hint), "another key ends it");
+}
+
+#[test]
+fn control_c_empties_an_input_that_is_completed() {
+    let mut state = state(Vec::new());
+    type_text(&mut state, "/");
+    assert!(screen(&mut state, (80, 20), 0).contains("▸ /new"));
+    assert_eq!(press(&mut state, Key::Interrupt), Vec::new());
+    assert_eq!(state.input_text(), "");
+    let seen = screen(&mut state, (80, 20), 0);
+    assert!(!seen.contains("/new") && !seen.contains("leaves"), "{seen}");
+}
+
+#[test]
+fn a_conversation_is_picked_by_what_is_typed() {
+    let mut state = state(Vec::new());
+    let choice = |id: &str, text: &str| Choice {
+        id: id.to_owned(),
+        label: format!("{id}  title"),
+        text: text.to_owned(),
+    };
+    let choices = vec![choice("AAAA", "count"), choice("BBBB", "write"), choice("CCCC", "write too")];
+    state.apply(ChatEvent::Choices { choices, is_cut: true }, 0);
+    type_text(&mut state, "wRite");
+    assert_eq!(state.input_text(), "", "what is typed filters");
+    let seen = screen(&mut state, (80, 20), 0);
+    assert!(seen.contains("▸ BBBB  title") && !seen.contains("AAAA"), "{seen}");
+    assert!(seen.contains("1 of 2, all: 3 newest · filter: wRite"), "{seen}");
+    press(&mut state, Key::Down);
+    assert_eq!(press(&mut state, Key::Enter), [Intent::Open("CCCC".to_owned())]);
+    assert!(!screen(&mut state, (80, 20), 0).contains("filter"));
+}
+
+#[test]
+fn questions_of_other_conversations_are_answered_by_their_ids() {
+    let mut state = state(Vec::new());
+    let mut line = |text: &str| {
+        state.input(Input::Paste(text.to_owned()), 0);
+        state.input(Input::Key(Key::Enter), 0)
+    };
+    let named = |id: &str, verdict| [Intent::DecideNamed(id.to_owned(), verdict)];
+    assert_eq!(line("/approve"), [Intent::Command(Command::Approvals)]);
+    assert_eq!(line("/approve 7NA7B9MX.1.1"), named("7NA7B9MX.1.1", Verdict::Allow(AllowScope::Once)));
+    assert_eq!(line("/deny 7NA7B9MX"), named("7NA7B9MX", Verdict::Deny));
+    assert_eq!(line("/approve nonsense"), Vec::new());
+    assert!(screen(&mut state, (80, 20), 0).contains("✗ this conversation asks nothing"));
+}
+
+#[test]
+fn the_overview_is_seen_until_something_is_sent() {
+    let mut state = state(Vec::new());
+    state.apply(ChatEvent::Overview("2 wait for you (/approvals)".to_owned()), 0);
+    assert!(screen(&mut state, (80, 20), 0).contains("· 2 wait for you (/approvals)"));
+    type_text(&mut state, "x");
+    assert!(screen(&mut state, (80, 20), 0).contains("2 wait for you"));
+    press(&mut state, Key::Enter);
+    assert!(!screen(&mut state, (80, 20), 0).contains("2 wait for you"));
 }

@@ -68,7 +68,7 @@ fn a_tool_call_shows_its_command_and_its_output() {
 Seven.
 ────────────────────────────────────────
 ❯
-vendor/model · 2.4k tokens · $0.0246";
+vendor/model · 2.0k in, 468 out · $0.0246";
     check(events, (40, 14), expect);
 }
 
@@ -176,8 +176,13 @@ fn a_diff_page_and_choices_are_shown() {
         text: "+a\n-b\x1b[2J".to_owned(),
         kind: PageKind::Diff,
     };
-    let choice = |id: &str| Choice { id: id.to_owned(), label: format!("conversation {id}") };
-    let events = vec![page, ChatEvent::Choices(vec![choice("1"), choice("2")])];
+    let choice = |id: &str| Choice {
+        id: id.to_owned(),
+        label: format!("conversation {id}"),
+        text: String::new(),
+    };
+    let choices = vec![choice("1"), choice("2")];
+    let events = vec![page, ChatEvent::Choices { choices, is_cut: false }];
     let expect = "
 Changes
   +a
@@ -185,10 +190,11 @@ Changes
 
 ▸ conversation 1
   conversation 2
+  1 of 2 · type to filter
 ────────────────────────────────────────
 ❯
 new conversation · /help";
-    check(events, (40, 9), expect);
+    check(events, (40, 10), expect);
 }
 
 #[test]

@@ -12,7 +12,6 @@ mod chaos;
 mod chat;
 mod completions;
 mod config;
-mod conversation_list;
 mod deliveries;
 mod display;
 mod doctor;

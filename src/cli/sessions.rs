@@ -11,13 +11,16 @@ use hermod_actors::{
     model::{DropPolicy, QueueMode, QueueOverrides},
 };
 
-use super::{CliError, ListArgs, print_as, runs, table};
+use super::{CliError, ListArgs, format::truncated_line, print, print_as, print_json, print_note, runs, table};
 use crate::{
     clock::rfc3339,
     control::{ControlRequest, ControlResponse},
     host::{Identifier, StoreClient, parse_duration, unexpected_response},
-    view::{SessionDetailView, SessionView},
+    view::{ConversationView, SessionDetailView, SessionView},
 };
+
+/// Characters of a title in the list.
+const MAX_TITLE_CHARS: usize = 60;
 
 /// The conversations in the store
 #[derive(Debug, Args)]
@@ -28,7 +31,10 @@ pub(crate) struct SessionsArgs {
 
 #[derive(Debug, Subcommand)]
 enum SessionsCommand {
-    /// List the youngest sessions
+    /// List the conversations, the one with the latest run first
+    ///
+    /// The table has the title, else the first task, and leaves out subagents. The JSON array has all sessions in the order
+    /// of their opening.
     List(ListArgs),
     /// Show one session and its runs
     Show {
@@ -85,26 +91,25 @@ fn drop_parser() -> impl TypedValueParser<Value = DropPolicy> {
 /// Lists sessions, or shows one.
 pub(crate) async fn execute(args: SessionsArgs, client: &StoreClient) -> Result<(), CliError> {
     match args.command {
-        SessionsCommand::List(list) => {
+        SessionsCommand::List(ListArgs { max, json: true }) => {
             let ControlResponse::Sessions(sessions) =
-                client.request(&ControlRequest::SessionsList { max: list.max }).await?
+                client.request(&ControlRequest::SessionsList { max }).await?
             else {
                 return Err(unexpected_response().into());
             };
-            let cells = |session: &SessionView| {
-                [
-                    session.id.to_string(),
-                    session.key.clone(),
-                    session.agent.to_string(),
-                    rfc3339(session.opened_at),
-                    state(session),
-                    title(session).into_owned(),
-                ]
+            print_json(&sessions)
+        }
+        SessionsCommand::List(ListArgs { max, json: false }) => {
+            let ControlResponse::Conversations(list) =
+                client.request(&ControlRequest::ConversationsList { max, check: true }).await?
+            else {
+                return Err(unexpected_response().into());
             };
-            print_as(list.json, &sessions, |sessions| {
-                let rows: Vec<_> = sessions.iter().map(cells).collect();
-                table::render(["SESSION", "KEY", "AGENT", "OPENED", "STATE", "TITLE"], &rows)
-            })
+            print(&format_list(&list.conversations))?;
+            if list.is_cut {
+                print_note(format!("there are more than {max}: `--max` lists more"));
+            }
+            Ok(())
         }
         SessionsCommand::Show { id, max, json } => {
             let request = ControlRequest::SessionsShow { session: id.into(), max };
@@ -115,6 +120,23 @@ pub(crate) async fn execute(args: SessionsArgs, client: &StoreClient) -> Result<
         }
         SessionsCommand::Queue(args) => set_queue(args, client).await,
     }
+}
+
+/// Conversations as a table, in their order.
+fn format_list(conversations: &[ConversationView]) -> String {
+    let cells = |conversation: &ConversationView| {
+        let session = &conversation.session;
+        [
+            session.id.to_string(),
+            session.key.clone(),
+            session.agent.to_string(),
+            rfc3339(conversation.last_run_at),
+            state(session),
+            truncated_line(conversation.title(), MAX_TITLE_CHARS),
+        ]
+    };
+    let rows: Vec<_> = conversations.iter().map(cells).collect();
+    table::render(["SESSION", "KEY", "AGENT", "LAST RUN", "STATE", "TITLE"], &rows)
 }
 
 /// Changes what the options name, and prints the setting.

@@ -23,7 +23,7 @@ use crate::{
         DecodedRecord, FollowedEvents, FollowedStep, HandoverError, HostError, OwnerConnection,
         unexpected_response,
     },
-    view::SessionDetailView,
+    view::{ConversationListView, SessionDetailView},
 };
 
 /// Most tries in a row while owners come and go, and bounds of the growing pause between two.
@@ -33,6 +33,9 @@ const MAX_PAUSE: Duration = Duration::from_millis(500);
 /// How long an owner that has gone is expected back: a service that is restarted finds the store free.
 const RETURN_TIME: Duration = Duration::from_secs(5);
 const RETURN_POLL: Duration = Duration::from_millis(100);
+
+/// Conversations of a list.
+const MAX_CONVERSATIONS: usize = 1_000;
 
 /// Steps of a session that wait to be shown.
 const MAX_WAITING_STEPS: usize = 16;
@@ -199,6 +202,15 @@ impl SharedOwner {
     /// The session that a name stands for: its id or key, the id of one of its runs, or `last`.
     pub(crate) async fn session_of(&self, name: &str) -> Result<SessionId, HostError> {
         self.repeat(|mut owner| async move { owner.session_of(name).await }).await
+    }
+
+    /// The conversations with the latest runs, without those of subagents.
+    pub(crate) async fn conversations(&self) -> Result<ConversationListView, HostError> {
+        let request = ControlRequest::ConversationsList { max: MAX_CONVERSATIONS, check: false };
+        match self.ask(&request).await? {
+            ControlResponse::Conversations(list) => Ok(list),
+            _ => Err(unexpected_response().into()),
+        }
     }
 
     /// Submits a task; its key makes a repeat harmless.

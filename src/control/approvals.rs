@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use hermod_actors::{
     RunError, Runtime, SubmitError,
-    model::{ApprovalDecision, ApprovalScope, Body, CallId, PersonAnswer, Record, RunRow, RunState},
+    model::{ApprovalDecision, ApprovalScope, Body, CallId, IdError, PersonAnswer, Record, RunId, RunRow, RunState},
     open_approvals,
 };
 use tokio::{sync::Mutex, task::spawn_blocking};
@@ -36,7 +36,7 @@ impl StoreReader {
     /// The pending approval that `id` names, which can still be answered. A run's id works if the run and
     /// its subagents have exactly one.
     pub async fn find_approval(&self, id: &str) -> Result<ApprovalView, RequestError> {
-        let call = id.parse::<CallId>().ok();
+        let call = self.find_call(id).await?;
         let (row, mut open) = if let Some(call) = call {
             let row = self.run(&call.run.to_string()).await?;
             let open = self.approvals_of(&row).await?;
@@ -73,6 +73,19 @@ impl StoreReader {
                 )))
             }
         }
+    }
+
+    /// The call with this id, whose run may be named by the end of its id; `None` if `id` has not the form of a call.
+    async fn find_call(&self, id: &str) -> Result<Option<CallId>, RequestError> {
+        if let Ok(call) = id.parse::<CallId>() {
+            return Ok(Some(call));
+        }
+        let Some((run, call)) = id.split_once('.') else { return Ok(None) };
+        if run.parse::<RunId>().is_ok() {
+            return Ok(None);
+        }
+        let run = self.run(run).await.map_err(|no_run| not_a_call(id, no_run))?.id;
+        format!("{run}.{call}").parse::<CallId>().map(Some).map_err(|error| not_a_call_id(&error))
     }
 
     /// The pending approvals of a run and of its subagents.
@@ -258,12 +271,14 @@ pub fn text_answer(approval: &ApprovalView, text: String) -> Result<PersonAnswer
     Ok(PersonAnswer::Text(text.into()))
 }
 
+fn not_a_call_id(error: &IdError) -> RequestError {
+    RequestError::usage(format!("{error}; see `hermod approvals list`"))
+}
+
 /// The parse error of a malformed call id in place of `no_run`, which only says that no such run exists.
 fn not_a_call(id: &str, no_run: RequestError) -> RequestError {
     match id.parse::<CallId>() {
-        Err(error) if id.contains('.') && no_run.kind == RequestErrorKind::Usage => {
-            RequestError::usage(format!("{error}; see `hermod approvals list`"))
-        }
+        Err(error) if id.contains('.') && no_run.kind == RequestErrorKind::Usage => not_a_call_id(&error),
         Ok(_) | Err(_) => no_run,
     }
 }

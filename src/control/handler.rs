@@ -102,6 +102,7 @@ impl RequestHandler {
             | ControlRequest::RunsShow { .. }
             | ControlRequest::RunsRecords { .. }
             | ControlRequest::SessionsList { .. }
+            | ControlRequest::ConversationsList { .. }
             | ControlRequest::SessionsShow { .. }
             | ControlRequest::Report { .. } => return self.answer_about_runs(request, to).await,
             ControlRequest::SessionsQueue { session, queue } => return self.set_queue(&session, queue).await,
@@ -170,6 +171,9 @@ impl RequestHandler {
             ControlRequest::RunsShow { run } => ControlResponse::Run(Box::new(self.run(&run).await?)),
             ControlRequest::RunsRecords { run, from } => return self.send_run_records(&run, from, to).await,
             ControlRequest::SessionsList { max } => ControlResponse::Sessions(self.sessions(max).await?),
+            ControlRequest::ConversationsList { max, check } => {
+                ControlResponse::Conversations(self.reader.conversations(max, check).await?)
+            }
             ControlRequest::SessionsShow { session, max } => {
                 ControlResponse::Session(self.session(&session, max).await?)
             }

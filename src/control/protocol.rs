@@ -24,8 +24,8 @@ use super::{
     submission::{OwnerKind, RunSubmission, SubmittedRun},
 };
 use crate::view::{
-    ApprovalView, BudgetView, DecisionView, DeliveryView, DrainView, EventView, HookView, NodeView,
-    OccurrenceView, PeriodUsageView, ReloadView, ReportView, RunDetailView, RunSummaryView, RunView,
+    ApprovalView, BudgetView, ConversationListView, DecisionView, DeliveryView, DrainView, EventView, HookView,
+    NodeView, OccurrenceView, PeriodUsageView, ReloadView, ReportView, RunDetailView, RunSummaryView, RunView,
     ScheduleView, ServiceStatusView, SessionDetailView, SessionView,
 };
 
@@ -41,7 +41,7 @@ pub(super) struct Greeting {
 }
 
 /// A query or a command. A run is named by its id, the end of its id, or `last`: the newest run that is no subagent's.
-/// A session is named by its id, its key, a lineage, or one of its runs.
+/// A session is named by its id, the end of its id, its key, a lineage, or one of its runs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "verb", deny_unknown_fields)]
 pub enum ControlRequest {
@@ -91,6 +91,16 @@ pub enum ControlRequest {
         /// Limit of rows.
         #[serde(default = "rows")]
         max: usize,
+    },
+    /// Lists the conversations with the latest runs, without those of subagents.
+    #[serde(rename = "conversations.list")]
+    ConversationsList {
+        /// Limit of rows.
+        #[serde(default = "rows")]
+        max: usize,
+        /// Reads each journal as a whole, to find out whether this version can read it.
+        #[serde(default)]
+        check: bool,
     },
     /// Shows one session and its newest runs.
     #[serde(rename = "sessions.show")]
@@ -421,6 +431,8 @@ pub enum ControlResponse {
     Run(Box<RunDetailView>),
     /// Answer to `sessions.list`, in order of opening.
     Sessions(Vec<SessionView>),
+    /// Answer to `conversations.list`, the one with the latest run first.
+    Conversations(ConversationListView),
     /// Answer to `sessions.show`.
     Session(SessionDetailView),
     /// Answer to `sessions.queue`: the setting is durable.

@@ -1,5 +1,5 @@
 //! Read-only queries of the store: what an id names, rows, records, current counts. Starts nothing. Further queries are
-//! in `approvals.rs`, `budget.rs`, `lineage.rs`, `run_filter.rs`, `run_prefix.rs` and `run_records.rs`.
+//! in `approvals.rs`, `budget.rs`, `conversations.rs`, `id_part.rs`, `lineage.rs`, `run_filter.rs` and `run_records.rs`.
 
 use std::{collections::BTreeSet, convert::Infallible, ops::ControlFlow, sync::Arc};
 
@@ -18,11 +18,6 @@ pub const PAGE_RECORDS: usize = 512;
 const LAST: &str = "last";
 /// Rows of the first read in search of the last run.
 const LAST_ROWS: usize = 16;
-/// Lengths of a suffix that names a run, in characters.
-const SUFFIX_CHARS: std::ops::Range<usize> = 6..26;
-/// Number of the newest runs among which a suffix is searched. The unfinished runs are searched too.
-const MAX_SUFFIX_CANDIDATES: usize = 1_000;
-
 /// Read-only access to a store.
 #[derive(Debug, Clone)]
 pub struct StoreReader(Arc<dyn Journal>);
@@ -30,7 +25,7 @@ pub struct StoreReader(Arc<dyn Journal>);
 /// The row that an id names.
 #[derive(Debug, Clone)]
 pub enum ResolvedId {
-    /// A session, named by its id, its key or a lineage.
+    /// A session, named by its id, the end or the beginning of it, its key or a lineage.
     Session(SessionRow),
     /// A run, named by its id, the end or the beginning of it, or `last`.
     Run(Box<RunRow>),
@@ -43,7 +38,7 @@ impl StoreReader {
     }
 
     /// Resolves `id`, in this order: `last`, a run, a session, a session's key, a lineage of a session, the end of a
-    /// run's id, its beginning.
+    /// run's or a session's id, its beginning.
     pub async fn find(&self, id: &str) -> Result<ResolvedId, RequestError> {
         if id == LAST {
             return self.last().await.map(|last| ResolvedId::Run(Box::new(last)));
@@ -61,11 +56,7 @@ impl StoreReader {
         {
             return Ok(ResolvedId::Session(row));
         }
-        let found = match self.run_by_suffix(id).await? {
-            Some(row) => Some(row),
-            None => self.run_by_prefix(id).await?,
-        };
-        found.map(|row| ResolvedId::Run(Box::new(row))).ok_or_else(|| {
+        self.find_by_part(id).await?.ok_or_else(|| {
             RequestError::usage(format!(
                 "there is no run or session `{id}`; see `hermod runs list` for what there is"
             ))
@@ -87,25 +78,6 @@ impl StoreReader {
                 // A run may have had any number of subagents, one after the other.
                 None => max = max.saturating_mul(4),
             }
-        }
-    }
-
-    /// The run whose id ends with `suffix`, as trees of runs abbreviate it.
-    async fn run_by_suffix(&self, suffix: &str) -> Result<Option<RunRow>, RequestError> {
-        if !SUFFIX_CHARS.contains(&suffix.len()) || !suffix.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
-            return Ok(None);
-        }
-        let mut rows = self.read(|rows| rows.runs(None, MAX_SUFFIX_CANDIDATES)).await?;
-        rows.extend(self.read(|rows| rows.open_runs()).await?);
-        let upper = suffix.to_ascii_uppercase();
-        rows.retain(|row| row.id.to_string().ends_with(&upper));
-        rows.sort_by_key(|row| row.id);
-        rows.dedup_by_key(|row| row.id);
-        match rows.len() {
-            0 | 1 => Ok(rows.pop()),
-            count => Err(RequestError::usage(format!(
-                "the ids of {count} runs end with `{suffix}`; name one by more of it"
-            ))),
         }
     }
 

@@ -242,7 +242,7 @@ fn a_run_is_named_by_the_end_of_its_id() {
     let mut bench = bench;
     bench.run(5 + (1 << 50), RunState::Running, (0, &[]));
     let error = block_on(bench.reader().run("00000005")).unwrap_err();
-    assert!(error.text.contains("the ids of 2 runs end with `00000005`"), "{error}");
+    assert!(error.text.contains("several runs or sessions have ids that end with `00000005`"), "{error}");
 }
 
 #[test]

@@ -59,8 +59,8 @@ pub use report::{
 };
 pub use result::{EndedRunView, ResultView};
 pub use run::{
-    NodeView, RunDetailView, RunStateView, RunSummaryView, RunView, SessionDetailView, SessionSummaryView,
-    SessionView,
+    ConversationListView, ConversationView, NodeView, RunDetailView, RunStateView, RunSummaryView, RunView,
+    SessionDetailView, SessionSummaryView, SessionView,
 };
 pub use schedule::{FurtherOccurrencesView, OccurrenceView, SchedulePauseView, ScheduleView};
 pub use service::{InboundAnswerView, MessageAcceptedView, MessageFateView, RunAcceptedView, RunWaitView};

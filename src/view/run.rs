@@ -338,6 +338,37 @@ impl SessionView {
     }
 }
 
+/// Conversations: `{conversations, is_cut}`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ConversationListView {
+    /// Those with the latest runs, the latest first.
+    pub conversations: Vec<ConversationView>,
+    /// There are more.
+    pub is_cut: bool,
+}
+
+/// A conversation to choose: `{…of the session, task, workspace, last_run_at}`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ConversationView {
+    /// The session; whether it can be read is known only if that was asked.
+    #[serde(flatten)]
+    pub session: SessionView,
+    /// The beginning of its first task, at most 200 characters; empty if the session cannot be read.
+    pub task: String,
+    /// The folder of its latest run; `None` if that cannot be read.
+    pub workspace: Option<String>,
+    /// When its latest run was accepted.
+    #[serde(with = "encoding::time")]
+    pub last_run_at: Timestamp,
+}
+
+impl ConversationView {
+    /// The title of the session, else its first task.
+    pub fn title(&self) -> &str {
+        self.session.title.as_deref().unwrap_or(&self.task)
+    }
+}
+
 /// A session in a list, whose journal is not read: `{id, key, agent, opened_at, title}`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct SessionSummaryView {
