@@ -212,7 +212,7 @@ impl ToolEntry {
             margin.first.clone_from(&margin.rest);
         }
         if count > shown {
-            let more = format!("{} {} more lines", look.ellipsis(), count - shown);
+            let more = format!("{} {}", look.ellipsis(), counted(count - shown, "more line"));
             wrap(&[Span::styled(more, Look::dim())], (width, Breaks::Words), &margin, to);
         }
     }
@@ -248,7 +248,7 @@ impl ToolEntry {
             matches!(&*self.tool, "read_file" | "list_files" | "search_files" | "skill_view" | "todo");
         if is_reading && !is_bad && !is_unfolded {
             let count = end.output.lines().count();
-            let text = format!("{count} {}", if count == 1 { "line" } else { "lines" });
+            let text = counted(count, "line");
             push_output(&text, (width, 1), (look, style), to);
             return;
         }
@@ -337,8 +337,7 @@ fn push_output(
 /// The line about lines that are folded.
 fn push_folded(count: usize, look: Look, to: &mut Vec<Line<'static>>) {
     if count > 0 {
-        let lines = if count == 1 { "line" } else { "lines" };
-        let text = format!("  {} {count} {lines} folded (Ctrl-O)", look.ellipsis());
+        let text = format!("  {} {} folded (Ctrl-O)", look.ellipsis(), counted(count, "line"));
         to.push(Line::from(Span::styled(text, Look::dim())));
     }
 }

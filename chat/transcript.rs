@@ -15,7 +15,7 @@ use crate::{
     look::Look,
     markdown::{self, stable_end},
     tool_entry::ToolEntry,
-    wrap::{Breaks, Margin, clean, wrap, wrap_text},
+    wrap::{Breaks, Margin, clean, counted, cut, wrap, wrap_text},
 };
 
 /// Bytes of text that are kept; older entries are forgotten.
@@ -478,9 +478,9 @@ fn body_lines(body: &EntryBody, (width, is_unfolded): (usize, bool), look: Look)
             let text = clean(text.trim_end());
             let (shown, hidden) = folded(&text, if is_unfolded { usize::MAX } else { FOLDED_LINES });
             wrap_text(shown, (width, Breaks::Words), (&margin, Look::bold()), &mut lines);
-            let pictures = (*images > 0)
-                .then(|| format!("[{images} {}]", if *images == 1 { "picture" } else { "pictures" }));
-            let more = (hidden > 0).then(|| format!("{} {hidden} more lines (Ctrl-O)", look.ellipsis()));
+            let pictures = (*images > 0).then(|| format!("[{}]", counted(*images, "picture")));
+            let more = (hidden > 0)
+                .then(|| format!("{} {} (Ctrl-O)", look.ellipsis(), counted(hidden, "more line")));
             for line in pictures.into_iter().chain(more) {
                 lines.push(Line::from(Span::styled(format!("  {line}"), Look::dim())));
             }
@@ -506,7 +506,7 @@ fn body_lines(body: &EntryBody, (width, is_unfolded): (usize, bool), look: Look)
                     PageKind::Diff => (diff_style(line, look), Breaks::Anywhere),
                     PageKind::Plain => (Style::new(), Breaks::Words),
                     PageKind::Table => {
-                        let line = crate::wrap::cut(line, width.saturating_sub(2));
+                        let line = cut(line, width.saturating_sub(2));
                         lines.push(Line::from(format!("  {line}")));
                         continue;
                     }
@@ -548,8 +548,8 @@ fn push_thoughts(
     let count = text.lines().count();
     let line = match (is_open, text.lines().rfind(|line| !line.trim().is_empty())) {
         (true, Some(last)) => last.to_owned(),
-        _ => format!("thought, {count} {} (Ctrl-O)", if count == 1 { "line" } else { "lines" }),
+        _ => format!("thought, {} (Ctrl-O)", counted(count, "line")),
     };
-    let line = crate::wrap::cut(&line, width.saturating_sub(2));
+    let line = cut(&line, width.saturating_sub(2));
     wrap_text(&line, (width, Breaks::Words), (&margin, style), lines);
 }

@@ -14,7 +14,7 @@ use crate::{
     look::Look,
     state::{AskedQuestion, ChatState, Popup},
     status::status_line,
-    wrap::{Breaks, Margin, cells, clean, clean_line, columns, cut, wrap, wrap_text},
+    wrap::{Breaks, Margin, cells, clean, clean_line, columns, counted, cut, wrap, wrap_text},
 };
 
 /// Rows that the conversation keeps.
@@ -208,7 +208,7 @@ impl ChatState {
         if hidden > 0 {
             lines.truncate(MAX_QUESTION_ROWS);
             lines.push(Line::from(Span::styled(
-                format!("  {hidden} more lines: /approve answers"),
+                format!("  {}: /approvals shows all", counted(hidden, "more line")),
                 Look::dim(),
             )));
         }
@@ -267,7 +267,8 @@ impl ChatState {
             notes.push("more below: Ctrl-End".to_owned());
             let forgotten = self.transcript.forgotten();
             if forgotten > 0 {
-                notes.push(format!("{forgotten} earlier entries: /export"));
+                let entries = if forgotten == 1 { "entry" } else { "entries" };
+                notes.push(format!("{forgotten} earlier {entries}: /export"));
             }
         }
         if self.quit_pressed_ms.is_some() {

@@ -48,6 +48,12 @@ pub(crate) fn cut(text: &str, columns: usize) -> String {
     kept
 }
 
+/// A count and its noun, in the plural unless it is one.
+pub(crate) fn counted(count: usize, noun: &str) -> String {
+    let plural = if count == 1 { "" } else { "s" };
+    format!("{count} {noun}{plural}")
+}
+
 /// A length as cells of the screen.
 pub(crate) fn cells(length: usize) -> u16 {
     u16::try_from(length).unwrap_or(u16::MAX)

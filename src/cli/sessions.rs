@@ -38,7 +38,7 @@ enum SessionsCommand {
     List(ListArgs),
     /// Show one session and its runs
     Show {
-        /// A session's id or key, the id of one of its runs, or `last`: that of the last run that is no subagent's
+        /// A session's id or its end, its key, the id of one of its runs, or `last`: that of the last run that is no subagent's
         id: Identifier,
         /// At most so many runs, the youngest
         #[arg(long, default_value_t = 100)]
@@ -53,7 +53,7 @@ enum SessionsCommand {
 
 #[derive(Debug, Args)]
 struct QueueArgs {
-    /// A session's id or key, the id of one of its runs, or `last`: that of the last run that is no subagent's
+    /// A session's id or its end, its key, the id of one of its runs, or `last`: that of the last run that is no subagent's
     id: Identifier,
     /// What happens to a message while a run is under way
     #[arg(long, value_parser = mode_parser())]

@@ -92,7 +92,7 @@ fn a_run_under_way_is_seen_from_outside() {
     assert_eq!((&tree[0]["id"], &tree[0]["children"]), (&json!(id), &json!([])));
     let drawn = world.ok(&["tree", "last"]);
     assert!(drawn.starts_with(&format!("{id}  running, runs shell ")), "{drawn}");
-    assert!(drawn.contains("  iterations 1/") && drawn.ends_with("  \"wait\"\n"), "{drawn}");
+    assert!(drawn.contains("  iterations 1 of ") && drawn.ends_with("  \"wait\"\n"), "{drawn}");
     assert_eq!(world.ok(&["tree", &id[18..]]).lines().count(), 1, "named by the end of its id");
     world.fails(&["runs", "show", "nobody"], 2, "no run or session `nobody`");
     for file in ["control.sock", "control.token"] {
@@ -108,7 +108,7 @@ fn a_run_under_way_is_seen_from_outside() {
     assert_eq!(world.journal("k")[..records.len()], records);
     assert_eq!(world.ok(&["tree"]), "no run is unfinished\n");
     let drawn = world.ok(&["tree", "last"]);
-    assert!(drawn.starts_with(&format!("{id}  completed  iterations 2/")), "{drawn}");
+    assert!(drawn.starts_with(&format!("{id}  completed  iterations 2 of ")), "{drawn}");
 }
 
 #[test]

@@ -35,10 +35,10 @@ fn a_tree_is_followed_until_its_root_has_ended() {
     let mut follows = world.running(&["tree", "last", "--follow"]);
     let mut seen = lines(&mut follows);
     let first = next(&mut seen, "runs shell");
-    assert!(first.starts_with(&format!("{id}  running, runs shell 0s  iterations 1/")), "{first}");
+    assert!(first.starts_with(&format!("{id}  running, runs shell 0s  iterations 1 of ")), "{first}");
     world.release();
     let last = next(&mut seen, "completed");
-    assert!(last.starts_with(&format!("{id}  completed  iterations 2/")), "{last}");
+    assert!(last.starts_with(&format!("{id}  completed  iterations 2 of ")), "{last}");
     assert!(seen.next().is_none(), "nothing follows the end");
     assert_eq!(follows.end().status.code(), Some(0));
     assert_eq!(running.end().status.code(), Some(0));

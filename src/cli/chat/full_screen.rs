@@ -13,7 +13,7 @@ use tokio::{
 use super::{
     conversation::{Beginning, Conversation, UserMessage},
     files,
-    requests::{Requests, Then},
+    requests::{RequestUpdate, Requests, Then},
 };
 use crate::{
     cli::{CliError, Exit, format::truncated_line, print, print_note, shared_owner::SharedOwner},
@@ -51,7 +51,7 @@ pub(super) async fn run(
         signal.map_err(|error| CliError::internal(format!("signals cannot be listened to: {error}")))
     };
     let signals = [listen(terminate)?, listen(hangup)?, listen(interrupt)?];
-    let (told, events) = mpsc::channel(MAX_QUEUED_EVENTS);
+    let (told, updates) = mpsc::channel(MAX_QUEUED_EVENTS);
     // Messages to sessions are taken by services alone. The screen shows what is waited for.
     let owner = Arc::new(SharedOwner::new(client.state().clone(), OwnerKind::is_service, |_| ()));
     let conversation = Conversation::begin(&owner, beginning.clone());
@@ -61,7 +61,7 @@ pub(super) async fn run(
         screen,
         conversation,
         requests,
-        events,
+        updates,
         beginning,
         signals,
         begun: Instant::now(),
@@ -92,7 +92,7 @@ struct FullScreen {
     conversation: Conversation,
     requests: Requests,
     /// The answers of requests.
-    events: mpsc::Receiver<ChatEvent>,
+    updates: mpsc::Receiver<RequestUpdate>,
     beginning: Beginning,
     /// SIGTERM, SIGHUP, SIGINT.
     signals: [Signal; 3],
@@ -115,7 +115,7 @@ impl FullScreen {
                 _ = terminate.recv() => return Ok(()),
                 _ = hangup.recv() => return Ok(()),
                 _ = interrupt.recv() => return Ok(()),
-                input = self.screen.next() => {
+                input = self.screen.next(), if !self.requests.is_opening() => {
                     let now = self.now_ms();
                     let intents = self.state.input(input?, now);
                     for intent in intents {
@@ -130,9 +130,9 @@ impl FullScreen {
                     self.state.take_changed();
                     next_frame = Instant::now() + FRAME_INTERVAL;
                 }
-                event = self.events.recv() => {
-                    if let Some(event) = event {
-                        self.apply(event);
+                update = self.updates.recv() => {
+                    if let Some(update) = update {
+                        self.on_update(update);
                     }
                 }
                 event = self.conversation.next() => {
@@ -172,6 +172,14 @@ impl FullScreen {
         self.conversation.set_active(self.state.active_run());
     }
 
+    fn on_update(&mut self, update: RequestUpdate) {
+        let (event, then) = self.requests.on_update(update);
+        if let Some(event) = event {
+            self.apply(event);
+        }
+        self.then(then);
+    }
+
     async fn carry_out(&mut self, intent: Intent) -> io::Result<std::ops::ControlFlow<()>> {
         let then = match intent {
             Intent::Quit => return Ok(std::ops::ControlFlow::Break(())),
@@ -206,11 +214,15 @@ impl FullScreen {
                 self.requests.carry_out(intent, self.conversation.session, self.state.active_run())
             }
         };
+        self.then(then);
+        Ok(std::ops::ControlFlow::Continue(()))
+    }
+
+    fn then(&mut self, then: Then) {
         match then {
             Then::Nothing => {}
             Then::Show(beginning) => self.show(beginning),
         }
-        Ok(std::ops::ControlFlow::Continue(()))
     }
 
     /// Shows another conversation.

@@ -19,10 +19,14 @@ use clap::Args;
 use hermod_chat::Look;
 
 use super::{
-    CliError, Exit, examples,
+    CliError, Exit,
+    background::ServiceWait,
+    examples, print_note,
+    shared_owner::SharedOwner,
     terminal::{Charset, Palette, TerminalSize},
 };
 use crate::{
+    control::OwnerKind,
     discovery::Variables,
     host::{self, Identifier, RehearsalScript, StoreClient},
 };
@@ -34,7 +38,7 @@ use conversation::Beginning;
 #[derive(Debug, Default, Args)]
 #[command(after_help = examples::CHAT)]
 pub(crate) struct ChatArgs {
-    /// Go on with this conversation: a session's id or key, the id of one of its runs, or `last`
+    /// Go on with this conversation: a session's id or its end, its key, the id of one of its runs, or `last`
     #[arg(long, value_name = "SESSION", num_args = 0..=1, default_missing_value = "last")]
     resume: Option<Identifier>,
     /// The agent of a new conversation
@@ -57,7 +61,7 @@ pub(crate) struct ChatArgs {
 #[derive(Debug, Args)]
 #[command(after_help = examples::ATTACH)]
 pub(crate) struct AttachArgs {
-    /// A session's id or key, the id of one of its runs, or `last`
+    /// A session's id or its end, its key, the id of one of its runs, or `last`
     #[arg(default_value = "last")]
     session: Identifier,
     #[command(flatten)]
@@ -103,10 +107,20 @@ pub(crate) async fn attach(args: AttachArgs, variables: &Variables) -> Result<Ex
 }
 
 async fn run(
-    beginning: Beginning,
+    mut beginning: Beginning,
     mode: &ModeArgs,
     (client, variables): (&StoreClient, &Variables),
 ) -> Result<Exit, CliError> {
+    if let Some(name) = beginning.session {
+        // A wrong name ends the program before it takes the terminal.
+        let on_wait = |wait: ServiceWait| {
+            if let ServiceWait::Command { .. } = wait {
+                print_note(wait.to_string());
+            }
+        };
+        let owner = SharedOwner::new(client.state().clone(), OwnerKind::is_service, on_wait);
+        beginning.session = Some(owner.session_of(&name).await?.to_string());
+    }
     // Standard input and output are one terminal that can move the cursor, or the mode is plain.
     let can_draw =
         std::io::IsTerminal::is_terminal(&std::io::stdin()) && TerminalSize::of_stdout(variables).is_some();

@@ -8,7 +8,7 @@ use tokio::{sync::mpsc, time::sleep};
 use super::{
     conversation::{Beginning, Conversation, UserMessage},
     files,
-    requests::{Requests, Then},
+    requests::{RequestUpdate, Requests, Then},
 };
 use crate::{
     cli::{
@@ -39,13 +39,13 @@ pub(super) async fn run(
     variables: &Variables,
 ) -> Result<Exit, CliError> {
     let workspace = beginning.workspace.clone().unwrap_or_else(|| beginning.folder.clone());
-    let (told, events) = mpsc::channel(MAX_QUEUED);
+    let (told, updates) = mpsc::channel(MAX_QUEUED);
     // Messages to sessions are taken by services alone. The screen shows what is waited for.
     let owner = Arc::new(SharedOwner::new(client.state().clone(), OwnerKind::is_service, |_| ()));
     let conversation = Conversation::begin(&owner, beginning.clone());
     let requests = Requests::new(owner, told, variables.clone(), workspace);
     let signals = Signals::listen()?;
-    let mut mode = PlainMode { chat: PlainChat::default(), conversation, requests, events, beginning };
+    let mut mode = PlainMode { chat: PlainChat::default(), conversation, requests, updates, beginning };
     mode.run(read_lines(), signals).await
 }
 
@@ -74,7 +74,7 @@ struct PlainMode {
     chat: PlainChat,
     conversation: Conversation,
     requests: Requests,
-    events: mpsc::Receiver<ChatEvent>,
+    updates: mpsc::Receiver<RequestUpdate>,
     beginning: Beginning,
 }
 
@@ -86,7 +86,7 @@ impl PlainMode {
     ) -> Result<Exit, CliError> {
         let mut is_open = true;
         loop {
-            let is_done = !is_open && !self.chat.is_busy();
+            let is_done = !is_open && !self.chat.is_busy() && !self.requests.is_busy();
             let is_opening = self.beginning.session.is_some() && self.conversation.session.is_none();
             let quiet = if is_opening { OPENING_PERIOD } else { QUIET_PERIOD };
             // Without more input nothing can answer.
@@ -97,10 +97,14 @@ impl PlainMode {
             tokio::select! {
                 biased;
                 signal = signals.next() => return Ok(Exit::from(signal)),
-                Some(event) = self.events.recv() => {
-                    if self.apply(event)? == StdoutState::Closed {
+                Some(update) = self.updates.recv() => {
+                    let (event, then) = self.requests.on_update(update);
+                    if let Some(event) = event
+                        && self.apply(event)? == StdoutState::Closed
+                    {
                         return Ok(Exit::Ok);
                     }
+                    self.then(then)?;
                 }
                 Some(event) = self.conversation.next() => {
                     if self.apply(event)? == StdoutState::Closed {
@@ -108,7 +112,7 @@ impl PlainMode {
                     }
                 }
                 () = sleep(quiet), if is_done => return Ok(Exit::Ok),
-                line = lines.recv(), if is_open => match line.flatten() {
+                line = lines.recv(), if is_open && !self.requests.is_opening() => match line.flatten() {
                     Some(line) => {
                         if self.take_line(&line)?.is_break() {
                             return Ok(Exit::Ok);
@@ -154,13 +158,16 @@ impl PlainMode {
                     self.requests.carry_out(intent, self.conversation.session, self.chat.active_run())
                 }
             };
-            if let Then::Show((session, agent)) = then {
-                let agent = agent.or(self.beginning.agent.clone());
-                let beginning = Beginning { session, agent, ..self.beginning.clone() };
-                self.conversation = Conversation::begin(&self.requests.owner, beginning);
-                self.apply(ChatEvent::Conversation(None))?;
-            }
+            self.then(then)?;
         }
         Ok(ControlFlow::Continue(()))
+    }
+
+    fn then(&mut self, then: Then) -> Result<(), CliError> {
+        let Then::Show((session, agent)) = then else { return Ok(()) };
+        let agent = agent.or(self.beginning.agent.clone());
+        let beginning = Beginning { session, agent, ..self.beginning.clone() };
+        self.conversation = Conversation::begin(&self.requests.owner, beginning);
+        self.apply(ChatEvent::Conversation(None)).map(drop)
     }
 }

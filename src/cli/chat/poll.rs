@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, path::Path, sync::Arc, time::Duration};
 
 use hermod_actors::model::{RunId, SessionId};
-use hermod_chat::{ChatEvent, Question, Subagent};
+use hermod_chat::{ChatEvent, Question, Subagent, Used};
 use tokio::{
     sync::{mpsc, watch},
     time::timeout,
@@ -78,9 +78,15 @@ async fn earlier_spending(state: &Path, session: SessionId) -> Option<Vec<ChatEv
 }
 
 fn spending(node: &NodeView) -> Option<ChatEvent> {
-    let spent = node.spent?;
-    let (tokens, nano_usd) = (spent.tokens.unwrap_or(0), spent.usd.unwrap_or(0));
-    Some(ChatEvent::Spent { run: node.run.id, tokens, nano_usd })
+    let nano_usd = node.spent?.usd.unwrap_or(0);
+    Some(ChatEvent::Spent { run: node.run.id, used: Used { nano_usd, ..tokens(node) } })
+}
+
+/// The tokens of a run and of those below it.
+fn tokens(node: &NodeView) -> Used {
+    let usage = node.run.usage;
+    let own = Used { input: usage.input_tokens, output: usage.output_tokens, nano_usd: 0 };
+    node.children.iter().map(tokens).fold(own, Used::plus)
 }
 
 /// The events of one poll; `None` if no process answers.

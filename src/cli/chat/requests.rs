@@ -1,20 +1,31 @@
 //! What the user wants beside messages: answers to questions, stops, lists, diffs, exports. Each is carried out in a task
 //! of its own, so that no slow one holds up the keys; its answer comes as an event.
 
-use std::{path::PathBuf, sync::Arc};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use hermod_actors::model::{ApprovalDecision, ApprovalScope, LimitIncrease, RunId, SessionId, StopReason};
 use hermod_chat::{AllowScope, ChatEvent, Choice, Command, Intent, Link, PageKind, Tone, Verdict};
-use tokio::sync::mpsc;
+use tokio::{sync::mpsc, time::timeout};
 
 use super::{changes, export, files, overview};
 use crate::{
-    cli::{agents, budgets, conversation_list, shared_owner::SharedOwner, tree},
-    clock::{self, rfc3339},
+    cli::{
+        agents, budgets,
+        format::{age, truncated_line},
+        shared_owner::SharedOwner,
+        tree,
+    },
+    clock,
     control::{ControlRequest, ControlResponse, RequestErrorKind},
     discovery::Variables,
     host::{BudgetLimits, HandoverError, HostError, millis, unexpected_response},
+    view::ConversationView,
 };
+
+/// Limit of finding a conversation.
+const OPEN_TIMEOUT: Duration = Duration::from_secs(15);
+/// Characters of a title.
+const MAX_TITLE_CHARS: usize = 80;
 
 /// Carries out what the user wants.
 #[derive(Debug)]
@@ -27,7 +38,20 @@ pub(super) struct Requests {
     pub(super) model: Option<String>,
     undone: changes::UndoneEdits,
     has_overview: bool,
-    told: mpsc::Sender<ChatEvent>,
+    /// Requests that are under way.
+    open: usize,
+    /// A conversation is being found; what is typed is for that one.
+    is_opening: bool,
+    told: mpsc::Sender<RequestUpdate>,
+}
+
+/// What a request tells at its end: each tells once.
+#[derive(Debug)]
+pub(super) enum RequestUpdate {
+    /// An event for the screen, if there is something to say.
+    Event(Option<ChatEvent>),
+    /// The conversation that was named, or why it is not opened.
+    Found(Result<SessionId, String>),
 }
 
 /// What follows from an intent.
@@ -35,18 +59,47 @@ pub(super) struct Requests {
 pub(super) enum Then {
     /// Nothing now.
     Nothing,
-    /// Another conversation is shown: the name of its session, and the agent of a new one.
+    /// Another conversation is shown: its session, and the agent of a new one.
     Show((Option<String>, Option<String>)),
 }
 
 impl Requests {
     pub(super) fn new(
         owner: Arc<SharedOwner>,
-        told: mpsc::Sender<ChatEvent>,
+        told: mpsc::Sender<RequestUpdate>,
         variables: Variables,
         workspace: PathBuf,
     ) -> Self {
-        Self { owner, variables, workspace, model: None, undone: changes::UndoneEdits::default(), has_overview: false, told }
+        let undone = changes::UndoneEdits::default();
+        let (model, has_overview, open, is_opening) = (None, false, 0, false);
+        Self { owner, variables, workspace, model, undone, has_overview, open, is_opening, told }
+    }
+
+    /// True if an answer is waited for.
+    pub(super) const fn is_busy(&self) -> bool {
+        self.open > 0
+    }
+
+    /// True while a conversation is being found.
+    pub(super) const fn is_opening(&self) -> bool {
+        self.is_opening
+    }
+
+    /// Takes the end of a request: an event for the screen, or the conversation to show.
+    pub(super) fn on_update(&mut self, update: RequestUpdate) -> (Option<ChatEvent>, Then) {
+        self.open = self.open.saturating_sub(1);
+        match update {
+            RequestUpdate::Event(event) => (event, Then::Nothing),
+            RequestUpdate::Found(found) => {
+                self.is_opening = false;
+                match found {
+                    Ok(session) => (None, Then::Show((Some(session.to_string()), None))),
+                    Err(error) => {
+                        (Some(ChatEvent::Notice(Tone::Bad, format!("not opened: {error}"))), Then::Nothing)
+                    }
+                }
+            }
+        }
     }
 
     /// Learns what comes from the conversation: when the service answers first, the installation is looked at.
@@ -54,18 +107,13 @@ impl Requests {
         if !matches!(event, ChatEvent::Link(Link::Up(_))) || std::mem::replace(&mut self.has_overview, true) {
             return;
         }
-        let (owner, told) = (Arc::clone(&self.owner), self.told.clone());
-        tokio::spawn(async move {
-            let event = match overview::overview(&owner).await {
-                Ok(Some(event)) => event,
-                Ok(None) => return,
-                Err(error) => {
-                    let text = format!("what else there is cannot be told: {error}");
-                    ChatEvent::Notice(Tone::Bad, text)
-                }
-            };
-            // A closed receiver is a chat that its user has left.
-            let _ = told.send(event).await;
+        let owner = Arc::clone(&self.owner);
+        self.start(async move {
+            let event = overview::overview(&owner).await.unwrap_or_else(|error| {
+                let text = format!("what else the installation does cannot be told: {error}");
+                Some(ChatEvent::Notice(Tone::Bad, text))
+            });
+            RequestUpdate::Event(event)
         });
     }
 
@@ -78,7 +126,7 @@ impl Requests {
         run: Option<RunId>,
     ) -> Then {
         match intent {
-            Intent::Open(name) => return Then::Show((Some(name), None)),
+            Intent::Open(name) => self.open(name),
             Intent::Interrupt(run) => {
                 let (tree, reason) = (false, StopReason::Command);
                 self.ask_quietly(ControlRequest::Stop { run: run.to_string(), tree, reason });
@@ -111,7 +159,7 @@ impl Requests {
         match command {
             Command::New => return Then::Show((None, None)),
             Command::Agent(Some(agent)) => return Then::Show((None, Some(agent))),
-            Command::Resume(_) => self.spawn(async move { conversations(&owner).await }),
+            Command::Resume(_) => self.spawn(async move { conversations(&owner, session).await }),
             Command::Model(Some(model)) => {
                 let text = format!("the next message that is a task of its own goes to {model}");
                 self.model = Some(model);
@@ -132,7 +180,7 @@ impl Requests {
                 let variables = self.variables.clone();
                 self.spawn(async move { overview::usage(&owner, &variables).await });
             }
-            Command::Tree => self.spawn(async move { run_tree(&owner, run).await }),
+            Command::Tree => self.spawn(async move { run_tree(&owner, (session, run)).await }),
             Command::Budget(more) => self.spawn(async move { budget(&owner, (session, run), more).await }),
             Command::Diff => {
                 let workspace = self.workspace.clone();
@@ -155,24 +203,44 @@ impl Requests {
         Then::Nothing
     }
 
-    fn spawn(&self, work: impl Future<Output = Result<ChatEvent, String>> + Send + 'static) {
+    /// Finds the conversation with this name. Until then the present one stays.
+    fn open(&mut self, name: String) {
+        self.is_opening = true;
+        let owner = Arc::clone(&self.owner);
+        self.start(async move {
+            let found = match timeout(OPEN_TIMEOUT, owner.session_of(&name)).await {
+                Ok(found) => found.map_err(|error| error.to_string()),
+                Err(_) => Err("the service does not answer; try again".to_owned()),
+            };
+            RequestUpdate::Found(found)
+        });
+    }
+
+    fn spawn(&mut self, work: impl Future<Output = Result<ChatEvent, String>> + Send + 'static) {
+        self.start(async move {
+            let event = work.await.unwrap_or_else(|error| ChatEvent::Notice(Tone::Bad, error));
+            RequestUpdate::Event(Some(event))
+        });
+    }
+
+    fn start(&mut self, work: impl Future<Output = RequestUpdate> + Send + 'static) {
+        self.open += 1;
         let told = self.told.clone();
         tokio::spawn(async move {
-            let event = work.await.unwrap_or_else(|error| ChatEvent::Notice(Tone::Bad, error));
+            let update = work.await;
             // A closed receiver is a chat that its user has left.
-            let _ = told.send(event).await;
+            let _ = told.send(update).await;
         });
     }
 
     /// Asks the service for something whose effect is seen in the conversation; only a failure is told.
-    fn ask_quietly(&self, request: ControlRequest) {
-        let (owner, told) = (Arc::clone(&self.owner), self.told.clone());
-        tokio::spawn(async move {
+    fn ask_quietly(&mut self, request: ControlRequest) {
+        let owner = Arc::clone(&self.owner);
+        self.start(async move {
             // A stop or a decision that is repeated changes nothing more.
-            if let Err(error) = owner.ask(&request).await {
-                // A closed receiver is a chat that its user has left.
-                let _ = told.send(ChatEvent::Notice(Tone::Bad, error.to_string())).await;
-            }
+            let failure = owner.ask(&request).await.err();
+            let failure = failure.map(|error| ChatEvent::Notice(Tone::Bad, error.to_string()));
+            RequestUpdate::Event(failure)
         });
     }
 }
@@ -199,15 +267,24 @@ pub(super) async fn answer(owner: &SharedOwner, request: &ControlRequest) -> Res
     owner.ask_once(request).await.map_err(|error| error.to_string())
 }
 
-/// Conversations to choose from, the one with the latest run first.
-async fn conversations(owner: &SharedOwner) -> Result<ChatEvent, String> {
-    let listed = conversation_list::read(owner).await.map_err(|error| error.to_string())?;
-    let choice = |listed: conversation_list::ListedConversation| {
-        let (id, at) = (listed.session.id.to_string(), rfc3339(listed.last_run_at));
-        let at = at.get(..16).unwrap_or(&at).replace('T', " ");
-        Choice { label: format!("{at}  {}", listed.title), id }
+/// Other conversations to choose from, the one with the latest run first.
+async fn conversations(owner: &SharedOwner, present: Option<SessionId>) -> Result<ChatEvent, String> {
+    let list = owner.conversations().await.map_err(|error| error.to_string())?;
+    let now = clock::now();
+    let choice = |conversation: ConversationView| {
+        let id = conversation.session.id;
+        let (age, title) = (age(now.ms_since(conversation.last_run_at)), conversation.title());
+        let title = truncated_line(&title.split_whitespace().collect::<Vec<_>>().join(" "), MAX_TITLE_CHARS);
+        let label = format!("{}  {age:>6}  {title}", id_end(id));
+        Choice { label, id: id.to_string(), text: conversation.task }
     };
-    Ok(ChatEvent::Choices(listed.into_iter().map(choice).collect()))
+    let others = list.conversations.into_iter().filter(|other| Some(other.session.id) != present);
+    Ok(ChatEvent::Choices { choices: others.map(choice).collect(), is_cut: list.is_cut })
+}
+
+/// The end of a session's id, which names it as `tree::id_suffix` names a run.
+fn id_end(session: SessionId) -> String {
+    tree::id_suffix(RunId::from_bits(session.bits()))
 }
 
 fn page(title: &str, text: String) -> ChatEvent {
@@ -225,34 +302,44 @@ async fn models(owner: &SharedOwner) -> Result<ChatEvent, String> {
 
 fn agent_list(variables: &Variables) -> Result<ChatEvent, String> {
     agents::table_of(variables)
-        .map(|table| page("Agents; /agent NAME begins with one", table))
+        .map(|text| {
+            let title = "Agents; /agent NAME begins with one".to_owned();
+            ChatEvent::Page { title, text, kind: PageKind::Table }
+        })
         .map_err(|error| error.text)
 }
 
-async fn run_tree(owner: &SharedOwner, run: Option<RunId>) -> Result<ChatEvent, String> {
-    let run = run.map_or_else(|| "last".to_owned(), |run| run.to_string());
+async fn run_tree(owner: &SharedOwner, at: (Option<SessionId>, Option<RunId>)) -> Result<ChatEvent, String> {
+    let run = present_run(owner, at).await?.to_string();
     let ControlResponse::Tree(nodes) = answer(owner, &ControlRequest::Tree { run: Some(run) }).await? else {
         return Err(unexpected());
     };
     Ok(page("The run and its subagents", tree::lines(&nodes, clock::now()).join("\n")))
 }
 
+/// The run under way, else the session's last one.
+async fn present_run(
+    owner: &SharedOwner,
+    (session, run): (Option<SessionId>, Option<RunId>),
+) -> Result<RunId, String> {
+    const NO_RUN: &str = "this conversation has no run yet";
+    if let Some(run) = run {
+        return Ok(run);
+    }
+    let request = ControlRequest::SessionsShow { session: session.ok_or(NO_RUN)?.to_string(), max: 1 };
+    let ControlResponse::Session(detail) = answer(owner, &request).await? else {
+        return Err(unexpected());
+    };
+    Ok(detail.runs.last().map(|run| run.id).ok_or(NO_RUN)?)
+}
+
 /// Shows the budget of the run under way, else of the session's last one; raises it first by what is given.
 async fn budget(
     owner: &SharedOwner,
-    (session, run): (Option<SessionId>, Option<RunId>),
+    at: (Option<SessionId>, Option<RunId>),
     more: Option<String>,
 ) -> Result<ChatEvent, String> {
-    let Some(session) = session else { return Err("this conversation has no run yet".to_owned()) };
-    let run = if let Some(run) = run {
-        run
-    } else {
-        let request = ControlRequest::SessionsShow { session: session.to_string(), max: 1 };
-        let ControlResponse::Session(detail) = answer(owner, &request).await? else {
-            return Err(unexpected());
-        };
-        detail.runs.last().map(|run| run.id).ok_or("this conversation has no run yet")?
-    };
+    let run = present_run(owner, at).await?;
     if let Some(more) = more {
         let amounts = more.split_whitespace().collect::<Vec<_>>().join(",");
         let added: BudgetLimits = amounts.parse()?;

@@ -58,7 +58,7 @@ pub(crate) fn id_suffix(run: RunId) -> String {
     run.to_string().split_off(26 - ID_SUFFIX_CHARS)
 }
 
-/// `iterations 7+1/50  tokens 12k+3k/50k  usd $0.12/$1.00`: spent, reserved by calls in progress, limit. A
+/// `iterations 7 of 50 (+1 reserved)  tokens 12k of 50k (+3k reserved)  usd $0.12 of $1.00`: spent, limit, reserved by calls in progress. A
 /// dimension without spending, reservation and limit is left out, except iterations.
 fn format_spend(node: &NodeView) -> String {
     let [first, rest @ ..] = Dimension::ALL.map(|dimension| format_dimension(node, dimension));
@@ -74,14 +74,14 @@ fn format_dimension(node: &NodeView, dimension: Dimension) -> Option<String> {
     if limit.is_none() && spent == 0 && reserved == 0 {
         return None;
     }
-    let used = match (dimension, reserved) {
+    let (used, reserved) = match (dimension, reserved) {
         // A reserved child is a live subagent.
-        (Dimension::Children, _) => show(spent.saturating_add(reserved)),
-        (_, 0) => show(spent),
-        (_, reserved) => format!("{}+{}", show(spent), show(reserved)),
+        (Dimension::Children, _) => (show(spent.saturating_add(reserved)), String::new()),
+        (_, 0) => (show(spent), String::new()),
+        (_, reserved) => (show(spent), format!(" (+{} reserved)", show(reserved))),
     };
-    let limit = limit.map_or_else(String::new, |limit| format!("/{}", show(limit)));
-    Some(format!("{} {used}{limit}", dimension.name()))
+    let limit = limit.map_or_else(String::new, |limit| format!(" of {}", show(limit)));
+    Some(format!("{} {used}{limit}{reserved}", dimension.name()))
 }
 
 /// A count rounded down to its unit, with one decimal below ten: `950`, `1.2k`, `12k`, `3.4M`.
@@ -158,7 +158,7 @@ mod tests {
             &[
                 &root,
                 "├─ 00000002  running, waits for 1 subagent 1m05s  iterations 2  \"read all\"",
-                "│  └─ 00000003  running, asks p/m, attempt 2, 1m05s  iterations 7/50  tokens 12k+3k/50k  \"count the words\"",
+                "│  └─ 00000003  running, asks p/m, attempt 2, 1m05s  iterations 7 of 50  tokens 12k of 50k (+3k reserved)  \"count the words\"",
                 "├─ 00000004  completed  iterations 2  \"say hello\"",
                 "└─ 00000005  running, runs shell 1m05s  iterations 2  \"look\"",
             ],
@@ -210,16 +210,16 @@ mod tests {
         check(none, none, none, "iterations 2");
         check(none, amounts(Some(7), None, None, None), none, "iterations 7");
         let limits = amounts(Some(50), Some(50_000), Some(1_000_000_000), Some(8));
-        check(limits, none, none, "iterations 0/50  tokens 0/50k  usd $0.00/$1.00  children 0/8");
+        check(limits, none, none, "iterations 0 of 50  tokens 0 of 50k  usd $0.00 of $1.00  children 0 of 8");
         let spent = amounts(Some(7), Some(12_000), Some(120_000_000), Some(0));
         let reserved = amounts(Some(1), Some(3_400), None, Some(2));
-        let expect = "iterations 7+1/50  tokens 12k+3.4k/50k  usd $0.12/$1.00  children 2/8";
+        let expect = "iterations 7 of 50 (+1 reserved)  tokens 12k of 50k (+3.4k reserved)  usd $0.12 of $1.00  children 2 of 8";
         check(limits, spent, reserved, expect);
         check(
             amounts(None, Some(50_000), None, None),
             spent,
             none,
-            "iterations 7  tokens 12k/50k  usd $0.12",
+            "iterations 7  tokens 12k of 50k  usd $0.12",
         );
         assert_eq!(format_spend(&node(1, "", None, Vec::new())), "iterations 2");
     }
