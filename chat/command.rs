@@ -66,7 +66,11 @@ pub const COMMANDS: &[CommandHelp] = &[
     help("agent", "[NAME]", "a new conversation with this agent; without NAME, list them"),
     help("tree", "", "the run and its subagents, with what each has spent"),
     help("budget", "[iterations=10 usd=0.50]", "show the limits of the run, or raise them"),
-    help("approve", "allow|run|always|TEXT", "answer what is asked; with an id of /approvals, in any conversation"),
+    help(
+        "approve",
+        "allow|run|always|TEXT",
+        "answer what is asked; with an id of /approvals, in any conversation",
+    ),
     help("deny", "[ID]", "deny what is asked"),
     help("approvals", "", "all that waits for you, in all conversations"),
     help("runs", "", "the newest runs of all conversations"),
@@ -177,7 +181,8 @@ fn is_id(word: &str) -> bool {
     let (run, call) = word.split_once('.').map_or((word, None), |(run, call)| (run, Some(call)));
     let is_of_run = |c: char| c.is_ascii_alphanumeric() && !"ilou".contains(c.to_ascii_lowercase());
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-    let is_call = |call: &str| call.split_once('.').is_some_and(|(one, two)| is_number(one) && is_number(two));
+    let is_call =
+        |call: &str| call.split_once('.').is_some_and(|(one, two)| is_number(one) && is_number(two));
     ID_CHARS.contains(&run.len()) && run.chars().all(is_of_run) && call.is_none_or(is_call)
 }
 
@@ -203,7 +208,9 @@ pub(crate) fn answer(question: Option<&Question>, words: &str) -> Result<Intent,
         false => decision(words),
     };
     let verdict = verdict.ok_or_else(|| {
-        format!("`{words}` is neither allow, run, always nor deny, nor an id of /approvals; /stop stops the run")
+        format!(
+            "`{words}` is neither allow, run, always nor deny, nor an id of /approvals; /stop stops the run"
+        )
     })?;
     Ok(Intent::Decide(question.call, verdict))
 }

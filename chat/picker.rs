@@ -149,7 +149,8 @@ mod tests {
 
     #[test]
     fn keys_move_within_the_list() {
-        let check = |keys: &[Key], expect: &str| assert_eq!(chosen(&mut picker(30), keys), expect, "{keys:?}");
+        let check =
+            |keys: &[Key], expect: &str| assert_eq!(chosen(&mut picker(30), keys), expect, "{keys:?}");
         check(&[], "00");
         check(&[Key::Up], "29");
         check(&[Key::Up, Key::Down], "00");

@@ -13,7 +13,7 @@ use crate::{
     event::CallOutcome,
     highlight::{Highlighter, diff_style},
     look::Look,
-    wrap::{Breaks, Margin, clean, clean_line, cut, wrap, wrap_text},
+    wrap::{Breaks, Margin, clean, clean_line, counted, cut, wrap, wrap_text},
 };
 
 /// Bytes that are kept of the beginning and of the end of an output.

@@ -176,11 +176,8 @@ fn a_diff_page_and_choices_are_shown() {
         text: "+a\n-b\x1b[2J".to_owned(),
         kind: PageKind::Diff,
     };
-    let choice = |id: &str| Choice {
-        id: id.to_owned(),
-        label: format!("conversation {id}"),
-        text: String::new(),
-    };
+    let choice =
+        |id: &str| Choice { id: id.to_owned(), label: format!("conversation {id}"), text: String::new() };
     let choices = vec![choice("1"), choice("2")];
     let events = vec![page, ChatEvent::Choices { choices, is_cut: false }];
     let expect = "

@@ -11,7 +11,9 @@ use hermod_actors::{
     model::{DropPolicy, QueueMode, QueueOverrides},
 };
 
-use super::{CliError, ListArgs, format::truncated_line, print, print_as, print_json, print_note, runs, table};
+use super::{
+    CliError, ListArgs, format::truncated_line, print, print_as, print_json, print_note, runs, table,
+};
 use crate::{
     clock::rfc3339,
     control::{ControlRequest, ControlResponse},

@@ -5,7 +5,9 @@ use std::sync::Arc;
 
 use hermod_actors::{
     RunError, Runtime, SubmitError,
-    model::{ApprovalDecision, ApprovalScope, Body, CallId, IdError, PersonAnswer, Record, RunId, RunRow, RunState},
+    model::{
+        ApprovalDecision, ApprovalScope, Body, CallId, IdError, PersonAnswer, Record, RunId, RunRow, RunState,
+    },
     open_approvals,
 };
 use tokio::{sync::Mutex, task::spawn_blocking};

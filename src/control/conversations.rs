@@ -48,7 +48,11 @@ impl StoreReader {
     }
 
     /// `None` for a session that was removed meanwhile.
-    async fn conversation(&self, newest: &RunRow, check: bool) -> Result<Option<ConversationView>, RequestError> {
+    async fn conversation(
+        &self,
+        newest: &RunRow,
+        check: bool,
+    ) -> Result<Option<ConversationView>, RequestError> {
         let Some(row) = self.read(|rows| rows.session(newest.session)).await? else { return Ok(None) };
         let accepted = match self.acceptance(newest).await {
             Ok(accepted) => Some(accepted),

@@ -110,19 +110,22 @@ mod tests {
 
     #[test]
     fn a_part_names_one_conversation() {
-        let run = |id, session| {
-            RunRow::new(RunId::from_bits(id), SessionId::from_bits(session), Timestamp(0), 1)
-        };
+        let run =
+            |id, session| RunRow::new(RunId::from_bits(id), SessionId::from_bits(session), Timestamp(0), 1);
         let session = |id| SessionRow::new(SessionId::from_bits(id), "key", Timestamp(0));
-        let check = |runs: Vec<RunRow>, sessions: Vec<SessionRow>, expect: Result<Option<(u128, bool)>, &str>| {
-            let found = only(runs, sessions, ("end with", "ABCDEF")).map(|found| {
-                found.map(|found| match found {
-                    ResolvedId::Run(row) => (row.id.bits(), true),
-                    ResolvedId::Session(row) => (row.id.bits(), false),
-                })
-            });
-            assert_eq!(found.as_ref().map_err(|error| error.text.as_str()), expect.as_ref().map_err(|text| *text));
-        };
+        let check =
+            |runs: Vec<RunRow>, sessions: Vec<SessionRow>, expect: Result<Option<(u128, bool)>, &str>| {
+                let found = only(runs, sessions, ("end with", "ABCDEF")).map(|found| {
+                    found.map(|found| match found {
+                        ResolvedId::Run(row) => (row.id.bits(), true),
+                        ResolvedId::Session(row) => (row.id.bits(), false),
+                    })
+                });
+                assert_eq!(
+                    found.as_ref().map_err(|error| error.text.as_str()),
+                    expect.as_ref().map_err(|text| *text)
+                );
+            };
         let several = "several runs or sessions have ids that end with `ABCDEF`; name one by more of it";
         check(vec![], vec![], Ok(None));
         check(vec![run(1, 2)], vec![], Ok(Some((1, true))));

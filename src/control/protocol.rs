@@ -24,9 +24,9 @@ use super::{
     submission::{OwnerKind, RunSubmission, SubmittedRun},
 };
 use crate::view::{
-    ApprovalView, BudgetView, ConversationListView, DecisionView, DeliveryView, DrainView, EventView, HookView,
-    NodeView, OccurrenceView, PeriodUsageView, ReloadView, ReportView, RunDetailView, RunSummaryView, RunView,
-    ScheduleView, ServiceStatusView, SessionDetailView, SessionView,
+    ApprovalView, BudgetView, ConversationListView, DecisionView, DeliveryView, DrainView, EventView,
+    HookView, NodeView, OccurrenceView, PeriodUsageView, ReloadView, ReportView, RunDetailView,
+    RunSummaryView, RunView, ScheduleView, ServiceStatusView, SessionDetailView, SessionView,
 };
 
 /// Rows of a list whose request has no `max`.

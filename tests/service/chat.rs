@@ -21,6 +21,7 @@ use serde_json::{Value, json};
 use crate::{
     running::{Running, texts, until},
     served::Served,
+    world::object,
 };
 
 /// A command that waits, a question of the model, and an echo of anything else.
@@ -76,6 +77,87 @@ fn a_question_is_left_to_others_at_the_end_of_the_input() {
     assert_eq!(code, Some(6), "{told}");
     served.world.ok(&["approvals", "answer", "last", "main"]);
     until("the run goes on", || served.world.ok(&["runs", "list", "--json"]).contains("completed"));
+}
+
+/// The last characters of an id.
+fn end_of(id: &str) -> String {
+    id[id.len() - 8..].to_owned()
+}
+
+#[test]
+fn what_waits_elsewhere_is_listed_and_answered() {
+    let served = served();
+    let (told, _) = plain(&served, &["chat", "--plain"], "/approvals\n/runs\n/tree\n/approve\n");
+    assert_eq!(told.matches("note: nothing waits for you\n").count(), 2, "{told}");
+    assert!(told.contains("note: there is no run yet\n") && !told.contains("overview:"), "{told}");
+    assert!(told.contains("failure: this conversation has no run yet\n"), "{told}");
+    plain(&served, &["chat", "--plain"], "ask me\n");
+    let listed = object(&served.world.ok(&["approvals", "list", "--json"]));
+    let call = listed[0]["call"].as_str().unwrap();
+    let (run, place) = call.split_once('.').unwrap();
+    let short = format!("{}.{place}", end_of(run));
+
+    let (told, code) = plain(&served, &["chat", "--plain"], "/approvals\n/runs\n/report\n/usage\n/tree\n");
+    assert_eq!(code, Some(0), "{told}");
+    assert!(told.contains("overview: 1 waits for you (/approvals)\n"), "{told}");
+    assert!(told.contains(&format!("{short}  ask me\n  Which branch?\n")), "{told}");
+    assert!(told.contains(&format!("/approve {short} ANSWER\n")), "{told}");
+    assert!(told.contains(&format!("{}  parked", end_of(run))), "{told}");
+    assert!(
+        told.contains("\nwaits for you: 1\n") && told.contains("no limits for all runs together"),
+        "{told}"
+    );
+    assert!(
+        told.contains("this conversation has no run yet"),
+        "another conversation's run is not shown: {told}"
+    );
+
+    let wrong = "/approve nonsense\n/deny nonsense\n/approve ZZZZZZZZ.1.1\n/approve 7NA7B9MX\n";
+    let (told, _) = plain(&served, &["chat", "--plain"], wrong);
+    assert!(told.contains("failure: this conversation asks nothing; /approvals lists"), "{told}");
+    assert!(told.contains("failure: `nonsense` is no id"), "{told}");
+    assert_eq!(told.matches("there is no run or session").count(), 2, "{told}");
+    let (told, _) = plain(&served, &["chat", "--plain"], &format!("/approve {short} main\n"));
+    assert!(told.contains(&format!("note: call {call} is answered\n")), "{told}");
+    until("the run goes on", || served.world.ok(&["show", "last"]).contains("So main."));
+}
+
+#[test]
+fn a_conversation_is_named_by_a_part_of_its_id_and_a_wrong_name_keeps_the_present_one() {
+    let served = served();
+    let session = |served: &Served| {
+        let listed = object(&served.world.ok(&["sessions", "list", "--json"]));
+        listed.as_array().unwrap().last().unwrap()["id"].as_str().unwrap().to_owned()
+    };
+    plain(&served, &["chat", "--plain"], "the first\n");
+    let first = session(&served);
+    plain(&served, &["chat", "--plain"], "the second\n");
+    let second = session(&served);
+    let order = |served: &Served| {
+        let table = served.world.ok(&["sessions", "list"]);
+        assert!(table.contains("  the first\n") && table.contains("  the second\n"), "{table}");
+        table.find(&first) < table.find(&second)
+    };
+    assert!(!order(&served), "the one with the latest run comes first");
+    let (told, code) = plain(&served, &["attach", &end_of(&first).to_lowercase()], "again\n");
+    assert!(code == Some(0) && told.contains("you: the first\n"), "{told}");
+    assert!(order(&served));
+    for name in [&first, &first.to_lowercase(), &end_of(&first), &first[20..], &first[..24]] {
+        let shown = object(&served.world.ok(&["sessions", "show", name, "--json"]));
+        assert_eq!(shown["id"], first, "{name}");
+    }
+    let (told, code) = plain(&served, &["attach", "zzz"], "hello\n");
+    assert!(code == Some(2) && told.contains("there is no run or session `zzz`"), "{told}");
+
+    let lines = format!("one\n/resume zzz\ntwo\n/resume {}\nthree\n/resume\n", end_of(&second));
+    let (told, code) = plain(&served, &["chat", "--plain"], &lines);
+    assert_eq!(code, Some(0), "{told}");
+    assert!(told.contains("failure: not opened: there is no run or session `zzz`"), "{told}");
+    assert!(told.contains(&format!("conversation: {}  ", end_of(&first))), "{told}");
+    let has = |session: &str, text: &str| served.world.ok(&["journal", session]).contains(text);
+    let third = session(&served);
+    until("the second message is there", || has(&third, "\"two\""));
+    until("the third message is there", || has(&second, "\"three\""));
 }
 
 #[test]

@@ -1,5 +1,5 @@
 //! One conversation of the chat: its messages in their order, and what happens in its session. All its tasks end when it
-//! is dropped.
+//! is dropped; the one that sends messages ends when it has sent them.
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -79,9 +79,10 @@ impl Conversation {
         let (sender, told) = mpsc::channel(MAX_QUEUED_EVENTS);
         let (messages, outgoing) = mpsc::unbounded_channel();
         let (active, _) = watch::channel(None);
-        let mut tasks = JoinSet::new();
+        let tasks = JoinSet::new();
         let outbox = Outbox { owner: Arc::clone(owner), beginning, session: None, told: sender.clone() };
-        tasks.spawn(outbox.run(outgoing));
+        // It outlives the conversation that is shown until it has sent all messages.
+        tokio::spawn(outbox.run(outgoing));
         Self { owner: Arc::clone(owner), told, sender, messages, active, tasks, session: None }
     }
 

@@ -98,7 +98,11 @@ pub(super) async fn run_list(owner: &SharedOwner) -> Result<ChatEvent, String> {
     if runs.is_empty() {
         return Ok(super::files::notice("there is no run yet"));
     }
-    Ok(page("The newest runs; /resume ID opens the conversation of one", run_table(&runs, clock::now()), PageKind::Table))
+    Ok(page(
+        "The newest runs; /resume ID opens the conversation of one",
+        run_table(&runs, clock::now()),
+        PageKind::Table,
+    ))
 }
 
 fn run_table(runs: &[RunSummaryView], now: Timestamp) -> String {
