@@ -176,14 +176,16 @@ fn decision(word: &str) -> Option<Verdict> {
 /// Characters of an id that name a run or a call.
 const ID_CHARS: std::ops::RangeInclusive<usize> = 6..=26;
 
-/// Whether a word can be the id of a call, or the id of a run, whole or its end.
+/// Whether a word can be the id of a call, or the id of a run, whole or its end. Without a call it must have a digit, as
+/// nearly all ids have: other words are more likely answers.
 fn is_id(word: &str) -> bool {
     let (run, call) = word.split_once('.').map_or((word, None), |(run, call)| (run, Some(call)));
     let is_of_run = |c: char| c.is_ascii_alphanumeric() && !"ilou".contains(c.to_ascii_lowercase());
     let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let is_call =
         |call: &str| call.split_once('.').is_some_and(|(one, two)| is_number(one) && is_number(two));
-    ID_CHARS.contains(&run.len()) && run.chars().all(is_of_run) && call.is_none_or(is_call)
+    let is_whole = call.map_or_else(|| run.contains(|c: char| c.is_ascii_digit()), is_call);
+    is_whole && ID_CHARS.contains(&run.len()) && run.chars().all(is_of_run)
 }
 
 /// What an answer in words means while the conversation asks `question`; the error says why it is none.

@@ -68,8 +68,10 @@ fn a_tool_call_shows_its_command_and_its_output() {
 Seven.
 ────────────────────────────────────────
 ❯
-vendor/model · 2.0k in, 468 out · $0.0246";
-    check(events, (40, 14), expect);
+vendor/model · $0.0246";
+    check(events.clone(), (40, 14), expect);
+    let seen = screen(&mut state(events), (60, 14), 0);
+    assert!(seen.ends_with("vendor/model · 2.0k in, 468 out · $0.0246"), "{seen}");
 }
 
 #[test]
