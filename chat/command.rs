@@ -27,7 +27,7 @@ pub enum Command {
     Runs,
     /// What happened in the last 24 hours.
     Report,
-    /// What all runs may use together, and what is left.
+    /// What runs cost by day, and what is left of the limits of all runs.
     Usage,
     /// What the conversation has changed in the workspace.
     Diff,
@@ -75,7 +75,7 @@ pub const COMMANDS: &[CommandHelp] = &[
     help("approvals", "", "all that waits for you, in all conversations"),
     help("runs", "", "the newest runs of all conversations"),
     help("report", "", "what ran, failed and waits since yesterday"),
-    help("usage", "", "what all runs may spend together, and what is left"),
+    help("usage", "", "what runs cost by day, and what is left of the limits"),
     help("diff", "", "what has changed in the workspace"),
     help("undo", "", "take back the last edit of a file"),
     help("export", "[FILE]", "write the conversation to a Markdown file"),

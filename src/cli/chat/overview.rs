@@ -1,7 +1,7 @@
 //! What matters of the whole installation, beside the conversation: the line at the start of the chat, and the pages of
 //! `/runs`, `/approvals`, `/report` and `/usage`. The pages have the texts of the commands of these names.
 
-use hermod_actors::model::{Period, PeriodUnit, RunId, StoreLimits, Timestamp};
+use hermod_actors::model::{RunId, StoreLimits, Timestamp};
 use hermod_chat::{ChatEvent, PageKind, Verdict};
 
 use super::requests::{answer, decision, unexpected};
@@ -16,7 +16,7 @@ use crate::{
     clock,
     control::{ControlRequest, ControlResponse},
     discovery::Variables,
-    view::{NodeView, ReportView, RunStateView, RunSummaryView},
+    view::{NodeView, RunStateView, RunSummaryView},
 };
 
 /// Runs of `/runs`.
@@ -68,23 +68,32 @@ pub(super) async fn overview(owner: &SharedOwner) -> Result<Option<ChatEvent>, S
     let overview = Overview {
         waiting: waiting.len(),
         running: roots.iter().filter(running).count(),
-        failed: report_since(owner, Timestamp(now.0.saturating_sub_unsigned(DAY_MS))).await?.failed.count(),
-        spent: report_since(owner, start_of_day(now)).await?.cost.spent_usd,
+        failed: failed(owner, now).await?,
+        spent: spent_today(owner).await?,
     };
     Ok(overview.line().map(ChatEvent::Overview))
 }
 
-async fn report_since(owner: &SharedOwner, since: Timestamp) -> Result<ReportView, String> {
-    let until = clock::now().plus_ms(1);
+/// Failed runs of the last 24 hours.
+async fn failed(owner: &SharedOwner, now: Timestamp) -> Result<u64, String> {
+    let (since, until) = (day_before(now), now.plus_ms(1));
     let request = ControlRequest::Report { since, until, limits: StoreLimits::default() };
     match answer(owner, &request).await? {
-        ControlResponse::Report(report) => Ok(*report),
+        ControlResponse::Report(report) => Ok(report.failed_runs()),
         _ => Err(unexpected()),
     }
 }
 
-fn start_of_day(at: Timestamp) -> Timestamp {
-    Timestamp(Period::containing(PeriodUnit::Day, at).ends_at().0.saturating_sub_unsigned(DAY_MS))
+/// Nano-dollars of the present day in UTC.
+async fn spent_today(owner: &SharedOwner) -> Result<u64, String> {
+    match answer(owner, &ControlRequest::UsageDays { days: 1 }).await? {
+        ControlResponse::Days(days) => Ok(days.days.last().map_or(0, |day| day.spent_usd)),
+        _ => Err(unexpected()),
+    }
+}
+
+fn day_before(now: Timestamp) -> Timestamp {
+    Timestamp(now.0.saturating_sub_unsigned(DAY_MS))
 }
 
 fn page(title: impl Into<String>, text: String, kind: PageKind) -> ChatEvent {
@@ -158,17 +167,14 @@ pub(super) async fn decide(owner: &SharedOwner, call: String, verdict: Verdict) 
 
 /// The text of `hermod report --since 24h`.
 pub(super) async fn report(variables: &Variables) -> Result<ChatEvent, String> {
-    let since = Timestamp(clock::now().0.saturating_sub_unsigned(DAY_MS));
-    let text = report::text_since(since, variables).await.map_err(|error| error.text)?;
+    let text = report::text_since(day_before(clock::now()), variables).await.map_err(|error| error.text)?;
     Ok(page("The last 24 hours", text, PageKind::Plain))
 }
 
 /// The text of `hermod usage`.
-pub(super) async fn usage(owner: &SharedOwner, variables: &Variables) -> Result<ChatEvent, String> {
+pub(super) async fn usage(variables: &Variables) -> Result<ChatEvent, String> {
     let text = usage::text(variables).await.map_err(|error| error.text)?;
-    let spent = report_since(owner, start_of_day(clock::now())).await?.cost.spent_usd;
-    let title = format!("All runs together; {} today (UTC)", hermod_chat::dollars(spent));
-    Ok(page(title, text, PageKind::Table))
+    Ok(page("What runs cost by day, in UTC, and what is left of the limits", text, PageKind::Table))
 }
 
 #[cfg(test)]
@@ -186,11 +192,5 @@ mod tests {
         check(0, 1, 0, 0, Some("1 running (/runs)"));
         let all = "2 wait for you (/approvals) · 1 running (/runs) · 3 failed in the last 24 h (/report) · $0.4100 today (/usage)";
         check(2, 1, 3, 410_000_000, Some(all));
-    }
-
-    #[test]
-    fn a_day_starts_at_midnight() {
-        let noon = Timestamp(1_767_225_600_000 + 12 * 3_600_000);
-        assert_eq!(start_of_day(noon), Timestamp(1_767_225_600_000));
     }
 }

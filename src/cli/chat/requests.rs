@@ -178,7 +178,7 @@ impl Requests {
             }
             Command::Usage => {
                 let variables = self.variables.clone();
-                self.spawn(async move { overview::usage(&owner, &variables).await });
+                self.spawn(async move { overview::usage(&variables).await });
             }
             Command::Tree => self.spawn(async move { run_tree(&owner, (session, run)).await }),
             Command::Budget(more) => self.spawn(async move { budget(&owner, (session, run), more).await }),
