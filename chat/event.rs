@@ -233,6 +233,7 @@ pub struct Used {
 
 impl Used {
     /// The sums of tokens and of money.
+    #[must_use]
     pub const fn plus(self, other: Self) -> Self {
         Self {
             input: self.input.saturating_add(other.input),
@@ -242,6 +243,7 @@ impl Used {
     }
 
     /// The larger counts of both.
+    #[must_use]
     pub(crate) fn max(self, other: Self) -> Self {
         Self {
             input: self.input.max(other.input),

@@ -283,11 +283,11 @@ fn intent_or_error(intent: Result<Intent, String>, to: &mut String) -> Vec<Inten
 /// Appends a text behind the word that says what it is.
 fn push(to: &mut String, word: &str, text: &str) {
     to.push_str(&clean(word));
-    to.push_str(": ");
-    to.push_str(&clean(text));
-    if to.ends_with(": ") {
-        to.pop();
+    to.push(':');
+    if !text.is_empty() && !text.starts_with('\n') {
+        to.push(' ');
     }
+    to.push_str(&clean(text));
     to.push('\n');
 }
 

@@ -57,6 +57,7 @@ async fn git(workspace: &Path, arguments: &[&str]) -> Result<String, String> {
         .args(["-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "--no-pager"])
         .args(arguments)
         .current_dir(workspace)
+        .env("LC_ALL", "C")
         .stdin(Stdio::null())
         .kill_on_drop(true)
         .output()
@@ -66,6 +67,9 @@ async fn git(workspace: &Path, arguments: &[&str]) -> Result<String, String> {
         return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
     }
     let reason = String::from_utf8_lossy(&output.stderr);
+    if reason.contains("bad revision 'HEAD'") {
+        return Err(format!("the repository in {} has no commit yet to compare with", workspace.display()));
+    }
     let reason = reason.lines().next().unwrap_or("it gives no reason");
     Err(format!("`git diff` fails in {}: {reason}", workspace.display()))
 }

@@ -112,7 +112,8 @@ impl PlainMode {
                     }
                 }
                 () = sleep(quiet), if is_done => return Ok(Exit::Ok),
-                line = lines.recv(), if is_open && !self.requests.is_opening() => match line.flatten() {
+                // Answers come in the order of the lines.
+                line = lines.recv(), if is_open && !self.requests.is_busy() => match line.flatten() {
                     Some(line) => {
                         if self.take_line(&line)?.is_break() {
                             return Ok(Exit::Ok);

@@ -38,7 +38,7 @@ pub(super) struct Requests {
     pub(super) model: Option<String>,
     undone: changes::UndoneEdits,
     has_overview: bool,
-    /// Requests that are under way.
+    /// Requests of the user that are under way.
     open: usize,
     /// A conversation is being found; what is typed is for that one.
     is_opening: bool,
@@ -50,6 +50,8 @@ pub(super) struct Requests {
 pub(super) enum RequestUpdate {
     /// An event for the screen, if there is something to say.
     Event(Option<ChatEvent>),
+    /// The same, for which the user has not asked.
+    Overview(Option<ChatEvent>),
     /// The conversation that was named, or why it is not opened.
     Found(Result<SessionId, String>),
 }
@@ -75,7 +77,7 @@ impl Requests {
         Self { owner, variables, workspace, model, undone, has_overview, open, is_opening, told }
     }
 
-    /// True if an answer is waited for.
+    /// True if the user waits for an answer.
     pub(super) const fn is_busy(&self) -> bool {
         self.open > 0
     }
@@ -87,10 +89,14 @@ impl Requests {
 
     /// Takes the end of a request: an event for the screen, or the conversation to show.
     pub(super) fn on_update(&mut self, update: RequestUpdate) -> (Option<ChatEvent>, Then) {
-        self.open = self.open.saturating_sub(1);
         match update {
-            RequestUpdate::Event(event) => (event, Then::Nothing),
+            RequestUpdate::Overview(event) => (event, Then::Nothing),
+            RequestUpdate::Event(event) => {
+                self.open = self.open.saturating_sub(1);
+                (event, Then::Nothing)
+            }
             RequestUpdate::Found(found) => {
+                self.open = self.open.saturating_sub(1);
                 self.is_opening = false;
                 match found {
                     Ok(session) => (None, Then::Show((Some(session.to_string()), None))),
@@ -108,12 +114,12 @@ impl Requests {
             return;
         }
         let owner = Arc::clone(&self.owner);
-        self.start(async move {
+        self.tell(async move {
             let event = overview::overview(&owner).await.unwrap_or_else(|error| {
                 let text = format!("what else the installation does cannot be told: {error}");
                 Some(ChatEvent::Notice(Tone::Bad, text))
             });
-            RequestUpdate::Event(event)
+            RequestUpdate::Overview(event)
         });
     }
 
@@ -225,6 +231,10 @@ impl Requests {
 
     fn start(&mut self, work: impl Future<Output = RequestUpdate> + Send + 'static) {
         self.open += 1;
+        self.tell(work);
+    }
+
+    fn tell(&self, work: impl Future<Output = RequestUpdate> + Send + 'static) {
         let told = self.told.clone();
         tokio::spawn(async move {
             let update = work.await;
