@@ -66,11 +66,7 @@ pub const COMMANDS: &[CommandHelp] = &[
     help("agent", "[NAME]", "a new conversation with this agent; without NAME, list them"),
     help("tree", "", "the run and its subagents, with what each has spent"),
     help("budget", "[iterations=10 usd=0.50]", "show the limits of the run, or raise them"),
-    help(
-        "approve",
-        "allow|run|always|TEXT",
-        "answer what is asked; with an id of /approvals, in any conversation",
-    ),
+    help("approve", "allow|run|always|TEXT", "answer what is asked; with an id of /approvals, elsewhere too"),
     help("deny", "[ID]", "deny what is asked"),
     help("approvals", "", "all that waits for you, in all conversations"),
     help("runs", "", "the newest runs of all conversations"),
@@ -81,7 +77,7 @@ pub const COMMANDS: &[CommandHelp] = &[
     help("export", "[FILE]", "write the conversation to a Markdown file"),
     help("image", "[FILE]", "attach a picture; without FILE, that of the clipboard"),
     help("stop", "", "stop the run, as Esc does"),
-    help("details", "", "unfold or fold what tools printed and models thought, as Ctrl-O does"),
+    help("details", "", "unfold or fold what tools printed and models thought: Ctrl-O"),
     help("help", "", "this list"),
     help("quit", "", "leave; what runs goes on"),
 ];
@@ -111,10 +107,10 @@ pub const KEYS: &[(&str, &str)] = &[
 /// The parts of the status line, and what they mean.
 pub const STATUS: &[(&str, &str)] = &[
     ("vendor/model", "the model that was asked last"),
-    ("context 12 %", "how full its context window was; a long conversation is summarised in time"),
-    ("12.3k in, 300 out", "tokens that models have read and written for this conversation and its subagents"),
-    ("$0.0123", "what that has cost; without a known price it is left out"),
-    ("session 7NA7B9MX", "the conversation, until it has a title; /resume takes this id"),
+    ("context 12 %", "how full its context window was; what is long is summarised"),
+    ("12.3k in, 300 out", "tokens read and written here, with those of subagents"),
+    ("$0.0123", "what that has cost; left out if no price is known"),
+    ("session 7NA7B9MX", "the conversation until it has a title; /resume takes this id"),
 ];
 
 impl Command {
@@ -231,9 +227,9 @@ pub(crate) fn denial(question: Option<&Question>, id: Option<String>) -> Result<
 pub fn help_text() -> String {
     let command = |command: &CommandHelp| {
         let call = format!("/{} {}", command.name, command.arguments);
-        format!("{call:<36} {}\n", command.text)
+        format!("{call:<32} {}\n", command.text)
     };
-    let line = |(name, text): &(&str, &str)| format!("{name:<36} {text}\n");
+    let line = |(name, text): &(&str, &str)| format!("{name:<32} {text}\n");
     let commands: String = COMMANDS.iter().map(command).collect();
     let [keys, status] = [KEYS, STATUS].map(|lines| lines.iter().map(line).collect::<String>());
     format!("{commands}\n{keys}\nThe last line of the screen:\n{status}")

@@ -115,6 +115,11 @@ pub(super) async fn clipboard_picture(state: &Path, variables: &Variables) -> Re
     let bytes = match output {
         Ok(output) if ImageFormat::of_bytes(&output.stdout).is_some() => output.stdout,
         Ok(_) => return Err("the clipboard has no picture; /image FILE attaches one".to_owned()),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            return Err(format!(
+                "the clipboard is read by `{tool}`, which is not installed; /image FILE attaches a picture"
+            ));
+        }
         Err(error) => {
             return Err(format!("`{tool}` cannot be started: {error}; /image FILE attaches a picture"));
         }
