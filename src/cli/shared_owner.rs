@@ -207,10 +207,10 @@ impl SharedOwner {
     /// The conversations with the latest runs, without those of subagents.
     pub(crate) async fn conversations(&self) -> Result<ConversationListView, HostError> {
         let request = ControlRequest::ConversationsList { max: MAX_CONVERSATIONS, check: false };
-        match self.ask(&request).await? {
-            ControlResponse::Conversations(list) => Ok(list),
-            _ => Err(unexpected_response().into()),
-        }
+        let ControlResponse::Conversations(list) = self.ask(&request).await? else {
+            return Err(unexpected_response().into());
+        };
+        Ok(list)
     }
 
     /// Submits a task; its key makes a repeat harmless.

@@ -115,11 +115,8 @@ impl RequestHandler {
             ControlRequest::ModelsList {} => self.models().await?,
             ControlRequest::Journal { session, from } => return self.journal(&session, from, to).await,
             ControlRequest::BackupCreate { dir } => return back_up(self.backups.as_deref(), dir, to).await,
-            ControlRequest::Gc(request) => {
-                return long(self.maintenance.gc(request), ControlResponse::Gc, to).await;
-            }
-            ControlRequest::StoreFootprint {} => {
-                return long(self.maintenance.footprint(), ControlResponse::Footprint, to).await;
+            ControlRequest::Gc(_) | ControlRequest::StoreFootprint {} => {
+                return self.maintain(request, to).await;
             }
             ControlRequest::ServiceStatus {}
             | ControlRequest::ServiceDrain { .. }
@@ -189,6 +186,18 @@ impl RequestHandler {
             }
             _ => return Err(RequestError::internal("this is no request about runs")),
         }))
+    }
+
+    /// Measures the store, or removes what nothing needs.
+    async fn maintain(
+        &self,
+        request: ControlRequest,
+        to: &mpsc::Sender<ControlResponse>,
+    ) -> Result<Option<ControlResponse>, RequestError> {
+        if let ControlRequest::Gc(request) = request {
+            return long(self.maintenance.gc(request), ControlResponse::Gc, to).await;
+        }
+        long(self.maintenance.footprint(), ControlResponse::Footprint, to).await
     }
 
     /// Takes a person's answer to a pending approval.

@@ -78,18 +78,15 @@ pub(super) async fn overview(owner: &SharedOwner) -> Result<Option<ChatEvent>, S
 async fn failed(owner: &SharedOwner, now: Timestamp) -> Result<u64, String> {
     let (since, until) = (day_before(now), now.plus_ms(1));
     let request = ControlRequest::Report { since, until, limits: StoreLimits::default() };
-    match answer(owner, &request).await? {
-        ControlResponse::Report(report) => Ok(report.failed_runs()),
-        _ => Err(unexpected()),
-    }
+    let ControlResponse::Report(report) = answer(owner, &request).await? else { return Err(unexpected()) };
+    Ok(report.failed_runs())
 }
 
 /// Nano-dollars of the present day in UTC.
 async fn spent_today(owner: &SharedOwner) -> Result<u64, String> {
-    match answer(owner, &ControlRequest::UsageDays { days: 1 }).await? {
-        ControlResponse::Days(days) => Ok(days.days.last().map_or(0, |day| day.spent_usd)),
-        _ => Err(unexpected()),
-    }
+    let request = ControlRequest::UsageDays { days: 1 };
+    let ControlResponse::Days(days) = answer(owner, &request).await? else { return Err(unexpected()) };
+    Ok(days.days.last().map_or(0, |day| day.spent_usd))
 }
 
 fn day_before(now: Timestamp) -> Timestamp {
@@ -148,21 +145,17 @@ pub(super) async fn waiting(owner: &SharedOwner) -> Result<ChatEvent, String> {
 }
 
 async fn task_of(owner: &SharedOwner, run: RunId) -> Result<String, String> {
-    match answer(owner, &ControlRequest::RunsShow { run: run.to_string() }).await? {
-        ControlResponse::Run(detail) => Ok(detail.input),
-        _ => Err(unexpected()),
-    }
+    let request = ControlRequest::RunsShow { run: run.to_string() };
+    let ControlResponse::Run(detail) = answer(owner, &request).await? else { return Err(unexpected()) };
+    Ok(detail.input)
 }
 
 /// Answers a question of any conversation.
 pub(super) async fn decide(owner: &SharedOwner, call: String, verdict: Verdict) -> Result<ChatEvent, String> {
     let is_text = matches!(verdict, Verdict::Text(_));
-    match answer(owner, &decision(call, verdict)).await? {
-        ControlResponse::Decided(decided) => {
-            Ok(super::files::notice(approvals::decided_text(&decided, is_text)))
-        }
-        _ => Err(unexpected()),
-    }
+    let request = decision(call, verdict);
+    let ControlResponse::Decided(decided) = answer(owner, &request).await? else { return Err(unexpected()) };
+    Ok(super::files::notice(approvals::decided_text(&decided, is_text)))
 }
 
 /// The text of `hermod report --since 24h`.

@@ -3,7 +3,9 @@
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
-use hermod_actors::model::{ApprovalDecision, ApprovalScope, LimitIncrease, RunId, SessionId, StopReason};
+use hermod_actors::model::{
+    ApprovalDecision, ApprovalScope, LimitIncrease, ModelRef, RunId, SessionId, StopReason,
+};
 use hermod_chat::{AllowScope, ChatEvent, Choice, Command, Intent, Link, PageKind, Tone, Verdict};
 use tokio::{sync::mpsc, time::timeout};
 
@@ -167,9 +169,15 @@ impl Requests {
             Command::Agent(Some(agent)) => return Then::Show((None, Some(agent))),
             Command::Resume(_) => self.spawn(async move { conversations(&owner, session).await }),
             Command::Model(Some(model)) => {
-                let text = format!("the next message that is a task of its own goes to {model}");
-                self.model = Some(model);
-                self.spawn(async move { Ok(ChatEvent::Notice(Tone::Quiet, text)) });
+                let chosen = match model.parse::<ModelRef>() {
+                    Ok(_) => {
+                        let text = format!("the next message that is a task of its own goes to {model}");
+                        self.model = Some(model);
+                        Ok(files::notice(text))
+                    }
+                    Err(error) => Err(error),
+                };
+                self.spawn(async move { chosen });
             }
             Command::Model(None) => self.spawn(async move { models(&owner).await }),
             Command::Agent(None) => {
