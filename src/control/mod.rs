@@ -36,6 +36,7 @@ mod report_schedules;
 mod run_filter;
 mod run_folds;
 mod run_records;
+mod run_views;
 mod schedules;
 mod server;
 mod service_control;
