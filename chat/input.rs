@@ -209,6 +209,7 @@ impl ChatState {
             Picked::Closed | Picked::Id(_) => self.popup = None,
         }
         let Picked::Id(id) = picked else { return Some(Vec::new()) };
+        self.overview = None;
         Some(vec![Intent::Open(id)])
     }
 

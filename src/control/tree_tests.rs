@@ -10,7 +10,8 @@ use hermod_actors::{
     model::{
         Amounts, ApprovalRequested, Body, CallId, CallStarted, FinishReason, ImportedHistory, Incarnation,
         ModelAnswered, NewAccount, Outcome, OutcomeDetail, ParentRef, PendingApproval, Record, RunAccepted,
-        RunCounts, RunId, RunRow, RunSpec, RunState, Seq, SessionId, SubagentRef, Timestamp, Usage,
+        RunCounts, RunId, RunRow, RunSpec, RunState, Seq, SessionId, SessionRow, SubagentRef, Timestamp,
+        Usage,
     },
     port::{
         Append, IndexRow, Journal, JournalError, ReadFuture, RowReader, StoredRecord, WriteOp, WriteOutcome,
@@ -318,4 +319,30 @@ fn pending_approvals_are_read_from_the_row_of_a_parked_run() {
     let approvals = block_on(bench.reader().approvals()).unwrap();
     assert_eq!(approvals, [ApprovalView::new(SessionId::from_bits(1), approval)]);
     assert_eq!(*bench.journal.reads.lock().unwrap(), []);
+}
+
+#[test]
+fn conversations_are_in_the_order_of_their_latest_runs_and_without_subagents() {
+    let mut bench = Bench::new();
+    let in_session = |session: u128, run: u128, parent| RunRow {
+        session: SessionId::from_bits(session),
+        ..row(run, RunState::Ended, parent)
+    };
+    // A session, its run, the run above it, and the first record of the run.
+    for (session, run, parent, first) in [(10, 1, 0, 1), (20, 2, 0, 1), (30, 3, 1, 1), (10, 4, 0, 2)] {
+        bench.append(session, vec![accepted(run)], |append| {
+            let session = SessionRow::new(append.session, format!("key {session}"), Timestamp(0));
+            let run = RunRow { first, ..in_session(session.id.bits(), run, parent) };
+            append.index = vec![IndexRow::Session(session), IndexRow::Run(Box::new(run))];
+        });
+    }
+    let list = |max| block_on(bench.reader().conversations(max, true)).unwrap();
+    let all = list(10);
+    let told: Vec<_> =
+        all.conversations.iter().map(|one| (one.session.id.bits(), one.task.as_str(), one.title())).collect();
+    assert_eq!(told, [(10, "task 1", "task 1"), (20, "task 2", "task 2")], "run 4 is the latest");
+    assert!(!all.is_cut);
+    let one = list(1);
+    assert_eq!((one.conversations.len(), one.is_cut), (1, true));
+    assert_eq!(one.conversations[0].workspace.as_deref(), Some("/w"));
 }
