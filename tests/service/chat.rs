@@ -272,7 +272,8 @@ fn escape_stops_the_run_and_questions_are_answered() {
     until("the run is stopped", || served.world.ok(&["runs", "list", "--json"]).contains("\"stopped\""));
     screen.shows("stopped");
     screen.press("ask me\r");
-    screen.shows("Which branch?");
+    // The call is seen before its question.
+    screen.shows("Enter sends what you write as the answer");
     screen.press("main\r");
     screen.shows("So main.");
     screen.leave();
