@@ -5,19 +5,22 @@ import { get } from "./api.js";
 import { clock, count, excerpt, money, plural, runState, state, stateWord, time } from "./format.js";
 import { causeWords, code, doing, empty, figure, loading, runLink, section, table } from "./parts.js";
 import { dayBars } from "./chart.js";
+import { RunChoices } from "./new-run.js";
 
 const HOURS = 12;
 /** Milliseconds for which the report of the last hours and the days hold: they read many rows and records. */
 const REPORT_AGE = 60_000;
 const DAYS_AGE = 8_000;
 
-export function overview({ context, signal, redraw }) {
+export function overview(view) {
+  const { context, signal, redraw } = view;
   let data = null;
   let days = null;
   let daysAt = 0;
   let report = null;
   let reportAt = 0;
   let problem = null;
+  const choices = new RunChoices(view);
 
   async function loadDays() {
     if (Date.now() - daysAt < DAYS_AGE) return;
@@ -44,7 +47,7 @@ export function overview({ context, signal, redraw }) {
     title: "Overview",
     async load() {
       loadReport();
-      const [nodes, approvals] = await Promise.all([get("/v1/tree", {}, signal), get("/v1/approvals", {}, signal), loadDays()]);
+      const [nodes, approvals] = await Promise.all([get("/v1/tree", {}, signal), get("/v1/approvals", {}, signal), loadDays(), choices.load()]);
       data = { nodes, approvals };
     },
     draw() {
@@ -59,6 +62,7 @@ export function overview({ context, signal, redraw }) {
           figure(data.approvals.length === 1 ? "waits for you" : "wait for you", count(data.approvals.length), { href: "#/approvals", tone: data.approvals.length ? "warn" : null }),
           failed !== null && figure(`failed in ${HOURS} hours`, count(failed), { href: "#/runs?outcome=failed", tone: failed ? "bad" : null }),
           figure("spent today", money(today.spent_usd), { href: "#/usage", note: `${plural(today.runs, "run")} since midnight UTC` })),
+        section("New run", {}, choices.form()),
         waiting(data.approvals, report),
         underWay(running),
         report ? night(report) : context.token.agents === null && section(`The last ${HOURS} hours`, {}, problem ? h("p", { class: "error" }, problem) : loading()),
@@ -94,7 +98,7 @@ function waiting(approvals, report) {
 
 function underWay(nodes) {
   if (!nodes.length) {
-    return section("Under way", {}, empty("No run is under way.", "Start one with ", code("hermod run TEXT"), ", or see what ", h("a", { href: "#/runs" }, "ran before"), "."));
+    return section("Under way", {}, empty("No run is under way.", "Start one above or with ", code("hermod run TEXT"), ", or see what ", h("a", { href: "#/runs" }, "ran before"), "."));
   }
   return section("Under way", { note: nodes.length > 8 ? `The newest 8 of ${nodes.length}.` : null, tools: h("a", { class: "button", href: "#/tree" }, "Tree") },
     table({

@@ -8,6 +8,9 @@ import { bytes, duration, ms, plural, waitWords } from "./format.js";
 export const runLink = (id, ...content) => h("a", { href: `#/runs/${encodeURIComponent(id)}` }, content);
 export const sessionLink = (id, ...content) => h("a", { href: `#/sessions/${encodeURIComponent(id)}` }, content);
 
+/** The way to a new run, for tokens that may begin one. */
+export const newRunLink = (view) => view.context.may("submit") && h("a", { class: "button primary", href: "#/new", title: "n" }, "New run");
+
 /** A section with a heading. */
 export function section(title, { note, tools, key, wide } = {}, ...content) {
   return h("section", { class: ["card", wide && "wide"], "data-key": key ?? title },

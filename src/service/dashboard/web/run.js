@@ -7,6 +7,7 @@ import { clock, count, duration, excerpt, money, plural, runState, shortId, stat
 import { artifactLink, block, button, causeWords, code, confirmed, empty, facts, json, loading, runDuration, runLink, scopeReason, section, sessionLink, waitsFor } from "./parts.js";
 import { scaleOf, spendOf, timelineOf } from "./timeline.js";
 import { resultOf, transcript } from "./transcript.js";
+import { messageToRun } from "./message.js";
 
 /** Spans that are drawn at first. */
 const SHOWN = 400;
@@ -83,6 +84,7 @@ export function run(view) {
         h("nav", { class: "tabs", "aria-label": "Parts of the run" }, h("ul", {}, TABS.map(([name, title]) =>
           h("li", { "data-key": name }, h("a", { href: `#/runs/${id}?tab=${name}`, "aria-current": tab() === name ? "true" : null }, title))))),
         { timeline: () => timelineView(), transcript: () => section("Transcript", {}, transcript(records, live)), records: () => recordList(), settings: () => section("Settings", { note: "What was fixed when the run was accepted." }, json(detail.spec)) }[tab()]?.() ?? empty("There is no such part."),
+        messageToRun(view, detail),
       ];
     },
   };
@@ -124,25 +126,7 @@ export function run(view) {
         ["Waits for", waitsFor(waits)],
         ["Workspace", detail.spec && code(detail.spec.workspace)],
         ["Id", code(id)],
-      ]),
-      detail.state !== "ended" && steering());
-  }
-
-  function steering() {
-    const may = context.may("steer");
-    return h("form", {
-      class: "row steer", "data-key": "steer",
-      onsubmit: (event) => {
-        event.preventDefault();
-        const input = event.target.querySelector("input");
-        const text = input.value.trim();
-        if (!text || !may) return;
-        view.act(async () => { await send("POST", pathOf("runs", id, "steer"), { text }); input.value = ""; }, "The message is sent.");
-      },
-    },
-    h("label", { class: "grow" }, h("span", { class: "visually-hidden" }, "Message to the run"),
-      h("input", { type: "text", placeholder: may ? "Tell the run something; its model reads it before its next step" : scopeReason("steer"), disabled: !may })),
-    h("button", { disabled: !may, title: may ? null : scopeReason("steer") }, "Send"));
+      ]));
   }
 
   function timelineView() {

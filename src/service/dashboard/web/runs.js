@@ -3,7 +3,7 @@
 import { h } from "./dom.js";
 import { get } from "./api.js";
 import { count, excerpt, money, runState, time, tokens } from "./format.js";
-import { code, empty, loading, runDuration, runLink, table } from "./parts.js";
+import { code, empty, loading, newRunLink, runDuration, runLink, table } from "./parts.js";
 
 const PAGE = 50;
 /** Kinds of records that change a row. */
@@ -52,6 +52,7 @@ export function runs(view) {
     // A search reads many records, so it follows no events; it is repeated from time to time.
     onEvent: (event) => KINDS.has(event.kind) && !query().text,
     onQuery() { items = null; view.redraw(); },
+    tools: () => newRunLink(view),
     draw() {
       const filters = query();
       const select = (name, title, options) => h("label", { "data-key": name }, h("span", {}, title),
@@ -93,5 +94,5 @@ export function runs(view) {
 
 function nothing(filters) {
   if (Object.values(filters).some(Boolean)) return empty("No run fits.", h("a", { href: "#/runs" }, "Show all runs"));
-  return empty("No run yet.", "Start one with ", code("hermod run TEXT"), " or ", code("POST /v1/runs"), ".");
+  return empty("No run yet.", h("a", { href: "#/new" }, "Start one"), ", here or with ", code("hermod run TEXT"), ".");
 }

@@ -3,7 +3,8 @@
 import { h } from "./dom.js";
 import { get, pathOf } from "./api.js";
 import { clock, count, excerpt, runState, shortId, time, tokens } from "./format.js";
-import { code, empty, facts, loading, prose, runDuration, runLink, section, sessionLink, table } from "./parts.js";
+import { code, empty, facts, loading, newRunLink, prose, runDuration, runLink, section, sessionLink, table } from "./parts.js";
+import { messageToSession } from "./message.js";
 import { resultOf } from "./transcript.js";
 
 const PAGE = 50;
@@ -51,6 +52,7 @@ export function sessions(view) {
     },
     onEvent: (event) => !text() && (event.kind === "session.opened" || event.kind === "aside.answered"),
     onQuery() { items = null; view.redraw(); },
+    tools: () => newRunLink(view),
     draw() {
       return [
         h("form", { class: "filters", role: "search", onsubmit: (event) => event.preventDefault() },
@@ -62,7 +64,7 @@ export function sessions(view) {
           h("div", { class: "check" },
             h("input", { type: "checkbox", id: "subagents", checked: view.place.query.get("subagents") !== null, onchange: (event) => setFilter("subagents", event.target.checked ? "yes" : "") }),
             h("label", { for: "subagents" }, "Subagents too"))),
-        items === null ? loading() : items.length === 0 && !next ? empty(text() ? "No session has this text." : "No session yet.", text() ? h("a", { href: "#/sessions" }, "Show all sessions") : ["Start one with ", code("hermod run TEXT"), "."]) : [
+        items === null ? loading() : items.length === 0 && !next ? empty(text() ? "No session has this text." : "No session yet.", text() ? h("a", { href: "#/sessions" }, "Show all sessions") : [h("a", { href: "#/new" }, "Start a run"), "."]) : [
           table({
             caption: "Sessions, the newest first", key: (session) => session.id, rows: items,
             columns: [
@@ -128,6 +130,7 @@ export function session(view) {
           h("ol", { class: "transcript" }, messages.map(message)),
           next && h("p", { class: "center" }, h("button", { onclick: more }, "Later messages")),
         ]),
+        !detail.quarantined && messageToSession(view, { id: detail.id, run: detail.runs.find((run) => run.state === "running" || run.state === "parked") }),
       ];
     },
   };
