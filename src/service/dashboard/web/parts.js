@@ -50,8 +50,8 @@ export function figure(label, value, { href, tone, note } = {}) {
 }
 
 /** A button that is disabled with a reason while the token may not do what it does. */
-export function button(words, { may = true, why, kind, onclick, label }) {
-  return h("button", { class: kind, type: "button", "aria-disabled": may ? null : "true", title: may ? null : why, "aria-label": label, onclick: may ? onclick : null }, words);
+export function button(words, { may = true, why, kind, onclick, about }) {
+  return h("button", { class: kind, type: "button", "aria-describedby": about, "aria-disabled": may ? null : "true", title: may ? null : why, onclick: may ? onclick : null }, words);
 }
 
 export const scopeReason = (scope) => `Your token has no scope ${scope}.`;

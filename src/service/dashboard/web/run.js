@@ -7,6 +7,7 @@ import { clock, count, duration, excerpt, money, plural, runState, shortId, stat
 import { artifactLink, block, button, causeWords, code, confirmed, empty, facts, json, loading, runDuration, runLink, scopeReason, section, sessionLink, waitsFor } from "./parts.js";
 import { scaleOf, spendOf, timelineOf } from "./timeline.js";
 import { resultOf, transcript } from "./transcript.js";
+import { ApprovalCards } from "./approvals.js";
 import { messageToRun } from "./message.js";
 
 /** Spans that are drawn at first. */
@@ -22,6 +23,7 @@ export function run(view) {
   let stream = null;
   let live = "";
   let shown = SHOWN;
+  const cards = new ApprovalCards(view, id);
   const tab = () => view.place.query.get("tab") ?? "timeline";
 
   async function loadRecords() {
@@ -71,6 +73,7 @@ export function run(view) {
     tools: () => detail && actions(),
     async load() {
       detail = await get(pathOf("runs", id), {}, view.signal);
+      if (cards.all.length || detail.waits.some((wait) => wait.what === "person")) await cards.load();
       await loadRecords();
       follow();
     },
@@ -80,6 +83,7 @@ export function run(view) {
     draw() {
       if (!detail || !records) return loading();
       return [
+        cards.all.length > 0 && cards.draw(),
         summary(),
         h("nav", { class: "tabs", "aria-label": "Parts of the run" }, h("ul", {}, TABS.map(([name, title]) =>
           h("li", { "data-key": name }, h("a", { href: `#/runs/${id}?tab=${name}`, "aria-current": tab() === name ? "true" : null }, title))))),
@@ -105,10 +109,8 @@ export function run(view) {
 
   function summary() {
     const waits = detail.waits.filter((wait) => wait.what !== "limit");
-    const answer = waits.find((wait) => wait.what === "person");
     const { parent, occurrence } = records.find((record) => record.kind === "run.accepted") ?? {};
     return h("div", { class: "summary", "data-key": "summary" },
-      answer && h("p", { class: "notice warn" }, "It waits for you. ", h("a", { href: `#/approvals?call=${answer.call}` }, "Answer it")),
       detail.outcome && detail.outcome !== "completed" && causeWords(detail) && h("p", { class: ["notice", stateTone(detail.outcome)] }, causeWords(detail)),
       detail.unreadable && h("p", { class: "notice bad" }, `Its session cannot be read: ${detail.unreadable}`),
       facts([
