@@ -132,7 +132,10 @@ export class ApprovalCards {
         onsubmit: (event) => {
           event.preventDefault();
           const text = event.target.querySelector("textarea").value;
-          if (text.trim() && may) answer(text);
+          if (!may) return;
+          if (text.trim()) return answer(text);
+          card.error = "There is no answer yet: write one first.";
+          this.view.redraw();
         },
       },
       h("label", { class: "grow", for: id }, h("span", {}, "Your answer"), h("textarea", {

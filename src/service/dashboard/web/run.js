@@ -69,7 +69,7 @@ export function run(view) {
 
   return {
     title: `Run ${shortId(id)}`,
-    heading: () => (detail ? [runState(detail), " ", detail.title ?? (excerpt(detail.input, 110) || `Run ${shortId(id)}`)] : `Run ${shortId(id)}`),
+    heading: () => (detail ? [runState(detail), " ", excerpt(detail.input, 110) || `Run ${shortId(id)}`] : `Run ${shortId(id)}`),
     tools: () => detail && actions(),
     async load() {
       detail = await get(pathOf("runs", id), {}, view.signal);
@@ -104,7 +104,7 @@ export function run(view) {
   }
 
   function isInHeading() {
-    return !detail.title && excerpt(detail.input, 110) === detail.input.trim();
+    return excerpt(detail.input, 110) === detail.input.trim();
   }
 
   function summary() {
@@ -115,7 +115,7 @@ export function run(view) {
       detail.unreadable && h("p", { class: "notice bad" }, `Its session cannot be read: ${detail.unreadable}`),
       facts([
         ["Task", isInHeading() ? null : h("span", { class: "task" }, detail.input), "wide"],
-        ["Session", sessionLink(detail.session, code(shortId(detail.session)))],
+        ["Session", sessionLink(detail.session, detail.title ?? code(shortId(detail.session)))],
         ["Subagent of", parent && runLink(parent.call.split(".")[0], code(shortId(parent.call.split(".")[0])))],
         ["Schedule", occurrence && [h("a", { href: `#/schedules/${encodeURIComponent(occurrence.schedule)}` }, occurrence.schedule), " of ", clock(new Date(occurrence.at).toISOString())]],
         ["Agent", detail.agent],
@@ -185,19 +185,20 @@ export function run(view) {
           span.usage && h("p", { class: "soft" }, tokens(span.usage), span.usage.cached_tokens ? `, ${count(span.usage.cached_tokens)} from the cache` : ""),
           span.note && h("p", {}, span.note),
           span.arguments && block(span.arguments),
-          span.content !== undefined && span.content !== null && resultOf(span.content, span.key),
+          span.content !== undefined && span.content !== null && resultOf(span.label, span.content, span.key),
           artifactLink(id, span.artifact),
           span.records.map((record) => h("details", { class: "more", "data-key": `record ${record.seq}` }, h("summary", {}, `Record ${record.seq}: ${record.kind}`), json(record))))));
   }
 
   function toolWords(span) {
-    if (span.note) return span.note;
+    let words = span.arguments;
     try {
       const values = Object.values(JSON.parse(span.arguments ?? "{}"));
-      return values.map((value) => (typeof value === "string" ? value : JSON.stringify(value))).join(" · ");
+      words = values.map((value) => (typeof value === "string" ? value : JSON.stringify(value))).join(" · ");
     } catch {
-      return span.arguments;
+      // They are as the model wrote them.
     }
+    return [span.note, words].filter(Boolean).join(": ");
   }
 
   function recordList() {

@@ -22,6 +22,39 @@ export function cost(usage, price) {
   return (plain * price.input + cached * read + written * write + output * price.output) / 1e9;
 }
 
+const SIGNALS = ["SIGHUP", "SIGINT", "SIGQUIT", "SIGILL", "SIGTRAP", "SIGABRT", "SIGBUS", "SIGFPE", "SIGKILL", "SIGUSR1", "SIGSEGV", "SIGUSR2", "SIGPIPE", "SIGALRM", "SIGTERM"];
+/** A shell exits with this plus the number of a signal that has ended its command. */
+const SIGNAL_EXIT_BASE = 128;
+const signalName = (number) => SIGNALS[number - 1] ?? `signal ${number}`;
+
+function failureOf({ exit_code: code, signal, timed_out: isTimedOut }) {
+  if (isTimedOut) return "timed out";
+  if (typeof signal === "number") return `killed by ${signalName(signal)}`;
+  if (code === 0) return null;
+  if (typeof code !== "number") return "no exit code";
+  if (code === 126) return "exit 126 (it cannot be executed)";
+  if (code === 127) return "exit 127 (command not found)";
+  return SIGNALS[code - SIGNAL_EXIT_BASE - 1] ? `exit ${code} (${signalName(code - SIGNAL_EXIT_BASE)})` : `exit ${code}`;
+}
+
+/** How a command has ended, in the words of `hermod show`: `{ failure, stdout, stderr }`, where `failure` is null if it exited
+ *  with 0. Null if the content is not the result of the tool `shell`. */
+export function commandOf(tool, content) {
+  if (tool !== "shell") return null;
+  try {
+    const { stdout, stderr, ...end } = JSON.parse(content);
+    return typeof stdout === "string" && typeof stderr === "string" ? { failure: failureOf(end), stdout, stderr } : null;
+  } catch {
+    return null;
+  }
+}
+
+/** Why a call has failed, in words; null if it has not. */
+export function callFailure(tool, { status, content }) {
+  if (status !== "ok") return status.replaceAll("_", " ");
+  return commandOf(tool, content)?.failure ?? null;
+}
+
 /** Spans of a run under construction. */
 class Timeline {
   constructor() {
@@ -142,10 +175,10 @@ const HANDLERS = {
     });
   },
   "call.ended": (timeline, record) => {
-    const bad = record.status !== "ok";
-    const fields = { tone: bad ? "bad" : null, note: bad ? record.status.replaceAll("_", " ") : null, status: record.status, content: record.content, artifact: record.artifact ?? null };
-    if (timeline.finish(attemptKey(record), record, fields)) return;
     const call = timeline.callOf(record.call);
+    const failure = callFailure(call?.tool, record);
+    const fields = { tone: failure ? "bad" : null, note: failure, content: record.content, artifact: record.artifact ?? null };
+    if (timeline.finish(attemptKey(record), record, fields)) return;
     timeline.add("tool", record, { label: call?.tool ?? "tool", call: record.call, arguments: call?.arguments ?? null, ...fields });
   },
   "call.lost": (timeline, record) => timeline.finish(attemptKey(record), record, { tone: "warn", note: `lost${record.why ? `: ${record.why.replaceAll("_", " ")}` : ""}` }),

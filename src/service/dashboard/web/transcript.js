@@ -2,8 +2,8 @@
 
 import { h } from "./dom.js";
 import { clock, count, duration, money, state } from "./format.js";
-import { artifactLink, clipped, prose, runLink } from "./parts.js";
-import { cost } from "./timeline.js";
+import { artifactLink, causeWords, clipped, prose, runLink } from "./parts.js";
+import { callFailure, commandOf, cost } from "./timeline.js";
 
 function entry(kind, key, who, at, ...content) {
   return h("li", { class: ["entry", kind], "data-key": key },
@@ -25,17 +25,17 @@ function argumentsOf(text, key) {
 }
 
 /** The result of a call. Results of commands are taken apart. */
-export function resultOf(content, key) {
-  let parsed = null;
-  try { parsed = JSON.parse(content); } catch { /* Most results are plain text. */ }
-  if (parsed && typeof parsed === "object" && typeof parsed.stdout === "string") {
-    const code = parsed.exit_code;
+export function resultOf(tool, content, key) {
+  const command = commandOf(tool, content);
+  if (command) {
     return [
-      h("p", { class: code === 0 && !parsed.timed_out ? "soft" : "state warn" }, parsed.timed_out ? "timed out" : parsed.signal ? `ended by signal ${parsed.signal}` : `exit code ${code}`),
-      parsed.stdout && clipped(parsed.stdout, `${key} out`),
-      parsed.stderr && [h("p", { class: "soft" }, "standard error"), clipped(parsed.stderr, `${key} err`)],
+      command.stdout && clipped(command.stdout, `${key} out`),
+      command.stderr && [h("p", { class: "soft" }, "standard error"), clipped(command.stderr, `${key} err`)],
+      !command.stdout && !command.stderr && h("p", { class: "soft" }, "It has printed nothing."),
     ];
   }
+  let parsed = null;
+  try { parsed = JSON.parse(content); } catch { /* Most results are plain text. */ }
   return clipped(parsed && typeof parsed === "object" ? JSON.stringify(parsed, null, 2) : content || "(empty)", key);
 }
 
@@ -55,13 +55,13 @@ function answer(record, started) {
 
 function call(id, info) {
   const { name, args, ended, children, started } = info;
-  const tone = !ended ? "running" : ended.status === "ok" ? "completed" : "failed";
+  const failure = ended && callFailure(name, ended);
   const took = started && ended ? duration(Date.parse(ended.at) - Date.parse(started.at)) : null;
   return entry("tool", `call ${id}`, h("span", {}, "Tool ", h("code", {}, name)), ended?.at ?? started?.at,
     argumentsOf(args ?? "", `arguments ${id}`),
-    h("p", { class: "meta" }, state(tone, !ended ? "no result yet" : ended.status === "ok" ? "ok" : ended.status.replaceAll("_", " ")), took && ` · ${took}`,
+    h("p", { class: "meta" }, !ended ? state("running", "no result yet") : failure ? state("failed", failure) : state("completed", "ok"), took && ` · ${took}`,
       children.map((child) => [" · ", runLink(child.run, "subagent")])),
-    ended && h("details", { class: "result", open: true, "data-key": `result ${id}` }, h("summary", {}, "Result"), resultOf(ended.content ?? "", `result ${id}`), artifactLink(id.split(".")[0], ended.artifact)));
+    ended && h("details", { class: "result", open: true, "data-key": `result ${id}` }, h("summary", {}, "Result"), resultOf(name, ended.content ?? "", `result ${id}`), artifactLink(id.split(".")[0], ended.artifact)));
 }
 
 /** The entries of a transcript. `live` is the text of an answer that is under way. */
@@ -99,7 +99,7 @@ export function transcript(records, live) {
     } else if (record.kind === "session.revived") {
       entries.push(entry("note", `revived ${record.seq}`, "Its session was opened again", record.at));
     } else if (record.kind === "run.ended") {
-      entries.push(entry("note", `end ${record.seq}`, "End", record.at, h("p", {}, state(record.outcome), record.cause && ` ${JSON.stringify(record.cause)}`)));
+      entries.push(entry("note", `end ${record.seq}`, "End", record.at, h("p", {}, state(record.outcome), record.cause && ` ${causeWords(record)}`)));
     }
   }
   if (live) entries.push(entry("model live", "live", "Model, as it writes", null, prose(live)));
