@@ -2,6 +2,7 @@
 
 import { h, s } from "./dom.js";
 import { get, pathOf, send } from "./api.js";
+import { RunLog, coalesced } from "./records.js";
 import { Stream } from "./stream.js";
 import { clock, count, duration, excerpt, money, plural, runState, shortId, stateTone, tokens } from "./format.js";
 import { artifactLink, block, button, causeWords, code, confirmed, empty, facts, json, loading, runDuration, runLink, scopeReason, section, sessionLink, waitsFor } from "./parts.js";
@@ -18,51 +19,21 @@ export function run(view) {
   const id = view.place.name;
   const { context } = view;
   let detail = null;
-  let records = null;
-  let next = null;
+  const log = new RunLog(id);
+  const { records } = log;
   let stream = null;
-  let live = "";
   let shown = SHOWN;
-  const cards = new ApprovalCards(view, id);
+  const cards = new ApprovalCards(view, (approval) => approval.run === id);
   const tab = () => view.place.query.get("tab") ?? "timeline";
 
-  async function loadRecords() {
-    records ??= [];
-    for (;;) {
-      const page = await get(pathOf("runs", id, "records"), { from: next }, view.signal);
-      for (const record of page.items) add(record);
-      if (page.next === null) return;
-      next = page.next;
-      view.redraw();
-    }
-  }
+  const redrawSoon = coalesced(view.redraw);
 
-  function add(record) {
-    const last = records.at(-1)?.seq ?? 0;
-    if (record.seq <= last) return;
-    records.push(record);
-    next = record.seq + 1;
-  }
-
-  let drawing = null;
-  const redrawSoon = () => { drawing ??= setTimeout(() => { drawing = null; view.redraw(); }, 150); };
-
-  /** Follows the run itself until its end: its records, and the text of an answer while it is written. */
+  /** Follows the run itself until its end. */
   function follow() {
     if (stream || detail.state === "ended") return;
     stream = new Stream(pathOf("runs", id, "events"), {
-      last: String(records.at(-1)?.seq ?? 0),
-      onEvent(event) {
-        if (event.event === "record") {
-          add(event);
-          if (["model.answered", "model.failed", "model.started"].includes(event.kind)) live = "";
-        } else if (event.event === "text.delta") {
-          live += event.delta;
-        } else if (event.event === "retry") {
-          live = "";
-        } else return;
-        redrawSoon();
-      },
+      last: String(log.last),
+      onEvent: (event) => { if (log.take(event)) redrawSoon(); },
       onEnd() { stream = null; view.refresh(); },
     });
   }
@@ -74,20 +45,20 @@ export function run(view) {
     async load() {
       detail = await get(pathOf("runs", id), {}, view.signal);
       if (cards.all.length || detail.waits.some((wait) => wait.what === "person")) await cards.load();
-      await loadRecords();
+      await log.load(view.signal, view.redraw);
       follow();
     },
     onEvent: (event) => event.run === id && ["run.ended", "approval.requested", "approval.answered", "run.stopping", "budget.raised"].includes(event.kind),
     onQuery() { view.redraw(); },
     close() { stream?.close(); },
     draw() {
-      if (!detail || !records) return loading();
+      if (!detail) return loading();
       return [
         cards.all.length > 0 && cards.draw(),
         summary(),
         h("nav", { class: "tabs", "aria-label": "Parts of the run" }, h("ul", {}, TABS.map(([name, title]) =>
           h("li", { "data-key": name }, h("a", { href: `#/runs/${id}?tab=${name}`, "aria-current": tab() === name ? "true" : null }, title))))),
-        { timeline: () => timelineView(), transcript: () => section("Transcript", {}, transcript(records, live)), records: () => recordList(), settings: () => section("Settings", { note: "What was fixed when the run was accepted." }, json(detail.spec)) }[tab()]?.() ?? empty("There is no such part."),
+        { timeline: () => timelineView(), transcript: () => section("Transcript", {}, transcript(records, log.live)), records: () => recordList(), settings: () => section("Settings", { note: "What was fixed when the run was accepted." }, json(detail.spec)) }[tab()]?.() ?? empty("There is no such part."),
         messageToRun(view, detail),
       ];
     },

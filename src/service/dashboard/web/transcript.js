@@ -64,6 +64,18 @@ function call(id, info) {
     ended && h("details", { class: "result", open: true, "data-key": `result ${id}` }, h("summary", {}, "Result"), resultOf(name, ended.content ?? "", `result ${id}`), artifactLink(id.split(".")[0], ended.artifact)));
 }
 
+/** The conversation that a client has brought along, with its calls in one line each. */
+function imported(history) {
+  const of = (round, n) => [
+    entry("task", `imported ${n}`, "Earlier message", null, prose(round.user)),
+    entry("model", `imported answer ${n}`, "Earlier answer", null,
+      (round.steps ?? []).map((step) => [step.text && prose(step.text), step.calls.map((one) => h("p", { class: "soft" }, "calls ", h("code", {}, one.name)))]),
+      round.answer?.text && prose(round.answer.text)),
+  ];
+  const { rounds = [], unanswered } = history ?? {};
+  return [...rounds.flatMap(of), ...(unanswered ? [entry("task", "unanswered", "Earlier message", null, prose(unanswered))] : [])];
+}
+
 /** The entries of a transcript. `live` is the text of an answer that is under way. */
 export function transcript(records, live) {
   const starts = new Map();
@@ -77,7 +89,7 @@ export function transcript(records, live) {
   }
   const entries = [];
   for (const record of records) {
-    if (record.kind === "run.accepted") entries.push(entry("task", "task", "Task", record.at, prose(record.input ?? "")));
+    if (record.kind === "run.accepted") entries.push(...imported(record.history), entry("task", "task", "Task", record.at, prose(record.input ?? "")));
     else if (record.kind === "model.answered") {
       entries.push(answer(record, starts.get(`${record.call} ${record.attempt}`)));
       const [run, iteration] = record.call.split(".");
