@@ -108,7 +108,7 @@ export function run(view) {
     const scale = scaleOf(timeline, Date.now());
     const spans = timeline.spans.slice(0, shown);
     const spend = spendOf(timeline);
-    return section("Timeline", { note: `${plural(timeline.spans.length, "step")} in ${duration(scale.end - scale.start)}${scale.breaks.length ? `; ${plural(scale.breaks.length, "long wait")} drawn short` : ""}` },
+    return section("Timeline", { note: `${plural(timeline.spans.length, "step")} in ${duration(scale.end - scale.start)}${scale.breaks.length ? `; // marks ${scale.breaks.length === 1 ? "a long wait" : `${count(scale.breaks.length)} long waits`} drawn short` : ""}` },
       h("div", { class: "timeline" },
         h("div", { class: "axis", "aria-hidden": "true" }, h("span", {}, "Step"), axis(scale), h("span", { class: "number" }, "Took"), h("span", { class: "number" }, "Spent")),
         spend.length > 1 && h("div", { class: "axis spend" }, h("span", {}, "Spend"), spendCurve(spend, scale), h("span", {}), h("span", { class: "number" }, money(spend.at(-1)[1]))),
@@ -121,7 +121,27 @@ export function run(view) {
     const marks = Array.from({ length: steps + 1 }, (_, n) => n / steps);
     return h("span", { class: "track" }, s("svg", { viewBox: "0 0 1000 26", preserveAspectRatio: "none", class: "axis-lines" },
       marks.map((at) => s("line", { x1: at * 1000, x2: at * 1000, y1: 18, y2: 26, class: "grid" }))),
-    h("span", { class: "axis-labels" }, h("span", {}, "0"), h("span", {}, scale.breaks.length ? "time, long waits cut" : duration((scale.end - scale.start) / 2)), h("span", {}, duration(scale.end - scale.start))));
+    h("span", { class: "axis-labels" }, h("span", {}, "0"), scale.breaks.length === 0 && h("span", {}, duration((scale.end - scale.start) / 2)), h("span", {}, duration(scale.end - scale.start))),
+    s("svg", { class: "cut-labels" }, cutLabels(scale)));
+  }
+
+  /** How long the waits are that are drawn short, as far as there is space for it. */
+  function cutLabels({ breaks }) {
+    let last = 0.04;
+    return breaks.map(({ at, from, to }) => {
+      if (at - last < 0.12 || at > 0.86) return null;
+      last = at;
+      return s("text", { x: `${(at * 100).toFixed(1)}%`, y: 13, "text-anchor": "middle", class: "tick" }, `// ${duration(to - from)}`);
+    });
+  }
+
+  /** The places at which waits are drawn short, on top of what lasts through them. */
+  function cuts({ breaks }) {
+    return breaks.slice(0, 20).map(({ at }) => {
+      const x = at * 1000;
+      const slash = (shift) => `M${(x + shift - 3).toFixed(1)} 18L${(x + shift + 3).toFixed(1)} -2`;
+      return [s("path", { class: "cut-gap", d: slash(0) }), s("path", { class: "cut", d: `${slash(-4)}${slash(4)}` })];
+    });
   }
 
   function spendCurve(spend, scale) {
@@ -148,7 +168,7 @@ export function run(view) {
       h("details", { "data-key": "d" },
         h("summary", { "data-row": true },
           h("span", { class: "step-label" }, h("span", { class: ["dot", span.kind, span.tone], "aria-hidden": "true" }), h("span", { class: "step-name" }, span.label), about && h("span", { class: "step-about" }, excerpt(about, 120)), span.tone === "bad" && h("span", { class: "visually-hidden" }, " (failed)")),
-          h("span", { class: "track" }, s("svg", { viewBox: "0 0 1000 16", preserveAspectRatio: "none", "aria-hidden": "true" }, bar)),
+          h("span", { class: "track" }, s("svg", { viewBox: "0 0 1000 16", preserveAspectRatio: "none", "aria-hidden": "true" }, bar, cuts(scale))),
           h("span", { class: "number" }, isPoint ? "" : span.end === null ? "now" : duration(end - span.start)),
           h("span", { class: "number" }, span.cost ? money(span.cost) : "")),
         h("div", { class: "step-detail" },

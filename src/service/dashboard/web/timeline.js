@@ -3,7 +3,7 @@
 /** Part of the time that a long rest takes in the drawing. */
 const REST = 0.05;
 /** Milliseconds below which nothing counts as a rest. */
-const SHORTEST_REST = 5_000;
+const SHORTEST_REST = 2_000;
 
 const isoMs = (value) => (typeof value === "number" ? value : value ? Date.parse(value) : null);
 const attemptKey = (record) => `${record.call} ${record.attempt}`;
@@ -53,6 +53,11 @@ export function commandOf(tool, content) {
 export function callFailure(tool, { status, content }) {
   if (status !== "ok") return status.replaceAll("_", " ");
   return commandOf(tool, content)?.failure ?? null;
+}
+
+/** What is wrong with an answer. */
+export function flawWords(flaw) {
+  return `the answer is not usable as it is: ${(typeof flaw === "string" ? flaw : flaw.kind).replaceAll("_", " ")}`;
 }
 
 /** Spans of a run under construction. */
@@ -128,8 +133,8 @@ function modelAnswered(timeline, record) {
   const span = timeline.finish(attemptKey(record), record, { usage: record.usage ?? null });
   if (span) {
     span.cost = cost(record.usage, span.price);
-    if (record.flaw) { span.tone = "warn"; span.note = `flaw: ${typeof record.flaw === "string" ? record.flaw : record.flaw.kind}`; }
-    else if (record.unusable) { span.tone = "warn"; span.note = `unusable: ${record.unusable}`; }
+    if (record.flaw) { span.tone = "warn"; span.note = flawWords(record.flaw); }
+    else if (record.unusable) { span.tone = "warn"; span.note = `not usable: ${record.unusable}`; }
   }
   (record.message?.calls ?? []).forEach((call, n) => {
     const run = record.call.split(".")[0];
@@ -161,7 +166,7 @@ const HANDLERS = {
   "summary.failed": modelFailed,
   "aside.failed": modelFailed,
   "model.waiting": (timeline, record) => timeline.begin(`wait ${record.call}`, "wait", record, { label: "waits for the limit of a provider", until: isoMs(record.until) }),
-  "model.late": (timeline, record) => timeline.add("mark", record, { label: "a late answer was booked", tone: "warn", usage: record.usage }),
+  "model.late": (timeline, record) => timeline.add("mark", record, { label: "an answer came too late; its cost counts", tone: "warn", usage: record.usage }),
   "call.admitted": (timeline, record) => {
     const call = timeline.callOf(record.call);
     timeline.calls.set(record.call, { ...call, tool: record.tool, admitted: record });
@@ -192,7 +197,7 @@ const HANDLERS = {
     timeline.finish(`approval ${record.call}`, record, { note: words, tone: record.verdict === "allow" ? null : "warn" });
   },
   "context.compacted": (timeline, record) => timeline.add("compaction", record, {
-    label: `view ${record.by}: ${record.before ?? "?"} to ${record.after ?? "?"} tokens`,
+    label: `conversation made shorter: ${record.before ?? "?"} to ${record.after ?? "?"} tokens`,
     note: record.waited_ms ? `the run waited ${record.waited_ms} ms` : null,
   }),
   "message.steered": (timeline, record) => timeline.add("message", record, { label: "message to the run", note: record.text }),
@@ -207,7 +212,7 @@ const HANDLERS = {
   "run.ended": (timeline, record) => {
     for (const key of [...timeline.open.keys()]) timeline.finish(key, record, { note: "cut off by the end" });
     timeline.isEnded = true;
-    timeline.add("end", record, { label: record.outcome, tone: record.outcome === "completed" ? null : "bad" });
+    timeline.add("end", record, { label: record.outcome.replaceAll("_", " "), tone: record.outcome === "completed" ? null : "bad" });
   },
 };
 

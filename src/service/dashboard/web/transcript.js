@@ -3,7 +3,7 @@
 import { h } from "./dom.js";
 import { clock, count, duration, money, state } from "./format.js";
 import { artifactLink, causeWords, clipped, prose, runLink } from "./parts.js";
-import { callFailure, commandOf, cost } from "./timeline.js";
+import { callFailure, commandOf, cost, flawWords } from "./timeline.js";
 
 function entry(kind, key, who, at, ...content) {
   return h("li", { class: ["entry", kind], "data-key": key },
@@ -45,7 +45,7 @@ function answer(record, started) {
   const meta = [
     started?.model, record.usage && `${count(record.usage.input_tokens)} in, ${count(record.usage.output_tokens)} out`,
     price && record.usage && money(cost(record.usage, price)),
-    started && duration(Date.parse(record.at) - Date.parse(started.at)), record.flaw && `flaw: ${typeof record.flaw === "string" ? record.flaw : record.flaw.kind}`,
+    started && duration(Date.parse(record.at) - Date.parse(started.at)), record.flaw && flawWords(record.flaw),
   ].filter(Boolean).join(" · ");
   return entry("model", `answer ${record.seq}`, "Model", record.at,
     message?.reasoning && h("details", { class: "reasoning", "data-key": `reasoning ${record.seq}` }, h("summary", {}, "Reasoning"), prose(message.reasoning)),
@@ -107,7 +107,7 @@ export function transcript(records, live) {
     } else if (record.kind === "approval.answered") {
       entries.push(entry("note", `decided ${record.seq}`, record.verdict === "allow" ? "Allowed" : "Denied", record.at, h("p", { class: "soft" }, record.by === "person" ? "by a person" : "because the time was over")));
     } else if (record.kind === "context.compacted") {
-      entries.push(entry("note", `compacted ${record.seq}`, "The view was made shorter", record.at, h("p", { class: "soft" }, `${record.by}, ${count(record.before)} to ${count(record.after)} tokens`), record.summary && h("details", { "data-key": `summary ${record.seq}` }, h("summary", {}, "Summary"), prose(typeof record.summary === "string" ? record.summary : JSON.stringify(record.summary)))));
+      entries.push(entry("note", `compacted ${record.seq}`, "The conversation was made shorter for the model", record.at, h("p", { class: "soft" }, `${record.by}, ${count(record.before)} to ${count(record.after)} tokens`), record.summary && h("details", { "data-key": `summary ${record.seq}` }, h("summary", {}, "Summary"), prose(typeof record.summary === "string" ? record.summary : JSON.stringify(record.summary)))));
     } else if (record.kind === "session.revived") {
       entries.push(entry("note", `revived ${record.seq}`, "Its session was opened again", record.at));
     } else if (record.kind === "run.ended") {
