@@ -24,7 +24,7 @@ export class RunChoices {
     const others = agents.filter((agent) => agent !== "default");
     const agent = { name: "agent", label: "Agent", options: [["", "default"], ...others.map((name) => [name, name])], remedy: "Choose another agent" };
     const folder = {
-      name: "workspace", label: "Folder (optional)", placeholder: "that of the agent or the service", suggestions: folders,
+      name: "workspace", label: "Folder (optional)", placeholder: "as configured", suggestions: folders,
       remedy: "Name a folder of the service's machine that exists, from / on",
     };
     return composer(view, {

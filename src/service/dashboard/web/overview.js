@@ -55,7 +55,7 @@ export function overview(view) {
       const today = days.at(-1);
       return figure("spent today", money(today.spent_usd), { href: "#/usage", note: `${plural(today.runs, "run")} since midnight UTC` });
     }
-    const failed = report ? report.failed.items.length + report.failed.more : null;
+    const failed = report ? report.failed.items.reduce((sum, { times = 1 }) => sum + times, report.failed.more) : null;
     return [
       figure(`failed in ${HOURS} hours`, failed === null ? "…" : count(failed), { href: "#/runs?outcome=failed&period=day", tone: failed ? "bad" : null }),
       figure(`spent in ${HOURS} hours`, report ? money(report.cost.spent_usd) : "…", { href: "#/usage", note: report?.cost.unpriced_requests > 0 && `and ${plural(report.cost.unpriced_requests, "model call")} of unknown price` }),
@@ -130,13 +130,15 @@ function underWay(nodes) {
     }));
 }
 
-/** Runs that failed for the same reason at the same task, as the newest of them with their number. */
+/** Runs that failed for the same reason at the same task, as the newest of them with their number. A report names runs that
+ *  failed alike once, with `times`. */
 function alike(runs) {
   const groups = new Map();
   for (const run of runs) {
     const key = JSON.stringify([run.input, run.outcome, causeWords(run)]);
     const group = groups.get(key);
-    if (group) group.times += 1; else groups.set(key, { run, times: 1 });
+    const times = run.times ?? 1;
+    if (group) group.times += times; else groups.set(key, { run, times });
   }
   return [...groups.values()];
 }
