@@ -111,7 +111,7 @@ export function run(view) {
     return section("Timeline", { note: `${plural(timeline.spans.length, "step")} in ${duration(scale.end - scale.start)}${scale.breaks.length ? `; // marks ${scale.breaks.length === 1 ? "a long wait" : `${count(scale.breaks.length)} long waits`} drawn short` : ""}` },
       h("div", { class: "timeline" },
         h("div", { class: "axis", "aria-hidden": "true" }, h("span", {}, "Step"), axis(scale), h("span", { class: "number" }, "Took"), h("span", { class: "number" }, "Spent")),
-        spend.length > 1 && h("div", { class: "axis spend" }, h("span", {}, "Spend"), spendCurve(spend, scale), h("span", {}), h("span", { class: "number" }, money(spend.at(-1)[1]))),
+        spend.length > 1 && h("div", { class: "axis spend" }, h("span", {}, "Spent by its own calls"), spendCurve(spend, scale), h("span", {}), h("span", { class: "number" }, money(spend.at(-1)[1]))),
         h("ol", { class: "spans" }, spans.map((span) => spanRow(span, scale, timeline)))),
       timeline.spans.length > shown && h("p", { class: "center" }, h("button", { onclick: () => { shown += SHOWN; view.redraw(); } }, `Show ${Math.min(SHOWN, timeline.spans.length - shown)} more steps`)));
   }
