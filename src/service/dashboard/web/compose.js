@@ -83,7 +83,8 @@ function choiceField(draft, choice, mayWrite) {
 }
 
 /** The field. `request(text, values)` is what is sent, `{ path, body }`; `done(answer)` follows its acceptance, and may
- *  return what is said about it. `choices` are `{ name, label, options | suggestions, placeholder, remedy }`. */
+ *  return what is said about it. `choices` are `{ name, label, options | suggestions, placeholder, remedy,
+ *  isOnce }`; what is chosen once holds for one text. */
 export function composer(view, { name, label, placeholder, verb, hint, may = true, why, choices = [], rows = 2, isDocked, request, done }) {
   const draft = draftOf(name);
   const { id } = draft;
@@ -104,6 +105,7 @@ export function composer(view, { name, label, placeholder, verb, hint, may = tru
     try {
       const answer = await send("POST", asked.path, asked.body, draft.keyOf(asked));
       Object.assign(draft, { text: "", pending: null });
+      for (const choice of choices) if (choice.isOnce) delete draft.values[choice.name];
       if (textField()) textField().value = "";
       Object.assign(draft, { note: done(answer) ?? null, noteFor: view });
       announce(draft.note ?? "Accepted.");

@@ -44,7 +44,7 @@ export function messageToSession(view, { id, run }) {
     name: `session ${id}`, rows: 1, isDocked: true, label: "Message", placeholder: run ? "What the run is to know, or what comes after it" : "What is to be done next", verb: "Send",
     hint: !run ? "It begins the next run." : run.state === "parked" && canChoose ? WITHDRAWS : canChoose ? "" : "It is a task of its own, after the run under way.",
     may: context.may("submit"), why: scopeReason("submit"),
-    choices: canChoose ? [{ name: "mode", label: "While a run is under way", options: WHEN }] : [],
+    choices: canChoose ? [{ name: "mode", label: "While a run is under way", options: WHEN, isOnce: true }] : [],
     request: (text, values) => messageTo(id, !run ? { text } : { text, mode: canChoose ? values.mode || "steer" : "followup" }),
     done: () => { view.refresh(); return "The message is sent."; },
   });

@@ -104,8 +104,8 @@ export function runDuration(run) {
 }
 
 const STOPS = {
-  command: "stopped by a person or a client", signal: "stopped by a signal to its process", parent: "stopped with the run that gave it its task",
-  interrupt: "stopped by a newer message", queue_full: "dropped because too many messages waited", overlap: "stopped because its schedule was due again",
+  command: "by a person or a client", signal: "by a signal to its process", parent: "with the run that gave it its task",
+  interrupt: "by a newer message", queue_full: "too many messages waited", overlap: "its schedule was due again",
 };
 
 const CAUSES = {
@@ -121,7 +121,7 @@ const CAUSES = {
   time: ({ limit_ms: limit }) => `its time of ${duration(limit)} is over`,
   no_progress: ({ limit_ms: limit }) => `no call came to a result within ${duration(limit)}`,
   repetition: () => "the model repeated the same calls after a warning",
-  stop: ({ reason }) => STOPS[reason] ?? `stopped: ${reason}`,
+  stop: ({ reason }) => STOPS[reason] ?? reason.replaceAll("_", " "),
   hook: ({ refusal }) => refusal,
   crash_loop: ({ error }) => `it crashed repeatedly at the same step: ${error}`,
   unreadable: ({ error }) => `its records cannot be read: ${error}`,

@@ -6,7 +6,7 @@ const ENDS_LIVE = new Set(["model.answered", "model.failed", "model.started", "r
 
 export class RunLog {
   constructor(id) {
-    Object.assign(this, { id, records: [], next: null, live: "", isLoaded: false });
+    Object.assign(this, { id, records: [], next: null, live: "", isLoaded: false, early: [] });
   }
 
   /** The number of the last record. */
@@ -28,6 +28,7 @@ export class RunLog {
       onPage();
     }
     this.isLoaded = true;
+    for (const record of this.early.splice(0)) this.add(record);
   }
 
   add(record) {
@@ -39,7 +40,8 @@ export class RunLog {
   /** Takes an event of a stream; true if it changes what is shown. */
   take(event) {
     if (event.event === "record") {
-      this.add(event);
+      // What comes before the earlier ones are read follows them.
+      if (this.isLoaded) this.add(event); else this.early.push(event);
       if (ENDS_LIVE.has(event.kind)) this.live = "";
     } else if (event.event === "text.delta") {
       this.live += event.delta;

@@ -111,7 +111,7 @@ export function transcript(records, live) {
     } else if (record.kind === "session.revived") {
       entries.push(entry("note", `revived ${record.seq}`, "Its session was opened again", record.at));
     } else if (record.kind === "run.ended") {
-      entries.push(entry("note", `end ${record.seq}`, "End", record.at, h("p", {}, state(record.outcome), record.cause && ` ${causeWords(record)}`)));
+      entries.push(entry("note", `end ${record.seq}`, "End", record.at, h("p", {}, state(record.outcome), record.cause && `: ${causeWords(record)}`)));
     }
   }
   if (live) entries.push(entry("model live", "live", "Model, as it writes", null, prose(live)));
