@@ -28,9 +28,10 @@ function end(card, words) {
 
 /** The cards of a view, in the order in which they came. */
 export class ApprovalCards {
-  /** `isMine` says which approvals a view of one run or session shows; without it, it shows all. */
-  constructor(view, isMine = null) {
-    Object.assign(this, { view, isMine, cards: new Map(), runs: new Map() });
+  /** `isMine` says which approvals a view of one run or session shows; without it, it shows all. The tasks of runs for which
+   *  `isOwn` is true are on the page already. */
+  constructor(view, isMine = () => true, isOwn = () => false) {
+    Object.assign(this, { view, isMine, isOwn, cards: new Map(), runs: new Map() });
   }
 
   get all() { return [...this.cards.values()]; }
@@ -40,8 +41,8 @@ export class ApprovalCards {
   async load(first = null) {
     const { signal } = this.view;
     const items = await get("/v1/approvals", {}, signal);
-    const mine = this.isMine ? items.filter(this.isMine) : items;
-    const unknown = !this.isMine ? [...new Set(mine.map((item) => item.run))].filter((id) => !this.runs.has(id)) : [];
+    const mine = items.filter(this.isMine);
+    const unknown = [...new Set(mine.filter((item) => !this.isOwn(item)).map((item) => item.run))].filter((id) => !this.runs.has(id));
     await Promise.all(unknown.map(async (id) => {
       try {
         this.runs.set(id, await get(pathOf("runs", id), {}, signal));
@@ -114,7 +115,7 @@ export class ApprovalCards {
   about({ approval, answeredAt }) {
     const run = this.runs.get(approval.run);
     return facts([
-      ["Task", !this.isMine && runLink(approval.run, (run && excerpt(run.input, 160)) || "the run"), "wide"],
+      ["Task", !this.isOwn(approval) && runLink(approval.run, (run && excerpt(run.input, 160)) || "the run"), "wide"],
       ["Agent", run?.agent], ["Folder", run?.spec && code(run.spec.workspace)], 
       ["Has waited", duration((answeredAt ?? Date.now()) - ms(approval.since))], ["Denied without an answer", clock(approval.expires_at)],
     ].filter(([, value]) => value));

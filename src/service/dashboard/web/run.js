@@ -23,7 +23,10 @@ export function run(view) {
   const { records } = log;
   let stream = null;
   let shown = SHOWN;
-  const cards = new ApprovalCards(view, (approval) => approval.run === id);
+  /** Whether an approval is of this run, or of one of its subagents. */
+  const isOwn = (approval) => approval.run === id;
+  const isBelow = (approval) => records.some((record) => record.children?.some((child) => child.run === approval.run));
+  const cards = new ApprovalCards(view, (approval) => isOwn(approval) || isBelow(approval), isOwn);
   const tab = () => view.place.query.get("tab") ?? "timeline";
 
   const redrawSoon = coalesced(view.redraw);
@@ -44,11 +47,11 @@ export function run(view) {
     tools: () => detail && actions(),
     async load() {
       detail = await get(pathOf("runs", id), {}, view.signal);
-      if (cards.all.length || detail.waits.some((wait) => wait.what === "person")) await cards.load();
       await log.load(view.signal, view.redraw);
+      if (cards.all.length || detail.waits.some((wait) => wait.what === "person" || wait.what === "children")) await cards.load();
       follow();
     },
-    onEvent: (event) => event.run === id && ["run.ended", "approval.requested", "approval.answered", "run.stopping", "budget.raised"].includes(event.kind),
+    onEvent: (event) => (event.run === id || (event.kind === "approval.requested" && isBelow(event))) && ["run.ended", "approval.requested", "approval.answered", "run.stopping", "budget.raised"].includes(event.kind),
     onQuery() { view.redraw(); },
     close() { stream?.close(); },
     draw() {

@@ -21,7 +21,8 @@ export function session(view) {
   let heading = null;
   let stream = null;
   let shown = RUNS;
-  const cards = new ApprovalCards(view, (approval) => approval.session === detail.id);
+  const isHere = (approval) => approval.session === detail.id;
+  const cards = new ApprovalCards(view, isHere, isHere);
   const redrawSoon = coalesced(view.redraw);
   const visible = () => detail.runs.slice(-shown);
 
