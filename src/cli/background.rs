@@ -16,7 +16,7 @@ use hermod_actors::SanitizedText;
 use rustix::io::Errno;
 use tokio::{
     process::{Child, Command},
-    time::{Instant, sleep},
+    time::sleep,
 };
 
 use super::{CliError, print_note};
@@ -130,7 +130,7 @@ pub(crate) fn leave_terminal() -> Result<(), CliError> {
 /// Ends the service in the background that holds the store in `state`, if there is one. Its runs go on in the process that
 /// opens the store next. Until the lock is dropped, no client starts another service.
 pub(crate) async fn take_place(state: &Path) -> Result<Option<StartLock>, CliError> {
-    let begun = Instant::now();
+    let begun = tokio::time::Instant::now();
     let lock = loop {
         let lock = StartLock::try_take(state)?;
         // A client that was stopped while it starts a service does not hold this one up.
@@ -139,7 +139,7 @@ pub(crate) async fn take_place(state: &Path) -> Result<Option<StartLock>, CliErr
         }
         sleep(POLL_INTERVAL).await;
     };
-    let begun = Instant::now();
+    let begun = tokio::time::Instant::now();
     let mut drained = None;
     loop {
         let Some(owner) = OwnerConnection::connect(state).await? else { return Ok(lock) };

@@ -136,7 +136,8 @@ pub(crate) const BUDGET: &str = "Examples:
 
 /// Examples of `hermod usage`.
 pub(crate) const USAGE: &str = "Examples:
-  hermod usage                             what is left of [limits] in this hour, day and month
+  hermod usage                             what a week has cost, and what is left of [limits]
+  hermod usage --days 30 --json | jq '[.days[].spent_usd] | add'
   hermod usage --json | jq '.limits[] | select(.period == \"day\").dimensions.usd.left'";
 
 /// Examples of `hermod policy`.

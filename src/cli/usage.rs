@@ -1,23 +1,27 @@
-//! `hermod usage`: the limits of all runs of the store together, and what is used of them in the present periods.
+//! `hermod usage`: what ran and what it cost by day, and what is left of the limits of all runs together.
 
 use clap::Args;
 use serde::Serialize;
 
-use super::{CliError, budgets, examples, print_as, table};
+use super::{CliError, budgets, examples, format::dollars, print_as, table};
 use crate::{
     config::Config,
-    control::{ControlRequest, ControlResponse},
+    control::{ControlRequest, ControlResponse, MAX_DAYS},
     discovery::Variables,
     host::{StoreClient, unexpected_response},
-    view::PeriodUsageView,
+    view::{DayView, DaysView, PeriodUsageView},
 };
 
 const NO_LIMITS: &str = "no limits for all runs together: see [limits] in `hermod config show`\n";
+const DAYS_ARE_CUT: &str = "There are more runs than are read: the oldest are not in this.\n";
 
-/// Show what all runs may use together by hour, day and month, and what is left
+/// Show what runs cost by day, and what is left of the limits of all runs together
 #[derive(Debug, Args)]
 #[command(after_help = examples::USAGE)]
 pub(crate) struct UsageArgs {
+    /// Number of days of UTC, today included
+    #[arg(long, value_name = "N", default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=i64::from(MAX_DAYS)))]
+    days: u32,
     /// Print one JSON object
     #[arg(long)]
     json: bool,
@@ -26,16 +30,38 @@ pub(crate) struct UsageArgs {
 /// What `--json` prints.
 #[derive(Debug, Serialize)]
 struct Usage {
+    #[serde(flatten)]
+    days: DaysView,
     limits: Vec<PeriodUsageView>,
 }
 
-/// Shows the present periods.
+/// Shows the newest days and the present periods.
 pub(crate) async fn execute(args: &UsageArgs, variables: &Variables) -> Result<(), CliError> {
     let client = StoreClient::new(variables)?;
     let limits = Config::read(variables)?.limits.by_period();
+    let response = client.request(&ControlRequest::UsageDays { days: args.days }).await?;
+    let ControlResponse::Days(days) = response else { return Err(unexpected_response().into()) };
     let response = client.request(&ControlRequest::LimitsShow { limits }).await?;
     let ControlResponse::Limits(limits) = response else { return Err(unexpected_response().into()) };
-    print_as(args.json, &Usage { limits }, |usage| format_periods(&usage.limits))
+    print_as(args.json, &Usage { days, limits }, |usage| {
+        format!("{}\n{}", format_days(&usage.days), format_periods(&usage.limits))
+    })
+}
+
+fn format_days(days: &DaysView) -> String {
+    let row = |day: &DayView| {
+        let completed = day.outcomes.get("completed").copied().unwrap_or(0);
+        let others = day.outcomes.iter().filter(|(outcome, _)| outcome.as_str() != "completed");
+        let others: Vec<_> = others.map(|(outcome, count)| format!("{outcome} {count}")).collect();
+        let (runs, read, written) = (day.runs, day.input_tokens, day.output_tokens);
+        let [runs, completed, read, written] = [runs, completed, read, written].map(|count| count.to_string());
+        let others = table::or_dash(Some(others.join(", ")).filter(|others| !others.is_empty()));
+        [day.day.clone(), dollars(day.spent_usd), runs, completed, read, written, others]
+    };
+    let rows: Vec<_> = days.days.iter().map(row).collect();
+    let head = ["DAY", "SPENT", "RUNS", "COMPLETED", "READ", "WRITTEN", "OTHER OUTCOMES"];
+    let cut = if days.is_complete { "" } else { DAYS_ARE_CUT };
+    format!("{}{cut}", table::render(head, &rows))
 }
 
 fn format_periods(periods: &[PeriodUsageView]) -> String {
@@ -61,6 +87,28 @@ mod tests {
     use hermod_actors::model::{Amounts, BudgetAccount, Period, PeriodUnit, Timestamp};
 
     use super::*;
+
+    #[test]
+    fn each_day_is_a_line() {
+        let outcomes = [("completed", 1), ("failed", 2), ("unfinished", 1)];
+        let day = DayView {
+            day: "2026-01-02".to_owned(),
+            runs: 4,
+            subagents: 0,
+            outcomes: outcomes.map(|(outcome, count)| (outcome.to_owned(), count)).into(),
+            input_tokens: 70,
+            output_tokens: 8,
+            spent_usd: 1_250_000_000,
+        };
+        let check = |is_complete: bool, end: &str| {
+            let lines = format_days(&DaysView { days: vec![day.clone()], is_complete });
+            let row = lines.lines().nth(1).map(|row| row.split_whitespace().collect::<Vec<_>>().join(" "));
+            assert_eq!(row.as_deref(), Some("2026-01-02 $1.25 4 1 70 8 failed 2, unfinished 1"));
+            assert!(lines.ends_with(end), "{lines}");
+        };
+        check(true, "unfinished 1\n");
+        check(false, DAYS_ARE_CUT);
+    }
 
     #[test]
     fn each_limit_of_a_period_is_a_line() {

@@ -26,6 +26,7 @@ use super::{
     service_control,
     submission::{SubmissionService, SubmittedRun},
     tree::{RunTreeCache, has_process, run_view, run_waits},
+    usage_days::check_days,
 };
 use crate::{
     clock,
@@ -103,6 +104,7 @@ impl RequestHandler {
             | ControlRequest::RunsRecords { .. }
             | ControlRequest::SessionsList { .. }
             | ControlRequest::SessionsShow { .. }
+            | ControlRequest::UsageDays { .. }
             | ControlRequest::Report { .. } => return self.answer_about_runs(request, to).await,
             ControlRequest::SessionsQueue { session, queue } => return self.set_queue(&session, queue).await,
             ControlRequest::Tree { run } => ControlResponse::Tree(self.tree(run.as_deref()).await?),
@@ -172,6 +174,9 @@ impl RequestHandler {
             ControlRequest::SessionsList { max } => ControlResponse::Sessions(self.sessions(max).await?),
             ControlRequest::SessionsShow { session, max } => {
                 ControlResponse::Session(self.session(&session, max).await?)
+            }
+            ControlRequest::UsageDays { days } => {
+                return long(self.days(check_days(days)?, |_| true), ControlResponse::Days, to).await;
             }
             ControlRequest::Report { since, until, limits } => {
                 // Boxed: it is larger than all other answers.

@@ -45,6 +45,7 @@ mod token;
 mod tree;
 #[cfg(test)]
 mod tree_tests;
+mod usage_days;
 
 pub use approvals::{ApprovalWriter, decision, text_answer};
 pub use backup_service::BackupService;
@@ -62,7 +63,7 @@ pub use maintenance::{
     ClassUsage, Footprint, GcClassReport, GcReport, GcRequest, MaintenanceService, SessionRemoval,
 };
 pub use messages::{MessageStatus, MessageSubmission};
-pub use protocol::{ControlRequest, ControlResponse};
+pub use protocol::{ControlRequest, ControlResponse, MAX_DAYS};
 pub use reader::{PAGE_RECORDS, ResolvedId, StoreReader};
 pub use run_filter::{RunFilter, RunOutcomeFilter};
 pub use run_records::RunRecords;
@@ -73,3 +74,4 @@ pub use session_queue::check_queue;
 pub(crate) use socket_path::is_reachable;
 pub use submission::{OwnerKind, RunSubmission, SubmissionConversation, SubmissionService, SubmittedRun};
 pub use tree::{RunTreeCache, run_view};
+pub use usage_days::check_days;

@@ -24,11 +24,13 @@ use super::{
     submission::{OwnerKind, RunSubmission, SubmittedRun},
 };
 use crate::view::{
-    ApprovalView, BudgetView, DecisionView, DeliveryView, DrainView, EventView, HookView, NodeView,
+    ApprovalView, BudgetView, DaysView, DecisionView, DeliveryView, DrainView, EventView, HookView, NodeView,
     OccurrenceView, PeriodUsageView, ReloadView, ReportView, RunDetailView, RunSummaryView, RunView,
     ScheduleView, ServiceStatusView, SessionDetailView, SessionView,
 };
 
+/// Days of an answer to `usage.days`, at most.
+pub const MAX_DAYS: u32 = 366;
 /// Rows of a list whose request has no `max`.
 const DEFAULT_MAX_ROWS: usize = 100;
 
@@ -227,6 +229,12 @@ pub enum ControlRequest {
         /// The limits to show if no runtime is there that has its own.
         #[serde(default)]
         limits: StoreLimits,
+    },
+    /// Shows what ran and what it cost, by day.
+    #[serde(rename = "usage.days")]
+    UsageDays {
+        /// Number of days, today included; at most [`MAX_DAYS`].
+        days: u32,
     },
     /// Reports what happened in a time, which is in milliseconds since 1970.
     #[serde(rename = "report")]
@@ -468,6 +476,8 @@ pub enum ControlResponse {
     Raised(Box<RunView>),
     /// Answer to `limits.show`, the shortest period first.
     Limits(Vec<PeriodUsageView>),
+    /// Answer to `usage.days`, the newest day first.
+    Days(DaysView),
     /// Answer to `report`.
     Report(Box<ReportView>),
     /// Answer to `approvals.list`.

@@ -40,7 +40,8 @@ struct ReportBuilder<'h> {
     agents: BTreeMap<AgentName, AgentTotals>,
     costs: CostTotals,
     failed: Vec<ReportRunView>,
-    failed_count: u64,
+    /// Failed runs that are like none of `failed`, which has as many as are shown.
+    other_failures: u64,
     budgets: Vec<ReportWaitView>,
 }
 
@@ -69,7 +70,7 @@ impl RequestHandler {
             agents: BTreeMap::new(),
             costs: CostTotals::default(),
             failed: Vec::new(),
-            failed_count: 0,
+            other_failures: 0,
             budgets: Vec::new(),
         };
         let mut pages = self.reader().run_pages();
@@ -163,17 +164,23 @@ impl ReportBuilder<'_> {
         is_readable: bool,
     ) -> Result<(), RequestError> {
         let is_budget = ended.outcome == Outcome::BudgetExhausted;
-        let is_listed = if is_budget { self.budgets.len() } else { self.failed.len() } < MAX_ITEMS;
-        self.failed_count += u64::from(!is_budget);
-        if !is_listed && !is_budget {
-            return Ok(());
-        }
         let reader = self.handler.reader();
         let input = match reader.acceptance(row).await {
             Ok(accepted) => RunSummaryView::shorten_input(&accepted.input),
             Err(_) if !is_readable => String::new(),
             Err(error) => return Err(error),
         };
+        if !is_budget {
+            let alike = |run: &&mut ReportRunView| run.input == input && run.ended.as_ref() == Some(&ended);
+            if let Some(alike) = self.failed.iter_mut().find(alike) {
+                alike.times += 1;
+                return Ok(());
+            }
+            if self.failed.len() == MAX_ITEMS {
+                self.other_failures += 1;
+                return Ok(());
+            }
+        }
         let account = reader.read(|rows| rows.account(row.account)).await?;
         let spent = account.map(|account| account.spent).unwrap_or_default();
         let used = BudgetUsage { tokens: spent.tokens.unwrap_or(0), nano_usd: spent.usd.unwrap_or(0) };
@@ -201,6 +208,7 @@ impl ReportBuilder<'_> {
             input,
             ended: Some(ended),
             ended_at,
+            times: 1,
             last_error,
             next,
         });
@@ -226,12 +234,11 @@ impl ReportBuilder<'_> {
             spent_usd: u64::try_from(totals.nano_usd.max(0)).unwrap_or(u64::MAX),
         };
         let agents = self.agents.into_iter().map(agent).collect();
-        let more = self.failed_count.saturating_sub(self.failed.len() as u64);
         Ok(ReportView {
             since: self.since,
             until: self.until,
             runs: ReportRunsView { agents, ..self.runs },
-            failed: ReportList { items: self.failed, more },
+            failed: ReportList { items: self.failed, more: self.other_failures },
             waiting: ReportList::new(waiting, MAX_ITEMS),
             dead_letters: ReportList::new(dead.into_iter().map(DeliveryView::in_list).collect(), MAX_ITEMS),
             schedules: report_schedules(reader, (self.since, self.until)).await?,

@@ -23,7 +23,7 @@ use crate::{
     control::DeliveryFilter,
     host::Submission,
     view::{
-        ApprovalView, DeliveryView, EventView, MessageAcceptedView, NodeView, OccurrenceView,
+        ApprovalView, DaysView, DeliveryView, EventView, MessageAcceptedView, NodeView, OccurrenceView,
         PeriodUsageView, ScheduleView,
     },
 };
@@ -232,10 +232,9 @@ impl Reach {
         Ok((page.records.iter().map(view).collect::<Result<_, _>>()?, page.next))
     }
 
-    /// Nano-dollars on the account of a run whose row came from here, with those of its subagents.
-    pub(super) async fn spent(&self, row: &RunRow) -> Result<u64, Problem> {
-        let account = self.service.handler.reader().read(|rows| rows.account(row.account)).await?;
-        Ok(account.and_then(|account| account.spent.usd).unwrap_or(0))
+    /// What the runs of the newest days cost.
+    pub(super) async fn days(&self, count: u32) -> Result<DaysView, Problem> {
+        Ok(self.service.handler.days(count, |agent| self.sees(agent)).await?)
     }
 
     /// All unfinished runs that the token reaches.

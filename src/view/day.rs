@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use hermod_actors::model::{Outcome, RunRow, Timestamp, Usage, rfc3339};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::encoding;
@@ -12,7 +12,7 @@ use super::encoding;
 const DAY_MS: i64 = 24 * 3_600_000;
 
 /// The newest days: `{days, is_complete}`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct DaysView {
     /// The days of UTC, the newest first; each is there, also without runs.
     pub days: Vec<DayView>,
@@ -21,7 +21,7 @@ pub struct DaysView {
 }
 
 /// The runs that were accepted on one day.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct DayView {
     /// The day, as `2026-01-31`.
     pub day: String,
@@ -36,7 +36,7 @@ pub struct DayView {
     /// Tokens written, subagents' included.
     pub output_tokens: u64,
     /// Dollars that are booked on the accounts of these runs, with those of their subagents.
-    #[serde(serialize_with = "encoding::dollars_known::serialize")]
+    #[serde(with = "encoding::dollars_known")]
     #[schema(value_type = f64)]
     pub spent_usd: u64,
 }

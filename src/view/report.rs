@@ -23,7 +23,8 @@ pub struct ReportView {
     pub until: Timestamp,
     /// The runs that were under way in it.
     pub runs: ReportRunsView,
-    /// Those that ended in it without success and can only be tried again, the newest first; none of subagents.
+    /// Those that ended in it without success and can only be tried again, the newest first; none of subagents. Runs that
+    /// failed alike are one item.
     pub failed: ReportList<ReportRunView>,
     /// What waits for a person now.
     pub waiting: ReportList<ReportWaitView>,
@@ -111,7 +112,7 @@ pub struct ReportAgentView {
     pub spent_usd: u64,
 }
 
-/// A run that ended without success.
+/// A run that ended without success, and the number of older ones that failed alike: the same task, outcome and cause.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ReportRunView {
     /// Its id.
@@ -128,6 +129,9 @@ pub struct ReportRunView {
     /// When it ended.
     #[serde(with = "encoding::time")]
     pub ended_at: Timestamp,
+    /// How many runs of the time ended so, this one included.
+    #[serde(default = "one")]
+    pub times: u64,
     /// The last failure of a model call or a tool call before its end.
     pub last_error: Option<String>,
     /// The command with which it goes on.
@@ -205,6 +209,17 @@ pub struct ReportModelView {
     /// Money that was booked.
     #[serde(with = "encoding::dollars_known")]
     pub spent_usd: u64,
+}
+
+const fn one() -> u64 {
+    1
+}
+
+impl ReportView {
+    /// Number of runs that failed.
+    pub fn failed_runs(&self) -> u64 {
+        self.failed.items.iter().fold(self.failed.more, |sum, run| sum.saturating_add(run.times))
+    }
 }
 
 impl<T> ReportList<T> {

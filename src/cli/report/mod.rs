@@ -70,7 +70,7 @@ pub(crate) async fn execute(args: ReportArgs, variables: &Variables) -> Result<E
         }
     }
     let is_alarmed = |alarm| args.fail_on.contains(&alarm);
-    Ok(if is_alarmed(Alarm::Failed) && report.failed.count() > 0 {
+    Ok(if is_alarmed(Alarm::Failed) && report.failed_runs() > 0 {
         Exit::Failed
     } else if is_alarmed(Alarm::Waiting) && report.waiting.count() > 0 {
         Exit::Parked

@@ -3,7 +3,7 @@
 use clap::ValueEnum;
 use hermod_actors::model::Timestamp;
 
-use super::sections::{Section, SectionItem};
+use super::sections::{Section, SectionItem, summary};
 use crate::{
     cli::{format::age, show::escape_markdown, terminal::Tone},
     view::ReportView,
@@ -29,7 +29,7 @@ fn time(report: &ReportView) -> String {
 
 /// The lines of the page.
 pub(super) fn text(report: &ReportView, sections: &[Section]) -> Vec<(Option<Tone>, String)> {
-    let mut lines = vec![(None, format!("report    {}", time(report)))];
+    let mut lines = vec![(None, format!("report    {}", time(report))), summary(report)];
     for section in sections {
         lines.push((None, String::new()));
         lines.push((section.tone, section.title.clone()));
@@ -46,7 +46,7 @@ pub(super) fn text(report: &ReportView, sections: &[Section]) -> Vec<(Option<Ton
 
 /// The page as Markdown.
 pub(super) fn markdown(report: &ReportView, sections: &[Section]) -> String {
-    let mut page = vec![format!("# Report {}\n", time(report))];
+    let mut page = vec![format!("# Report {}\n\n{}\n", time(report), escape_markdown(&summary(report).1))];
     for section in sections {
         page.push(format!("\n## {}\n\n", escape_markdown(&section.title)));
         for SectionItem { text, command } in &section.items {

@@ -6,7 +6,7 @@ use hermod_actors::model::{BreakerState, Timestamp};
 use crate::{
     cli::{
         budgets,
-        format::{age, dollars, truncated_line},
+        format::{age, counted, dollars, truncated_line},
         terminal::Tone,
     },
     view::{
@@ -43,6 +43,31 @@ impl From<String> for SectionItem {
     }
 }
 
+/// What matters most of the report, in one line.
+pub(super) fn summary(report: &ReportView) -> (Option<Tone>, String) {
+    let (failed, waiting) = (report.failed_runs(), report.waiting.count());
+    let (dead, missed) = (report.dead_letters.count(), report.schedules.missed);
+    let part = |count: u64, words: &str| (count > 0).then(|| format!("{count} {words}"));
+    let verb = if waiting == 1 { "waits for you" } else { "wait for you" };
+    let completed = report.runs.outcomes.get("completed").copied().unwrap_or(0);
+    let parts = [
+        part(failed, "failed"),
+        part(waiting, verb),
+        part(missed, "missed by schedules"),
+        part(dead, "not delivered"),
+        part(completed, "completed"),
+        part(report.runs.outcomes.get("unfinished").copied().unwrap_or(0), "unfinished"),
+        (report.cost.spent_usd > 0).then(|| dollars(report.cost.spent_usd)),
+    ];
+    let parts: Vec<String> = parts.into_iter().flatten().collect();
+    let tone = if failed + missed + dead > 0 {
+        Some(Tone::Bad)
+    } else {
+        (waiting > 0).then_some(Tone::Action)
+    };
+    (tone, if parts.is_empty() { "nothing happened".to_owned() } else { parts.join(", ") })
+}
+
 type SectionFn = fn(&ReportView, Timestamp) -> Option<Section>;
 
 /// All sections, in the order of the page. `None` is left out.
@@ -76,7 +101,7 @@ fn ran(report: &ReportView, _: Timestamp) -> Option<Section> {
 }
 
 fn failed(report: &ReportView, _: Timestamp) -> Option<Section> {
-    let count = report.failed.count();
+    let count = report.failed_runs();
     if count == 0 {
         return (report.runs.total > 0)
             .then(|| Section { title: "failed: none".to_owned(), ..Section::default() });
@@ -84,8 +109,9 @@ fn failed(report: &ReportView, _: Timestamp) -> Option<Section> {
     let item = |run: &ReportRunView| {
         let ended = run.ended.as_ref().map(ToString::to_string).unwrap_or_default();
         let error = run.last_error.as_ref().map(|error| format!("; last error: {}", line(error)));
-        let text =
-            format!("{} {}: {}{}", run.run, quoted(&run.input), line(&ended), error.unwrap_or_default());
+        let times = if run.times > 1 { format!("{} times, last ", run.times) } else { String::new() };
+        let (input, error) = (quoted(&run.input), error.unwrap_or_default());
+        let text = format!("{times}{} {input}: {}{error}", run.run, line(&ended));
         SectionItem { text, command: Some(run.next.clone()) }
     };
     let outcomes = "failed,timed_out,loop_detected,refused";
@@ -170,7 +196,7 @@ fn schedules(report: &ReportView, now: Timestamp) -> Option<Section> {
 fn service(report: &ReportView, _: Timestamp) -> Option<Section> {
     let status = report.service.as_deref()?;
     let items = problems(status);
-    let title = format!("service: {} problems", items.len());
+    let title = format!("service: {}", counted(items.len() as u64, "problem"));
     (!items.is_empty()).then_some(Section { title, tone: Some(Tone::Bad), items, more: None })
 }
 
@@ -219,10 +245,11 @@ fn cost(report: &ReportView, _: Timestamp) -> Option<Section> {
         items.push(format!("{} was reserved by runs that were ended", dollars(*unattributed_usd)).into());
     }
     if *unpriced_requests > 0 {
-        items.push(format!("{unpriced_requests} requests without a known price are not in this").into());
+        let requests = counted(*unpriced_requests, "request");
+        items.push(format!("not in this: {requests} without a known price").into());
     }
     let failed = if *failed_requests > 0 { format!(", {failed_requests} failed") } else { String::new() };
-    let title = format!("cost: {} for {requests} requests{failed}", dollars(*spent_usd));
+    let title = format!("cost: {} for {}{failed}", dollars(*spent_usd), counted(*requests, "request"));
     (*requests > 0 || *spent_usd > 0).then(|| Section { title, items, ..Section::default() })
 }
 

@@ -8,7 +8,7 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 use crate::{
-    clock,
+    control::check_days,
     service::{
         Service,
         authorization::{Granted, Read},
@@ -18,17 +18,14 @@ use crate::{
         problem::Problem,
         time_field::TimeField,
     },
-    view::{DaysFold, DaysView, UsageFold, UsageView, schema},
+    view::{DaysView, UsageFold, UsageView, schema},
 };
 
 /// Runs whose rows are read for one answer, and records after which it ends; the next answer goes on there.
 const MAX_RUNS: usize = 1_000;
 const MAX_RECORDS: usize = 100_000;
-/// Days of an answer if the request names no number, and at most.
+/// Days of an answer if the request names no number.
 const DEFAULT_DAYS: u32 = 14;
-const MAX_DAYS: u32 = 366;
-/// Runs whose rows and accounts are read for the days of one answer.
-const MAX_DAY_RUNS: usize = 50_000;
 
 pub(super) fn routes() -> Operations {
     Operations::default().with(__path_usage, usage).with(__path_days, days)
@@ -118,28 +115,7 @@ async fn days(
     State(service): State<Arc<Service>>,
     Query(query): Query<DaysQuery>,
 ) -> Result<Json<DaysView>, Problem> {
-    let count = query.days.unwrap_or(DEFAULT_DAYS);
-    if !(1..=MAX_DAYS).contains(&count) {
-        return Err(Problem::bad_request(format!("days: {count} is not from 1 to {MAX_DAYS}")));
-    }
-    let reach = granted.reach(service);
-    let mut fold = DaysFold::new(clock::now(), count);
-    let (mut before, mut read) = (None, 0);
-    loop {
-        let (rows, is_all) = reach.runs_before(before, MAX_RUNS).await?;
-        read += rows.len();
-        for (id, row) in rows.into_iter().rev() {
-            before = Some(id);
-            let Some(row) = row else { continue };
-            // Ids are in the order of acceptance: all others are older.
-            if fold.is_older(row.accepted_at) {
-                return Ok(Json(fold.build(true)));
-            }
-            let spent = if row.parent.is_none() { reach.spent(&row).await? } else { 0 };
-            fold.take(&row, spent);
-        }
-        if is_all || read >= MAX_DAY_RUNS {
-            return Ok(Json(fold.build(is_all)));
-        }
-    }
+    let count = check_days(query.days.unwrap_or(DEFAULT_DAYS));
+    let count = count.map_err(|error| Problem::bad_request(error.text))?;
+    Ok(Json(granted.reach(service).days(count).await?))
 }
