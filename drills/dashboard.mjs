@@ -3,7 +3,7 @@
 // errors of scripts, and views that are wider than the window.
 //
 // It needs Chromium, and playwright-core and axe-core of npm, found by NODE_PATH or in the folder in which it is started:
-// `browser.mjs` drives the browser, `dashboard-inputs.mjs` uses the inputs.
+// `browser.mjs` drives the browser, `dashboard_inputs.mjs` uses the inputs.
 //   node drills/dashboard.mjs URL TOKEN FOLDER [CHROMIUM]
 // The service should have runs of all kinds; drills/dashboard.py makes them, kills the service under the page, and calls this.
 
@@ -12,7 +12,7 @@ import path from "node:path";
 import readline from "node:readline";
 
 import { launch, require, settle, signIn, visit } from "./browser.mjs";
-import { sendAgain, sendAway, useInputs } from "./dashboard-inputs.mjs";
+import { sendAgain, sendAway, useInputs } from "./dashboard_inputs.mjs";
 
 const AXE = fs.readFileSync(require.resolve("axe-core/axe.min.js"), "utf8");
 
