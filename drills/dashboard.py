@@ -114,12 +114,8 @@ def make(service, drill):
     ended = [service.ended(run) for run in xss]
     drill.counts["payloads"] = len(ended)
     drill.check(all(end["outcome"] == "completed" for end in ended), "the runs with payloads complete")
-    for task in ("please fail", "refuse this", "deploy release 1.4", "push it", "push it too", "a question"):
+    for task in ("please fail", "refuse this", "deploy release 1.4", "push it", "push it too", "a question", "forty modules"):
         service.submit({"input": task, "session": "team"} if task.startswith("deploy") else {"input": task})
-    # It has its place among the calls before the reviewers take the others.
-    listener = service.submit({"input": "wait for messages"})
-    until("its command runs", lambda: any(wait["what"] == "tool" for wait in service.get(f"/v1/runs/{listener}")["waits"]))
-    service.submit({"input": "forty modules"})
     until("the reviewers work", lambda: any(len(node["children"]) == 40 for node in service.get("/v1/tree")), 120)
     until("three calls wait", lambda: len(service.get("/v1/approvals")) == 3)
     service.cli("schedules", "pause", "a-paused-one", "--reason", "<img src=x onerror=window.__xss=1>")

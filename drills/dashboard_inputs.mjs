@@ -69,7 +69,7 @@ async function converse(page, drill) {
 }
 
 /** Texts that try to run as code, through each input: as tasks, as next tasks, as messages to a run under way. */
-async function sendPayloads(page, drill, steered) {
+async function sendPayloads(page, drill) {
   for (const [n, payload] of drill.payloads.entries()) {
     await visit(page, "new");
     await field(page).fill(payload);
@@ -89,6 +89,11 @@ async function sendPayloads(page, drill, steered) {
   }
   await page.waitForTimeout(1000);
   await drill.checkRan(page, "messages to a session");
+  await visit(page, "new");
+  await field(page).fill("wait for messages");
+  await field(page).press("Control+Enter");
+  const steered = await runShown(page);
+  await page.waitForFunction(() => document.querySelector("main").textContent.includes("Waits forthe tool shell"), null, { timeout: 240_000 });
   await visit(page, `runs/${steered}?tab=transcript`);
   for (const payload of drill.payloads) {
     await field(page).fill(payload);
@@ -122,11 +127,11 @@ async function answerOnce(page, drill) {
   await drill.checkRan(page, "an answer");
 }
 
-/** All inputs; `steered` is the id of a run under way. */
-export async function useInputs(page, drill, steered) {
+/** All inputs. */
+export async function useInputs(page, drill) {
   await beginOnce(page, drill);
   await converse(page, drill);
-  await sendPayloads(page, drill, steered);
+  await sendPayloads(page, drill);
   await answerOnce(page, drill);
 }
 
