@@ -126,8 +126,9 @@ export class ApprovalCards {
     const may = this.view.context.may("approve");
     const id = `answer-${call}`;
     const answer = (text) => this.decide(card, "answer", { text }, `Answered: ${excerpt(text, 100)}`);
+    const choices = choicesOf(question);
     return [
-      h("div", { class: "row" }, choicesOf(question).map((choice) => button(excerpt(choice, 80), { may, why: scopeReason("approve"), onclick: () => answer(choice) }))),
+      choices.length > 0 && h("div", { class: "row" }, choices.map((choice) => button(excerpt(choice, 80), { may, why: scopeReason("approve"), onclick: () => answer(choice) }))),
       h("form", {
         class: "row",
         onsubmit: (event) => {
