@@ -3,23 +3,24 @@
 // errors of scripts, and views that are wider than the window.
 //
 // It needs Chromium, and playwright-core and axe-core of npm, found by NODE_PATH or in the folder in which it is started:
+// `browser.mjs` drives the browser, `dashboard_inputs.mjs` uses the inputs.
 //   node drills/dashboard.mjs URL TOKEN FOLDER [CHROMIUM]
 // The service should have runs of all kinds; drills/dashboard.py makes them, kills the service under the page, and calls this.
 
-import { createRequire } from "node:module";
 import fs from "node:fs";
 import path from "node:path";
 import readline from "node:readline";
 
-const require = createRequire(path.join(process.cwd(), "none.js"));
-const { chromium } = require("playwright-core");
+import { launch, require, settle, signIn, visit } from "./browser.mjs";
+import { sendAgain, sendAway, useInputs } from "./dashboard_inputs.mjs";
+
 const AXE = fs.readFileSync(require.resolve("axe-core/axe.min.js"), "utf8");
 
 const [url, token, folder, executablePath = "/usr/bin/chromium"] = process.argv.slice(2);
-const VIEWS = ["", "runs", "approvals", "tree", "schedules", "sessions", "providers", "usage"];
+const VIEWS = ["", "new", "runs", "approvals", "tree", "schedules", "sessions", "providers", "usage"];
 const TABS = ["timeline", "transcript", "records", "settings"];
 const LOOKS = [["light", 1280, 900], ["dark", 1280, 900], ["light", 360, 780], ["dark", 320, 700]];
-const counts = { views: 0, axe: 0, csp: 0, ran: 0, errors: 0, wide: 0, keyboard: 0, restarts: 0 };
+const counts = { views: 0, axe: 0, csp: 0, ran: 0, errors: 0, wide: 0, keyboard: 0, inputs: 0, restarts: 0 };
 const findings = [];
 
 const found = (kind, text) => { counts[kind] += 1; findings.push(`${kind}: ${text}`); };
@@ -40,25 +41,6 @@ async function checkRan(page, name) {
   if (await page.evaluate(() => Object.keys(window).some((key) => key.startsWith("__xss")))) found("ran", name);
 }
 
-/** Signs in with the keyboard alone. */
-async function signIn(page) {
-  await page.goto(`${url}/`);
-  await page.waitForSelector("#token");
-  await page.keyboard.type(token);
-  await page.keyboard.press("Enter");
-  await page.waitForSelector("main h1:has-text('Overview')");
-}
-
-async function settle(page) {
-  await page.waitForFunction(() => document.querySelector("main h1") && !/Loading…/.test(document.querySelector("main").textContent), null, { timeout: 30_000 });
-  await page.waitForTimeout(150);
-}
-
-async function visit(page, hash) {
-  await page.evaluate((to) => { location.hash = to; }, `#/${hash}`);
-  await settle(page);
-}
-
 async function checkAxe(page, name) {
   await page.evaluate(AXE);
   const result = await page.evaluate(() => window.axe.run(document, { resultTypes: ["violations"] }));
@@ -67,6 +49,9 @@ async function checkAxe(page, name) {
     else console.log(`axe, ${violation.impact}: ${name}: ${violation.id} ${violation.nodes[0].html.slice(0, 120)}`);
   }
 }
+
+/** What the inputs need of this drill. */
+const drill = { url, api, found, checkRan, byKeyboard, counts, payloads: JSON.parse(process.env.DRILL_PAYLOADS ?? "[]") };
 
 /** Checks a step that the keyboard alone must do. */
 async function byKeyboard(name, isDone) {
@@ -116,7 +101,7 @@ async function useKeyboard(page) {
 /** The fold of records into steps, whose cases are hard to make with a service. */
 async function checkTimeline(page) {
   const wrong = await page.evaluate(async () => {
-    const { cost, scaleOf, spendOf, timelineOf } = await import("/dashboard/timeline.js");
+    const { commandOf, cost, scaleOf, spendOf, timelineOf } = await import("/dashboard/timeline.js");
     const wrong = [];
     const expect = (what, found, expected) => {
       if (JSON.stringify(found) !== JSON.stringify(expected)) wrong.push(`${what}: ${JSON.stringify(found)}, not ${JSON.stringify(expected)}`);
@@ -128,6 +113,11 @@ async function checkTimeline(page) {
     expect("cached tokens have their price", cost(usage, price), (600 * 1000 + 400 * 100 + 500 * 2000) / 1e9);
     expect("tokens of a cache that are counted apart", cost({ input_tokens: 10, output_tokens: 0, cached_tokens: 400 }, price), (10 * 1000 + 400 * 100) / 1e9);
     expect("an unknown price", cost(usage, undefined), null);
+    const failure = (end, tool = "shell") => commandOf(tool, JSON.stringify({ signal: null, timed_out: false, stdout: "", stderr: "", ...end }))?.failure;
+    expect("how commands end", [
+      failure({ exit_code: 0 }), failure({ exit_code: 1 }), failure({ exit_code: 127 }), failure({ exit_code: 137 }), failure({ exit_code: null, signal: 15 }),
+      failure({ exit_code: null, timed_out: true }), failure({ exit_code: null }), failure({ exit_code: 1 }, "read_file") ?? "none",
+    ], [null, "exit 1", "exit 127 (command not found)", "exit 137 (SIGKILL)", "killed by SIGTERM", "timed out", "no exit code", "none"]);
     const records = [
       record(0, "run.accepted", { run: "r" }),
       record(0, "model.started", { call: "r.1.0", attempt: 1, model: "p/m", price }),
@@ -170,16 +160,19 @@ async function surviveRestart(page) {
   await page.waitForSelector(".connection.bad", { timeout: 60_000 });
   await page.screenshot({ path: path.join(folder, "offline.png") });
   const before = (await page.locator("tbody tr").first().getAttribute("data-key")) ?? "";
+  await sendAway(page);
   console.log("start");
   await lines.next();
   await page.waitForSelector(".connection.good", { timeout: 60_000 });
-  // Runs that were accepted meanwhile are there without a reload.
+  await sendAgain(page, drill);
+  await visit(page, "runs");
+  // Runs that were accepted meanwhile are there.
   await page.waitForFunction((key) => document.querySelector("tbody tr")?.dataset.key !== key, before, { timeout: 60_000 });
   counts.restarts += 1;
 }
 
 fs.mkdirSync(folder, { recursive: true });
-const browser = await chromium.launch({ executablePath, args: ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync"] });
+const browser = await launch(executablePath);
 const runs = (await api("runs?max=200")).items;
 const sessions = (await api("sessions?max=60")).items;
 const schedules = (await api("schedules")).items;
@@ -195,10 +188,12 @@ for (const [scheme, width, height] of LOOKS) {
     const page = await context.newPage();
     // With axe in the page its own scripts would be counted.
     if (!bypassCSP) await observe(page);
-    await signIn(page);
+    await signIn(page, url, token);
     for (const hash of [...VIEWS, ...details]) {
       const name = `${scheme}-${width}-${(hash || "overview").replace(/[^a-z0-9]+/gi, "-")}`;
       await visit(page, hash);
+      // The field with a refusal is part of what is checked.
+      if (hash === "new") await page.locator(".compose [data-key=send]").click();
       if (bypassCSP) { await checkAxe(page, name); continue; }
       counts.views += 1;
       await checkRan(page, name);
@@ -214,9 +209,10 @@ for (const [scheme, width, height] of LOOKS) {
 const context = await browser.newContext({ viewport: { width: 1280, height: 900 } });
 const page = await context.newPage();
 await observe(page);
-await signIn(page);
+await signIn(page, url, token);
 await useKeyboard(page);
 await checkTimeline(page);
+await useInputs(page, drill);
 for (const run of runs.filter((one) => /xss/i.test(one.input)).slice(0, 60)) {
   for (const tab of TABS) {
     await visit(page, `runs/${run.id}?tab=${tab}`);

@@ -1,7 +1,7 @@
 """The dashboard in a real browser, over runs of all kinds: no text of a task, a tool, a file or a model becomes code.
 
 It makes RUNS runs, 40 subagents, approvals, failures, schedules, and 50 texts that try to run as code, as tasks, file names, output of
-tools and keys of sessions. Then dashboard.mjs visits every view, and the service is killed and started again under an open page.
+tools, keys of sessions, and texts of each input. Then dashboard.mjs visits every view, and the service is killed and started again under an open page.
 Pictures are left in the folder `dashboard` of the temporary folder that is printed. It needs Node, Chromium (in CHROMIUM, else
 /usr/bin/chromium), and the packages playwright-core and axe-core of npm, which are found by NODE_PATH or in the folder in which it is
 started."""
@@ -77,6 +77,7 @@ def scripts():
         {"when": "/^Review module/", "steps": [{"say": "I read.", "call": wait}, {"say": "Done."}]},
         {"when": "push", "steps": [{"say": "I push.", "call": [{"tool": "shell", "arguments": {"command": "git push origin main"}}]}, {"say": "Pushed."}]},
         {"when": "question", "steps": [{"call": [{"tool": "clarify", "arguments": {"question": "Which cluster?"}}]}, {"say": "Deployed."}]},
+        {"when": "wait for messages", "steps": [{"say": "I wait.", "call": wait}, {"say": "Read."}]},
         {"when": "fail", "steps": [{"say": "x", "fault": {"status": 400, "times": "forever"}}]},
         {"when": "refuse", "steps": [{"say": "I will not.", "finish": "refused"}]},
         {
@@ -113,10 +114,10 @@ def make(service, drill):
     ended = [service.ended(run) for run in xss]
     drill.counts["payloads"] = len(ended)
     drill.check(all(end["outcome"] == "completed" for end in ended), "the runs with payloads complete")
-    for task in ("please fail", "refuse this", "deploy release 1.4", "push it", "a question", "forty modules"):
+    for task in ("please fail", "refuse this", "deploy release 1.4", "push it", "push it too", "a question", "forty modules"):
         service.submit({"input": task, "session": "team"} if task.startswith("deploy") else {"input": task})
     until("the reviewers work", lambda: any(len(node["children"]) == 40 for node in service.get("/v1/tree")), 120)
-    until("two calls wait", lambda: len(service.get("/v1/approvals")) == 2)
+    until("three calls wait", lambda: len(service.get("/v1/approvals")) == 3)
     service.cli("schedules", "pause", "a-paused-one", "--reason", "<img src=x onerror=window.__xss=1>")
 
 
@@ -130,7 +131,7 @@ def main():
         service.options += [f"--listen={service.address}"]
         script = pathlib.Path(__file__).with_name("dashboard.mjs")
         command = ["node", str(script), f"http://{service.address}", service.token, str(folder), os.environ.get("CHROMIUM", "/usr/bin/chromium")]
-        browser = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ, "DRILL_RESTART": "1"})
+        browser = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ, "DRILL_RESTART": "1", "DRILL_PAYLOADS": json.dumps(PAYLOADS)})
         for line in browser.stdout:
             line = line.strip()
             if line == "kill":

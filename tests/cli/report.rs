@@ -123,12 +123,31 @@ fn a_report_agrees_with_the_ledger_of_the_model() {
     assert_eq!(day["dimensions"]["usd"]["spent"], cost["spent_usd"], "{report:#}");
     assert_eq!(report["failed"]["items"].as_array().unwrap().len(), 1, "{report:#}");
     assert_eq!(report["failed"]["items"][0]["input"], "break off");
+    let usage = object(&world.ok(&["usage", "--days", "1", "--json"]));
+    assert_eq!(usage["days"][0]["spent_usd"], cost["spent_usd"], "{usage:#}");
     let waits: Vec<_> =
         report["waiting"]["items"].as_array().unwrap().iter().map(|wait| &wait["what"]).collect();
     assert_eq!(waits, ["question", "budget"], "{report:#}");
     // A time that is over has nothing.
     let before = object(&world.ok(&["report", "--since", "2h", "--until", "1h", "--json"]));
     assert_eq!((&before["runs"]["total"], &before["cost"]["requests"]), (&json!(0), &json!(0)));
+}
+
+#[test]
+fn runs_that_fail_alike_are_one_item_of_a_report() {
+    let ledger = Arc::new(Ledger::default());
+    let world = configured(&ledger);
+    for task in ["break off", "break off", "break off too", "break off"] {
+        assert_eq!(world.run(&["run", task]).status.code(), Some(1));
+    }
+    let report = object(&world.ok(&["report", "--json"]));
+    let items = report["failed"]["items"].as_array().unwrap();
+    let alike: Vec<_> = items.iter().map(|item| (&item["input"], &item["times"])).collect();
+    let (often, once) = (json!("break off"), json!("break off too"));
+    assert_eq!(alike, [(&often, &json!(3)), (&once, &json!(1))], "the newest first: {report:#}");
+    let text = world.ok(&["report"]);
+    assert_eq!(text.lines().nth(1), Some("4 failed"), "{text}");
+    assert!(text.contains("\n  3 times, last "), "{text}");
 }
 
 #[test]

@@ -184,6 +184,23 @@ fn a_browser_needs_its_cookie_and_the_key_of_the_page() {
 }
 
 #[test]
+fn a_repeat_of_the_page_counts_once() {
+    let served = Served::start(&scripts());
+    let browser = Browser::signed_in(&served, &served.token);
+    let send = |path: &str, body: &Value, field: &str| {
+        let headers = [JSON, ("idempotency-key", field)];
+        let answer = browser.send(("POST", path), &headers, &body.to_string());
+        assert_eq!(answer.status, 202, "{path}");
+        answer.json()[field].as_str().unwrap().to_owned()
+    };
+    let task = json!({ "input": "hello" });
+    assert_eq!(send("/v1/runs", &task, "run"), send("/v1/runs", &task, "run"));
+    let message = json!({ "text": "and on", "mode": "steer" });
+    let path = "/v1/sessions/talk/messages";
+    assert_eq!(send(path, &message, "message"), send(path, &message, "message"));
+}
+
+#[test]
 fn pages_of_other_sites_can_do_nothing() {
     let served = Served::start(&scripts());
     let browser = Browser::signed_in(&served, &served.token);

@@ -31,8 +31,9 @@ async function problem(response) {
   return new Problem(response.status, detail);
 }
 
-async function request(method, path, body, signal) {
+async function request(method, path, { body, signal, key } = {}) {
   const headers = { ...credentials() };
+  if (key) headers["Idempotency-Key"] = key;
   if (body !== undefined) headers["Content-Type"] = "application/json";
   const init = { method, headers, signal, cache: "no-store", redirect: "error" };
   if (body !== undefined) init.body = JSON.stringify(body);
@@ -55,14 +56,19 @@ export async function get(path, query = {}, signal) {
     if (value !== undefined && value !== null && value !== "") parameters.set(name, value);
   }
   const text = parameters.size ? `${path}?${parameters}` : path;
-  return (await request("GET", text, undefined, signal)).json();
+  return (await request("GET", text, { signal })).json();
 }
 
-/** Changes something; the answer is JSON, or null without a body. */
-export async function send(method, path, body) {
-  const response = await request(method, path, body);
+/** Changes something; the answer is JSON, or null without a body. A repeat with the same `key` changes nothing more. */
+export async function send(method, path, body, key) {
+  const response = await request(method, path, { body, key });
   const text = await response.text();
   return text ? JSON.parse(text) : null;
+}
+
+/** A new idempotency key. */
+export function newKey() {
+  return [...crypto.getRandomValues(new Uint8Array(16))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
 /** A path with each part encoded. */

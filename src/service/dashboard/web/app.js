@@ -11,8 +11,11 @@ import { approvals } from "./approvals.js";
 import { tree } from "./tree.js";
 import { schedules, schedule } from "./schedules.js";
 import { providers } from "./providers.js";
-import { sessions, session } from "./sessions.js";
+import { sessions } from "./sessions.js";
+import { session } from "./session.js";
 import { usage } from "./usage.js";
+import { newRun } from "./new-run.js";
+import { forgetDrafts } from "./compose.js";
 
 /** The views of the navigation: path, title, key of its shortcut. */
 const PAGES = [
@@ -25,7 +28,7 @@ const PAGES = [
   ["providers", "Providers", "p"],
   ["usage", "Usage", "u"],
 ];
-const LISTS = { "": overview, runs, approvals, tree, schedules, sessions, providers, usage };
+const LISTS = { "": overview, new: newRun, runs, approvals, tree, schedules, sessions, providers, usage };
 const DETAILS = { runs: run, schedules: schedule, sessions: session };
 /** Least milliseconds between two updates of a view by events, and between two without any. */
 const COALESCE = 600;
@@ -154,6 +157,7 @@ function switchTheme() {
 }
 
 async function leave() {
+  forgetDrafts();
   try { await signOut(); } catch { /* The cookie is worth nothing without the key, which is gone. */ }
   showSignIn("You are signed out.");
 }

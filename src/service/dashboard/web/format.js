@@ -138,7 +138,7 @@ const STATES = {
   live: ["dot", "live", "good"],
   opening: ["dashed", "opening", "busy"],
   ending: ["ring", "ending", "calm"],
-  quarantined: ["barrier", "quarantined", "bad"],
+  quarantined: ["barrier", "cannot be read", "bad"],
 };
 
 /** A state by shape, word and colour. */
@@ -159,8 +159,8 @@ export function waitWords(wait) {
     case "process": return "no process runs it";
     case "queue": return "an earlier run of its session";
     case "collect": return "further messages";
-    case "lane": return `a place in the lane ${wait.lane}`;
-    case "hooks": return "hooks";
+    case "lane": return `a free place: as many runs of its lane, ${wait.lane}, are under way as may be`;
+    case "hooks": return "the hooks that decide whether it begins";
     case "model": return `an answer of ${wait.model}`;
     case "retry": return `the next try after: ${wait.failure?.class ?? "a failure"}`;
     case "reset": return "the limit of its provider";

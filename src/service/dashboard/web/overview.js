@@ -2,22 +2,29 @@
 
 import { h } from "./dom.js";
 import { get } from "./api.js";
-import { clock, count, excerpt, money, plural, runState, state, stateWord, time } from "./format.js";
+import { clock, count, excerpt, money, plural, runState, state, stateTone, stateWord, time } from "./format.js";
 import { causeWords, code, doing, empty, figure, loading, runLink, section, table } from "./parts.js";
 import { dayBars } from "./chart.js";
+import { RunChoices } from "./new-run.js";
 
 const HOURS = 12;
 /** Milliseconds for which the report of the last hours and the days hold: they read many rows and records. */
 const REPORT_AGE = 60_000;
 const DAYS_AGE = 8_000;
+/** Rows of ended runs that are read for failures that the report leaves out: pages of this many. */
+const FAILURE_PAGE = 1_000;
+const FAILURE_PAGES = 5;
 
-export function overview({ context, signal, redraw }) {
+export function overview(view) {
+  const { context, signal, redraw } = view;
   let data = null;
   let days = null;
   let daysAt = 0;
   let report = null;
+  let failures = null;
   let reportAt = 0;
   let problem = null;
+  const choices = new RunChoices(view);
 
   async function loadDays() {
     if (Date.now() - daysAt < DAYS_AGE) return;
@@ -30,7 +37,9 @@ export function overview({ context, signal, redraw }) {
     if (context.token.agents !== null || Date.now() - reportAt < REPORT_AGE) return;
     reportAt = Date.now();
     try {
-      report = await get("/v1/report", { since: new Date(Date.now() - HOURS * 3_600_000).toISOString() }, signal);
+      const found = await get("/v1/report", { since: new Date(Date.now() - HOURS * 3_600_000).toISOString() }, signal);
+      failures = await failuresOf(found, signal);
+      report = found;
       problem = null;
     } catch (error) {
       if (error.name === "AbortError") return;
@@ -40,28 +49,39 @@ export function overview({ context, signal, redraw }) {
     redraw();
   }
 
+  /** Numbers of the last hours; a token that is limited to agents gets no report, and those of the day instead. */
+  function ofPeriod() {
+    if (context.token.agents !== null) {
+      const today = days.at(-1);
+      return figure("spent today", money(today.spent_usd), { href: "#/usage", note: `${plural(today.runs, "run")} since midnight UTC` });
+    }
+    const failed = report ? report.failed.items.reduce((sum, { times = 1 }) => sum + times, report.failed.more) : null;
+    return [
+      figure(`failed in ${HOURS} hours`, failed === null ? "…" : count(failed), { href: "#/runs?outcome=failed&period=day", tone: failed ? "bad" : null }),
+      figure(`spent in ${HOURS} hours`, report ? money(report.cost.spent_usd) : "…", { href: "#/usage", note: report?.cost.unpriced_requests > 0 && `and ${plural(report.cost.unpriced_requests, "model call")} of unknown price` }),
+    ];
+  }
+
   return {
     title: "Overview",
     async load() {
       loadReport();
-      const [nodes, approvals] = await Promise.all([get("/v1/tree", {}, signal), get("/v1/approvals", {}, signal), loadDays()]);
+      const [nodes, approvals] = await Promise.all([get("/v1/tree", {}, signal), get("/v1/approvals", {}, signal), loadDays(), choices.load()]);
       data = { nodes, approvals };
     },
     draw() {
       if (!data) return loading();
-      const today = days.at(-1);
-      const failed = report ? report.failed.items.length + report.failed.more : null;
       const running = data.nodes.filter((node) => node.state !== "parked");
       const below = data.nodes.reduce((sum, node) => sum + living(node), 0);
       return [
         h("ul", { class: "figures" },
           figure(running.length === 1 ? "run under way" : "runs under way", count(running.length), { href: "#/tree", tone: running.length ? "busy" : null, note: below > 0 && `and ${plural(below, "subagent")}` }),
-          figure(data.approvals.length === 1 ? "waits for you" : "wait for you", count(data.approvals.length), { href: "#/approvals", tone: data.approvals.length ? "warn" : null }),
-          failed !== null && figure(`failed in ${HOURS} hours`, count(failed), { href: "#/runs?outcome=failed", tone: failed ? "bad" : null }),
-          figure("spent today", money(today.spent_usd), { href: "#/usage", note: `${plural(today.runs, "run")} since midnight UTC` })),
+          data.approvals.length > 0 && figure(data.approvals.length === 1 ? "waits for you" : "wait for you", count(data.approvals.length), { href: "#/approvals", tone: "warn" }),
+          ofPeriod()),
+        section("New run", {}, choices.form()),
         waiting(data.approvals, report),
         underWay(running),
-        report ? night(report) : context.token.agents === null && section(`The last ${HOURS} hours`, {}, problem ? h("p", { class: "error" }, problem) : loading()),
+        report ? night(report, failures) : context.token.agents === null && section(`The last ${HOURS} hours`, {}, problem ? h("p", { class: "error" }, problem) : loading()),
         section("Money by day", { note: "Days of UTC; a run counts on the day it was accepted." },
           days.every((day) => day.spent_usd === 0) ? empty("Nothing was spent in 14 days, as far as prices are known.") : dayBars({ title: "Money by day", width: 1150, days, format: money, series: [{ name: "Spent", tone: "accent", value: (day) => day.spent_usd }] })),
       ];
@@ -94,7 +114,7 @@ function waiting(approvals, report) {
 
 function underWay(nodes) {
   if (!nodes.length) {
-    return section("Under way", {}, empty("No run is under way.", "Start one with ", code("hermod run TEXT"), ", or see what ", h("a", { href: "#/runs" }, "ran before"), "."));
+    return section("Under way", {}, empty("No run is under way.", "Start one above or with ", code("hermod run TEXT"), ", or see what ", h("a", { href: "#/runs" }, "ran before"), "."));
   }
   return section("Under way", { note: nodes.length > 8 ? `The newest 8 of ${nodes.length}.` : null, tools: h("a", { class: "button", href: "#/tree" }, "Tree") },
     table({
@@ -110,34 +130,53 @@ function underWay(nodes) {
     }));
 }
 
-/** Runs that failed for the same reason at the same task, as the newest of them with their number. */
+/** Runs that failed for the same reason at the same task, as the newest of them with their number. A report names runs that
+ *  failed alike once, with `times`. */
 function alike(runs) {
   const groups = new Map();
   for (const run of runs) {
     const key = JSON.stringify([run.input, run.outcome, causeWords(run)]);
     const group = groups.get(key);
-    if (group) group.times += 1; else groups.set(key, { run, times: 1 });
+    const times = run.times ?? 1;
+    if (group) group.times += times; else groups.set(key, { run, times });
   }
   return [...groups.values()];
 }
 
-function night(report) {
+/** All failures of a report, in groups. It names the newest ones; if it has more, the runs themselves are read. */
+async function failuresOf({ since, failed }, signal) {
+  if (failed.more === 0) return { groups: alike(failed.items), isCut: false };
+  const from = Date.parse(since);
+  const found = [];
+  let before = null;
+  for (let n = 0; n < FAILURE_PAGES; n += 1) {
+    // One that was accepted before the time may have ended in it.
+    const page = await get("/v1/runs", { state: "ended", subagents: "false", since: new Date(from - 86_400_000).toISOString(), max: FAILURE_PAGE, before }, signal);
+    found.push(...page.items.filter((run) => stateTone(run.outcome) === "bad" && Date.parse(run.ended_at) >= from));
+    before = page.next;
+    if (before === null) break;
+  }
+  return { groups: alike(found.map((run) => ({ ...run, run: run.id }))), isCut: before !== null };
+}
+
+function night(report, { groups, isCut }) {
   const { outcomes } = report.runs;
   const parts = Object.entries(outcomes).sort((a, b) => b[1] - a[1]);
   const missed = report.schedules.left_out.items;
-  return section(`The last ${HOURS} hours`, { note: `${plural(report.runs.total, "run")}, ${money(report.cost.spent_usd)}` },
+  return section(`The last ${HOURS} hours`, { note: `${plural(report.runs.total, "run")}${report.runs.subagents ? `, ${count(report.runs.subagents)} of them of subagents` : ""}` },
     h("p", { class: "outcomes" }, parts.map(([name, number]) => h("span", { "data-key": name }, state(name, `${count(number)} ${stateWord(name)}`)))),
-    report.failed.items.length ? table({
-      caption: "Runs that failed", key: ({ run }) => run.run, rows: alike(report.failed.items),
+    groups.length ? table({
+      caption: "Runs that failed", key: ({ run }) => run.run, rows: groups.slice(0, 25),
       columns: [
-        ["Outcome", "", ({ run, times }) => [state(run.outcome), times > 1 && h("strong", {}, ` ${times}×`)]],
+        ["Outcome", "", ({ run, times }) => [state(run.outcome), times > 1 && h("strong", {}, ` ${count(times)}×`)]],
         ["Task", "main", ({ run }) => runLink(run.run, excerpt(run.input) || "(no text)")],
         ["Why", "soft", ({ run }) => excerpt(causeWords(run) ?? run.last_error ?? "", 160)],
         ["Agent", "soft", ({ run }) => run.agent],
         ["Ended", "", ({ run }) => time(run.ended_at)],
       ],
     }) : empty("Nothing failed."),
-    report.failed.more > 0 && h("p", {}, h("a", { href: "#/runs?outcome=failed" }, `${report.failed.more} more`)),
+    groups.length > 25 && h("p", { class: "hint" }, `${plural(groups.length - 25, "further reason")}: see `, h("a", { href: "#/runs?outcome=failed&period=day" }, "all failed runs"), "."),
+    isCut && h("p", { class: "notice warn" }, `The list is cut: the newest ${count(FAILURE_PAGE * FAILURE_PAGES)} ended runs were looked at.`),
     missed.length > 0 && [h("h3", {}, "Missed occurrences"), h("ul", { class: "lines" }, missed.map((row) => h("li", { "data-key": `${row.schedule} ${row.at}` },
       state("missed"), h("a", { class: "line-main", href: `#/schedules/${encodeURIComponent(row.schedule)}` }, row.schedule), h("span", { class: "line-side" }, clock(row.at), row.reason && `: ${row.reason}`))))],
     report.dead_letters.items.length > 0 && [h("h3", {}, "Messages that were not delivered"), h("ul", { class: "lines" }, report.dead_letters.items.map((letter) =>

@@ -2,11 +2,14 @@
 
 import { h } from "./dom.js";
 import { download } from "./api.js";
-import { bytes, duration, ms, plural, waitWords } from "./format.js";
+import { bytes, count, duration, ms, plural, waitWords } from "./format.js";
 
 /** The address of a run. */
 export const runLink = (id, ...content) => h("a", { href: `#/runs/${encodeURIComponent(id)}` }, content);
 export const sessionLink = (id, ...content) => h("a", { href: `#/sessions/${encodeURIComponent(id)}` }, content);
+
+/** The way to a new run, for tokens that may begin one. */
+export const newRunLink = (view) => view.context.may("submit") && h("a", { class: "button primary", href: "#/new", title: "n" }, "New run");
 
 /** A section with a heading. */
 export function section(title, { note, tools, key, wide } = {}, ...content) {
@@ -47,8 +50,8 @@ export function figure(label, value, { href, tone, note } = {}) {
 }
 
 /** A button that is disabled with a reason while the token may not do what it does. */
-export function button(words, { may = true, why, kind, onclick, label }) {
-  return h("button", { class: kind, type: "button", "aria-disabled": may ? null : "true", title: may ? null : why, "aria-label": label, onclick: may ? onclick : null }, words);
+export function button(words, { may = true, why, kind, onclick, about }) {
+  return h("button", { class: kind, type: "button", "aria-describedby": about, "aria-disabled": may ? null : "true", title: may ? null : why, onclick: may ? onclick : null }, words);
 }
 
 export const scopeReason = (scope) => `Your token has no scope ${scope}.`;
@@ -100,15 +103,39 @@ export function runDuration(run) {
   return duration((ms(run.ended_at) ?? Date.now()) - from);
 }
 
-/** Why a run ended as it did. */
+const STOPS = {
+  command: "by a person or a client", signal: "by a signal to its process", parent: "with the run that gave it its task",
+  interrupt: "by a newer message", queue_full: "too many messages waited", overlap: "its schedule was due again",
+};
+
+const CAUSES = {
+  provider: ({ failure }) => `${failure.class.replaceAll("_", " ")}: ${failure.message}`,
+  empty_answer: () => "the model answered nothing",
+  truncated: () => "the answer ran into the model's output limit",
+  only_thought: ({ max_tokens: tokens }) => `the model reasoned up to its output limit of ${count(tokens)} tokens and said nothing`,
+  unknown_tool: () => "the model kept calling tools that do not exist",
+  expectation: ({ misses }) => misses.map(({ expected, reason }) => `expected: ${expected}, but ${reason}`).join("; "),
+  irreducible: () => "its conversation is too long for the model and cannot be made shorter",
+  limit: ({ refusal }) => `its limit of ${refusal.dimension.replaceAll("_", " ")} is used up`,
+  unpriced: ({ model }) => `the price of ${model} is not known, so its limit of money cannot be kept`,
+  time: ({ limit_ms: limit }) => `its time of ${duration(limit)} is over`,
+  no_progress: ({ limit_ms: limit }) => `no call came to a result within ${duration(limit)}`,
+  repetition: () => "the model repeated the same calls after a warning",
+  stop: ({ reason }) => STOPS[reason] ?? reason.replaceAll("_", " "),
+  hook: ({ refusal }) => refusal,
+  crash_loop: ({ error }) => `it crashed repeatedly at the same step: ${error}`,
+  unreadable: ({ error }) => `its records cannot be read: ${error}`,
+};
+
+/** Why a run ended as it did; null if its outcome says it all. */
 export function causeWords(run) {
   if (!run.cause) return null;
-  const name = typeof run.cause === "string" ? run.cause : run.cause.kind;
-  const words = {
-    provider: () => run.failure ? `${run.failure.class}: ${run.failure.message}` : "the provider",
-    limit: () => run.refusal ? `limit of ${run.refusal.dimension}` : "a limit",
-  }[name];
-  return words ? words() : [name?.replaceAll("_", " "), run.message ?? run.reason ?? run.text].filter(Boolean).join(": ");
+  try {
+    return CAUSES[run.cause]?.(run) ?? run.cause.replaceAll("_", " ");
+  } catch {
+    // A newer service may tell it in another form.
+    return String(run.cause).replaceAll("_", " ");
+  }
 }
 
 /** What a run waits for at the moment; null if it waits for nothing. */

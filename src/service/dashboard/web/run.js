@@ -2,11 +2,14 @@
 
 import { h, s } from "./dom.js";
 import { get, pathOf, send } from "./api.js";
+import { RunLog, coalesced } from "./records.js";
 import { Stream } from "./stream.js";
 import { clock, count, duration, excerpt, money, plural, runState, shortId, stateTone, tokens } from "./format.js";
 import { artifactLink, block, button, causeWords, code, confirmed, empty, facts, json, loading, runDuration, runLink, scopeReason, section, sessionLink, waitsFor } from "./parts.js";
 import { scaleOf, spendOf, timelineOf } from "./timeline.js";
 import { resultOf, transcript } from "./transcript.js";
+import { ApprovalCards } from "./approvals.js";
+import { messageToRun } from "./message.js";
 
 /** Spans that are drawn at first. */
 const SHOWN = 400;
@@ -16,73 +19,50 @@ export function run(view) {
   const id = view.place.name;
   const { context } = view;
   let detail = null;
-  let records = null;
-  let next = null;
+  const log = new RunLog(id);
+  const { records } = log;
   let stream = null;
-  let live = "";
   let shown = SHOWN;
+  /** Whether an approval is of this run, or of one of its subagents. */
+  const isOwn = (approval) => approval.run === id;
+  const isBelow = (approval) => records.some((record) => record.children?.some((child) => child.run === approval.run));
+  const cards = new ApprovalCards(view, (approval) => isOwn(approval) || isBelow(approval), isOwn);
   const tab = () => view.place.query.get("tab") ?? "timeline";
 
-  async function loadRecords() {
-    records ??= [];
-    for (;;) {
-      const page = await get(pathOf("runs", id, "records"), { from: next }, view.signal);
-      for (const record of page.items) add(record);
-      if (page.next === null) return;
-      next = page.next;
-      view.redraw();
-    }
-  }
+  const redrawSoon = coalesced(view.redraw);
 
-  function add(record) {
-    const last = records.at(-1)?.seq ?? 0;
-    if (record.seq <= last) return;
-    records.push(record);
-    next = record.seq + 1;
-  }
-
-  let drawing = null;
-  const redrawSoon = () => { drawing ??= setTimeout(() => { drawing = null; view.redraw(); }, 150); };
-
-  /** Follows the run itself until its end: its records, and the text of an answer while it is written. */
+  /** Follows the run itself until its end. */
   function follow() {
     if (stream || detail.state === "ended") return;
     stream = new Stream(pathOf("runs", id, "events"), {
-      last: String(records.at(-1)?.seq ?? 0),
-      onEvent(event) {
-        if (event.event === "record") {
-          add(event);
-          if (["model.answered", "model.failed", "model.started"].includes(event.kind)) live = "";
-        } else if (event.event === "text.delta") {
-          live += event.delta;
-        } else if (event.event === "retry") {
-          live = "";
-        } else return;
-        redrawSoon();
-      },
+      last: String(log.last),
+      onEvent: (event) => { if (log.take(event)) redrawSoon(); },
       onEnd() { stream = null; view.refresh(); },
     });
   }
 
   return {
     title: `Run ${shortId(id)}`,
-    heading: () => (detail ? [runState(detail), " ", detail.title ?? (excerpt(detail.input, 110) || `Run ${shortId(id)}`)] : `Run ${shortId(id)}`),
+    heading: () => (detail ? [runState(detail), " ", excerpt(detail.input, 110) || `Run ${shortId(id)}`] : `Run ${shortId(id)}`),
     tools: () => detail && actions(),
     async load() {
       detail = await get(pathOf("runs", id), {}, view.signal);
-      await loadRecords();
+      await log.load(view.signal, view.redraw);
+      if (cards.all.length || detail.waits.some((wait) => wait.what === "person" || wait.what === "children")) await cards.load();
       follow();
     },
-    onEvent: (event) => event.run === id && ["run.ended", "approval.requested", "approval.answered", "run.stopping", "budget.raised"].includes(event.kind),
+    onEvent: (event) => (event.run === id || (event.kind === "approval.requested" && isBelow(event))) && ["run.ended", "approval.requested", "approval.answered", "run.stopping", "budget.raised"].includes(event.kind),
     onQuery() { view.redraw(); },
     close() { stream?.close(); },
     draw() {
-      if (!detail || !records) return loading();
+      if (!detail) return loading();
       return [
+        cards.all.length > 0 && cards.draw(),
         summary(),
         h("nav", { class: "tabs", "aria-label": "Parts of the run" }, h("ul", {}, TABS.map(([name, title]) =>
           h("li", { "data-key": name }, h("a", { href: `#/runs/${id}?tab=${name}`, "aria-current": tab() === name ? "true" : null }, title))))),
-        { timeline: () => timelineView(), transcript: () => section("Transcript", {}, transcript(records, live)), records: () => recordList(), settings: () => section("Settings", { note: "What was fixed when the run was accepted." }, json(detail.spec)) }[tab()]?.() ?? empty("There is no such part."),
+        { timeline: () => timelineView(), transcript: () => section("Transcript", {}, transcript(records, log.live)), records: () => recordList(), settings: () => section("Settings", { note: "What was fixed when the run was accepted." }, json(detail.spec)) }[tab()]?.() ?? empty("There is no such part."),
+        messageToRun(view, detail),
       ];
     },
   };
@@ -98,20 +78,18 @@ export function run(view) {
   }
 
   function isInHeading() {
-    return !detail.title && excerpt(detail.input, 110) === detail.input.trim();
+    return excerpt(detail.input, 110) === detail.input.trim();
   }
 
   function summary() {
     const waits = detail.waits.filter((wait) => wait.what !== "limit");
-    const answer = waits.find((wait) => wait.what === "person");
     const { parent, occurrence } = records.find((record) => record.kind === "run.accepted") ?? {};
     return h("div", { class: "summary", "data-key": "summary" },
-      answer && h("p", { class: "notice warn" }, "It waits for you. ", h("a", { href: `#/approvals?call=${answer.call}` }, "Answer it")),
       detail.outcome && detail.outcome !== "completed" && causeWords(detail) && h("p", { class: ["notice", stateTone(detail.outcome)] }, causeWords(detail)),
       detail.unreadable && h("p", { class: "notice bad" }, `Its session cannot be read: ${detail.unreadable}`),
       facts([
         ["Task", isInHeading() ? null : h("span", { class: "task" }, detail.input), "wide"],
-        ["Session", sessionLink(detail.session, code(shortId(detail.session)))],
+        ["Session", sessionLink(detail.session, detail.title ?? code(shortId(detail.session)))],
         ["Subagent of", parent && runLink(parent.call.split(".")[0], code(shortId(parent.call.split(".")[0])))],
         ["Schedule", occurrence && [h("a", { href: `#/schedules/${encodeURIComponent(occurrence.schedule)}` }, occurrence.schedule), " of ", clock(new Date(occurrence.at).toISOString())]],
         ["Agent", detail.agent],
@@ -124,25 +102,7 @@ export function run(view) {
         ["Waits for", waitsFor(waits)],
         ["Workspace", detail.spec && code(detail.spec.workspace)],
         ["Id", code(id)],
-      ]),
-      detail.state !== "ended" && steering());
-  }
-
-  function steering() {
-    const may = context.may("steer");
-    return h("form", {
-      class: "row steer", "data-key": "steer",
-      onsubmit: (event) => {
-        event.preventDefault();
-        const input = event.target.querySelector("input");
-        const text = input.value.trim();
-        if (!text || !may) return;
-        view.act(async () => { await send("POST", pathOf("runs", id, "steer"), { text }); input.value = ""; }, "The message is sent.");
-      },
-    },
-    h("label", { class: "grow" }, h("span", { class: "visually-hidden" }, "Message to the run"),
-      h("input", { type: "text", placeholder: may ? "Tell the run something; its model reads it before its next step" : scopeReason("steer"), disabled: !may })),
-    h("button", { disabled: !may, title: may ? null : scopeReason("steer") }, "Send"));
+      ]));
   }
 
   function timelineView() {
@@ -151,10 +111,10 @@ export function run(view) {
     const scale = scaleOf(timeline, Date.now());
     const spans = timeline.spans.slice(0, shown);
     const spend = spendOf(timeline);
-    return section("Timeline", { note: `${plural(timeline.spans.length, "step")} in ${duration(scale.end - scale.start)}${scale.breaks.length ? `; ${plural(scale.breaks.length, "long wait")} drawn short` : ""}` },
+    return section("Timeline", { note: `${plural(timeline.spans.length, "step")} in ${duration(scale.end - scale.start)}${scale.breaks.length ? `; // marks ${scale.breaks.length === 1 ? "a long wait" : `${count(scale.breaks.length)} long waits`} drawn short` : ""}` },
       h("div", { class: "timeline" },
         h("div", { class: "axis", "aria-hidden": "true" }, h("span", {}, "Step"), axis(scale), h("span", { class: "number" }, "Took"), h("span", { class: "number" }, "Spent")),
-        spend.length > 1 && h("div", { class: "axis spend" }, h("span", {}, "Spend"), spendCurve(spend, scale), h("span", {}), h("span", { class: "number" }, money(spend.at(-1)[1]))),
+        spend.length > 1 && h("div", { class: "axis spend" }, h("span", {}, "Spent by its own calls"), spendCurve(spend, scale), h("span", {}), h("span", { class: "number" }, money(spend.at(-1)[1]))),
         h("ol", { class: "spans" }, spans.map((span) => spanRow(span, scale, timeline)))),
       timeline.spans.length > shown && h("p", { class: "center" }, h("button", { onclick: () => { shown += SHOWN; view.redraw(); } }, `Show ${Math.min(SHOWN, timeline.spans.length - shown)} more steps`)));
   }
@@ -164,7 +124,27 @@ export function run(view) {
     const marks = Array.from({ length: steps + 1 }, (_, n) => n / steps);
     return h("span", { class: "track" }, s("svg", { viewBox: "0 0 1000 26", preserveAspectRatio: "none", class: "axis-lines" },
       marks.map((at) => s("line", { x1: at * 1000, x2: at * 1000, y1: 18, y2: 26, class: "grid" }))),
-    h("span", { class: "axis-labels" }, h("span", {}, "0"), h("span", {}, scale.breaks.length ? "time, long waits cut" : duration((scale.end - scale.start) / 2)), h("span", {}, duration(scale.end - scale.start))));
+    h("span", { class: "axis-labels" }, h("span", {}, "0"), scale.breaks.length === 0 && h("span", {}, duration((scale.end - scale.start) / 2)), h("span", {}, duration(scale.end - scale.start))),
+    s("svg", { class: "cut-labels" }, cutLabels(scale)));
+  }
+
+  /** How long the waits are that are drawn short, as far as there is space for it. */
+  function cutLabels({ breaks }) {
+    let last = 0.04;
+    return breaks.map(({ at, from, to }) => {
+      if (at - last < 0.12 || at > 0.86) return null;
+      last = at;
+      return s("text", { x: `${(at * 100).toFixed(1)}%`, y: 13, "text-anchor": "middle", class: "tick" }, `// ${duration(to - from)}`);
+    });
+  }
+
+  /** The places at which waits are drawn short, on top of what lasts through them. */
+  function cuts({ breaks }) {
+    return breaks.slice(0, 20).map(({ at }) => {
+      const x = at * 1000;
+      const slash = (shift) => `M${(x + shift - 3).toFixed(1)} 18L${(x + shift + 3).toFixed(1)} -2`;
+      return [s("path", { class: "cut-gap", d: slash(0) }), s("path", { class: "cut", d: `${slash(-4)}${slash(4)}` })];
+    });
   }
 
   function spendCurve(spend, scale) {
@@ -191,7 +171,7 @@ export function run(view) {
       h("details", { "data-key": "d" },
         h("summary", { "data-row": true },
           h("span", { class: "step-label" }, h("span", { class: ["dot", span.kind, span.tone], "aria-hidden": "true" }), h("span", { class: "step-name" }, span.label), about && h("span", { class: "step-about" }, excerpt(about, 120)), span.tone === "bad" && h("span", { class: "visually-hidden" }, " (failed)")),
-          h("span", { class: "track" }, s("svg", { viewBox: "0 0 1000 16", preserveAspectRatio: "none", "aria-hidden": "true" }, bar)),
+          h("span", { class: "track" }, s("svg", { viewBox: "0 0 1000 16", preserveAspectRatio: "none", "aria-hidden": "true" }, bar, cuts(scale))),
           h("span", { class: "number" }, isPoint ? "" : span.end === null ? "now" : duration(end - span.start)),
           h("span", { class: "number" }, span.cost ? money(span.cost) : "")),
         h("div", { class: "step-detail" },
@@ -199,19 +179,20 @@ export function run(view) {
           span.usage && h("p", { class: "soft" }, tokens(span.usage), span.usage.cached_tokens ? `, ${count(span.usage.cached_tokens)} from the cache` : ""),
           span.note && h("p", {}, span.note),
           span.arguments && block(span.arguments),
-          span.content !== undefined && span.content !== null && resultOf(span.content, span.key),
+          span.content !== undefined && span.content !== null && resultOf(span.label, span.content, span.key),
           artifactLink(id, span.artifact),
           span.records.map((record) => h("details", { class: "more", "data-key": `record ${record.seq}` }, h("summary", {}, `Record ${record.seq}: ${record.kind}`), json(record))))));
   }
 
   function toolWords(span) {
-    if (span.note) return span.note;
+    let words = span.arguments;
     try {
       const values = Object.values(JSON.parse(span.arguments ?? "{}"));
-      return values.map((value) => (typeof value === "string" ? value : JSON.stringify(value))).join(" · ");
+      words = values.map((value) => (typeof value === "string" ? value : JSON.stringify(value))).join(" · ");
     } catch {
-      return span.arguments;
+      // They are as the model wrote them.
     }
+    return [span.note, words].filter(Boolean).join(": ");
   }
 
   function recordList() {

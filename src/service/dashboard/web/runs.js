@@ -3,7 +3,7 @@
 import { h } from "./dom.js";
 import { get } from "./api.js";
 import { count, excerpt, money, runState, time, tokens } from "./format.js";
-import { code, empty, loading, runDuration, runLink, table } from "./parts.js";
+import { causeWords, code, empty, loading, newRunLink, runDuration, runLink, table } from "./parts.js";
 
 const PAGE = 50;
 /** Kinds of records that change a row. */
@@ -11,12 +11,20 @@ const KINDS = new Set(["run.accepted", "run.begun", "run.stopping", "run.ended",
 const STATES = ["running", "parked", "queued", "ended"];
 const OUTCOMES = ["completed", "failed", "stopped", "timed_out", "budget_exhausted", "loop_detected", "refused"];
 
+/** Periods by name: their words, and when they began. */
+const PERIODS = {
+  night: ["since last evening, 18:00", (now) => { const evening = new Date(now); if (now.getHours() < 18) evening.setDate(now.getDate() - 1); evening.setHours(18, 0, 0, 0); return evening; }],
+  day: ["in 24 hours", (now) => new Date(now - 86_400_000)],
+  week: ["in 7 days", (now) => new Date(now - 7 * 86_400_000)],
+};
+const sinceOf = (name) => PERIODS[name]?.[1](new Date()).toISOString() ?? null;
+
 export function runs(view) {
   let items = null;
   let next = null;
   let isLoadingMore = false;
   const query = () => Object.fromEntries(["text", "state", "outcome", "agent", "session"].map((name) => [name, view.place.query.get(name)]));
-  const asked = () => ({ ...query(), subagents: view.place.query.get("subagents") ? null : "false" });
+  const asked = () => ({ ...query(), since: sinceOf(view.place.query.get("period")), subagents: view.place.query.get("subagents") ? null : "false" });
 
   function setFilter(name, value) {
     const parameters = new URLSearchParams(view.place.query);
@@ -52,12 +60,13 @@ export function runs(view) {
     // A search reads many records, so it follows no events; it is repeated from time to time.
     onEvent: (event) => KINDS.has(event.kind) && !query().text,
     onQuery() { items = null; view.redraw(); },
+    tools: () => newRunLink(view),
     draw() {
-      const filters = query();
+      const filters = { ...query(), period: view.place.query.get("period") };
       const select = (name, title, options) => h("label", { "data-key": name }, h("span", {}, title),
         h("select", { onchange: (event) => setFilter(name, event.target.value) },
           h("option", { value: "", selected: !filters[name] }, "any"),
-          options.map((option) => h("option", { value: option, selected: filters[name] === option }, option.replaceAll("_", " ")))));
+          options.map((option) => (Array.isArray(option) ? option : [option, option.replaceAll("_", " ")])).map(([option, words]) => h("option", { value: option, selected: filters[name] === option }, words))));
       return [
         h("form", { class: "filters", role: "search", onsubmit: (event) => event.preventDefault() },
           h("label", { class: "grow", "data-key": "text" }, h("span", {}, "Task has"),
@@ -65,6 +74,7 @@ export function runs(view) {
               type: "search", value: filters.text ?? "", placeholder: "a part of its first 200 characters", spellcheck: "false",
               oninput: (event) => { clearTimeout(typing); const { value } = event.target; typing = setTimeout(() => setFilter("text", value.trim()), 300); },
             })),
+          select("period", "Accepted", Object.entries(PERIODS).map(([name, [words]]) => [name, words])),
           select("state", "State", STATES), select("outcome", "Outcome", OUTCOMES),
           h("div", { class: "check", "data-key": "subagents" },
             h("input", { type: "checkbox", id: "subagents", checked: view.place.query.get("subagents") !== null, onchange: (event) => setFilter("subagents", event.target.checked ? "yes" : "") }),
@@ -74,7 +84,8 @@ export function runs(view) {
             caption: "Runs, the newest first", key: (run) => run.id, rows: items,
             columns: [
               ["State", "", (run) => runState(run)],
-              ["Task", "main", (run) => [runLink(run.id, run.title ?? (excerpt(run.input) || "(no text)")), run.unreadable && h("span", { class: "soft" }, " cannot be read")]],
+              ["Task", "main", (run) => [runLink(run.id, excerpt(run.input) || "(no text)"), run.unreadable && h("span", { class: "soft" }, " cannot be read")]],
+              ["Why", "soft why", (run) => run.outcome && run.outcome !== "completed" && h("span", { title: causeWords(run) }, excerpt(causeWords(run) ?? "", 120))],
               ["Agent", "soft", (run) => run.agent],
               ["Model", "soft", (run) => run.model?.split("/").slice(1).join("/") ?? "–"],
               ["Accepted", "", (run) => time(run.accepted_at)],
@@ -93,5 +104,5 @@ export function runs(view) {
 
 function nothing(filters) {
   if (Object.values(filters).some(Boolean)) return empty("No run fits.", h("a", { href: "#/runs" }, "Show all runs"));
-  return empty("No run yet.", "Start one with ", code("hermod run TEXT"), " or ", code("POST /v1/runs"), ".");
+  return empty("No run yet.", h("a", { href: "#/new" }, "Start one"), ", here or with ", code("hermod run TEXT"), ".");
 }

@@ -40,6 +40,7 @@ export function shortcuts(event, pages, switchTheme) {
     g: () => { isGoing = true; setTimeout(() => { isGoing = false; }, 1500); },
     j: () => move(1),
     k: () => move(-1),
+    n: () => { location.hash = "#/new"; },
     d: switchTheme,
     "/": () => document.querySelector("main input[type=search]")?.focus(),
     "?": () => helpDialog(pages),
@@ -54,7 +55,7 @@ export function helpDialog(pages) {
   const rows = [
     ...pages.map(([, title, key]) => [["g", key], title]),
     [["j"], "Next row"], [["k"], "Row before"], [["Enter"], "Open the row"],
-    [["/"], "Search"], [["Esc"], "Leave the search, close this"], [["d"], "Light, dark or as the system"], [["?"], "This list"],
+    [["n"], "New run"], [["Ctrl", "Enter"], "Send a text"], [["/"], "Search"], [["Esc"], "Leave the search, close this"], [["d"], "Light, dark or as the system"], [["?"], "This list"],
   ];
   const off = h("input", {
     type: "checkbox", id: "keys-on",

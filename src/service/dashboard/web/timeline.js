@@ -3,7 +3,7 @@
 /** Part of the time that a long rest takes in the drawing. */
 const REST = 0.05;
 /** Milliseconds below which nothing counts as a rest. */
-const SHORTEST_REST = 5_000;
+const SHORTEST_REST = 2_000;
 
 const isoMs = (value) => (typeof value === "number" ? value : value ? Date.parse(value) : null);
 const attemptKey = (record) => `${record.call} ${record.attempt}`;
@@ -20,6 +20,44 @@ export function cost(usage, price) {
   const read = price.cache_read ?? price.input;
   const write = price.cache_write ?? price.input;
   return (plain * price.input + cached * read + written * write + output * price.output) / 1e9;
+}
+
+const SIGNALS = ["SIGHUP", "SIGINT", "SIGQUIT", "SIGILL", "SIGTRAP", "SIGABRT", "SIGBUS", "SIGFPE", "SIGKILL", "SIGUSR1", "SIGSEGV", "SIGUSR2", "SIGPIPE", "SIGALRM", "SIGTERM"];
+/** A shell exits with this plus the number of a signal that has ended its command. */
+const SIGNAL_EXIT_BASE = 128;
+const signalName = (number) => SIGNALS[number - 1] ?? `signal ${number}`;
+
+function failureOf({ exit_code: code, signal, timed_out: isTimedOut }) {
+  if (isTimedOut) return "timed out";
+  if (typeof signal === "number") return `killed by ${signalName(signal)}`;
+  if (code === 0) return null;
+  if (typeof code !== "number") return "no exit code";
+  if (code === 126) return "exit 126 (it cannot be executed)";
+  if (code === 127) return "exit 127 (command not found)";
+  return SIGNALS[code - SIGNAL_EXIT_BASE - 1] ? `exit ${code} (${signalName(code - SIGNAL_EXIT_BASE)})` : `exit ${code}`;
+}
+
+/** How a command has ended, in the words of `hermod show`: `{ failure, stdout, stderr }`, where `failure` is null if it exited
+ *  with 0. Null if the content is not the result of the tool `shell`. */
+export function commandOf(tool, content) {
+  if (tool !== "shell") return null;
+  try {
+    const { stdout, stderr, ...end } = JSON.parse(content);
+    return typeof stdout === "string" && typeof stderr === "string" ? { failure: failureOf(end), stdout, stderr } : null;
+  } catch {
+    return null;
+  }
+}
+
+/** Why a call has failed, in words; null if it has not. */
+export function callFailure(tool, { status, content }) {
+  if (status !== "ok") return status.replaceAll("_", " ");
+  return commandOf(tool, content)?.failure ?? null;
+}
+
+/** What is wrong with an answer. */
+export function flawWords(flaw) {
+  return `the answer is not usable as it is: ${(typeof flaw === "string" ? flaw : flaw.kind).replaceAll("_", " ")}`;
 }
 
 /** Spans of a run under construction. */
@@ -95,8 +133,8 @@ function modelAnswered(timeline, record) {
   const span = timeline.finish(attemptKey(record), record, { usage: record.usage ?? null });
   if (span) {
     span.cost = cost(record.usage, span.price);
-    if (record.flaw) { span.tone = "warn"; span.note = `flaw: ${typeof record.flaw === "string" ? record.flaw : record.flaw.kind}`; }
-    else if (record.unusable) { span.tone = "warn"; span.note = `unusable: ${record.unusable}`; }
+    if (record.flaw) { span.tone = "warn"; span.note = flawWords(record.flaw); }
+    else if (record.unusable) { span.tone = "warn"; span.note = `not usable: ${record.unusable}`; }
   }
   (record.message?.calls ?? []).forEach((call, n) => {
     const run = record.call.split(".")[0];
@@ -128,7 +166,7 @@ const HANDLERS = {
   "summary.failed": modelFailed,
   "aside.failed": modelFailed,
   "model.waiting": (timeline, record) => timeline.begin(`wait ${record.call}`, "wait", record, { label: "waits for the limit of a provider", until: isoMs(record.until) }),
-  "model.late": (timeline, record) => timeline.add("mark", record, { label: "a late answer was booked", tone: "warn", usage: record.usage }),
+  "model.late": (timeline, record) => timeline.add("mark", record, { label: "an answer came too late; its cost counts", tone: "warn", usage: record.usage }),
   "call.admitted": (timeline, record) => {
     const call = timeline.callOf(record.call);
     timeline.calls.set(record.call, { ...call, tool: record.tool, admitted: record });
@@ -142,10 +180,10 @@ const HANDLERS = {
     });
   },
   "call.ended": (timeline, record) => {
-    const bad = record.status !== "ok";
-    const fields = { tone: bad ? "bad" : null, note: bad ? record.status.replaceAll("_", " ") : null, status: record.status, content: record.content, artifact: record.artifact ?? null };
-    if (timeline.finish(attemptKey(record), record, fields)) return;
     const call = timeline.callOf(record.call);
+    const failure = callFailure(call?.tool, record);
+    const fields = { tone: failure ? "bad" : null, note: failure, content: record.content, artifact: record.artifact ?? null };
+    if (timeline.finish(attemptKey(record), record, fields)) return;
     timeline.add("tool", record, { label: call?.tool ?? "tool", call: record.call, arguments: call?.arguments ?? null, ...fields });
   },
   "call.lost": (timeline, record) => timeline.finish(attemptKey(record), record, { tone: "warn", note: `lost${record.why ? `: ${record.why.replaceAll("_", " ")}` : ""}` }),
@@ -159,7 +197,7 @@ const HANDLERS = {
     timeline.finish(`approval ${record.call}`, record, { note: words, tone: record.verdict === "allow" ? null : "warn" });
   },
   "context.compacted": (timeline, record) => timeline.add("compaction", record, {
-    label: `view ${record.by}: ${record.before ?? "?"} to ${record.after ?? "?"} tokens`,
+    label: `conversation made shorter: ${record.before ?? "?"} to ${record.after ?? "?"} tokens`,
     note: record.waited_ms ? `the run waited ${record.waited_ms} ms` : null,
   }),
   "message.steered": (timeline, record) => timeline.add("message", record, { label: "message to the run", note: record.text }),
@@ -174,7 +212,7 @@ const HANDLERS = {
   "run.ended": (timeline, record) => {
     for (const key of [...timeline.open.keys()]) timeline.finish(key, record, { note: "cut off by the end" });
     timeline.isEnded = true;
-    timeline.add("end", record, { label: record.outcome, tone: record.outcome === "completed" ? null : "bad" });
+    timeline.add("end", record, { label: record.outcome.replaceAll("_", " "), tone: record.outcome === "completed" ? null : "bad" });
   },
 };
 

@@ -2,8 +2,8 @@
 
 import { h } from "./dom.js";
 import { clock, count, duration, money, state } from "./format.js";
-import { artifactLink, clipped, prose, runLink } from "./parts.js";
-import { cost } from "./timeline.js";
+import { artifactLink, causeWords, clipped, prose, runLink } from "./parts.js";
+import { callFailure, commandOf, cost, flawWords } from "./timeline.js";
 
 function entry(kind, key, who, at, ...content) {
   return h("li", { class: ["entry", kind], "data-key": key },
@@ -25,17 +25,17 @@ function argumentsOf(text, key) {
 }
 
 /** The result of a call. Results of commands are taken apart. */
-export function resultOf(content, key) {
-  let parsed = null;
-  try { parsed = JSON.parse(content); } catch { /* Most results are plain text. */ }
-  if (parsed && typeof parsed === "object" && typeof parsed.stdout === "string") {
-    const code = parsed.exit_code;
+export function resultOf(tool, content, key) {
+  const command = commandOf(tool, content);
+  if (command) {
     return [
-      h("p", { class: code === 0 && !parsed.timed_out ? "soft" : "state warn" }, parsed.timed_out ? "timed out" : parsed.signal ? `ended by signal ${parsed.signal}` : `exit code ${code}`),
-      parsed.stdout && clipped(parsed.stdout, `${key} out`),
-      parsed.stderr && [h("p", { class: "soft" }, "standard error"), clipped(parsed.stderr, `${key} err`)],
+      command.stdout && clipped(command.stdout, `${key} out`),
+      command.stderr && [h("p", { class: "soft" }, "standard error"), clipped(command.stderr, `${key} err`)],
+      !command.stdout && !command.stderr && h("p", { class: "soft" }, "It has printed nothing."),
     ];
   }
+  let parsed = null;
+  try { parsed = JSON.parse(content); } catch { /* Most results are plain text. */ }
   return clipped(parsed && typeof parsed === "object" ? JSON.stringify(parsed, null, 2) : content || "(empty)", key);
 }
 
@@ -45,7 +45,7 @@ function answer(record, started) {
   const meta = [
     started?.model, record.usage && `${count(record.usage.input_tokens)} in, ${count(record.usage.output_tokens)} out`,
     price && record.usage && money(cost(record.usage, price)),
-    started && duration(Date.parse(record.at) - Date.parse(started.at)), record.flaw && `flaw: ${typeof record.flaw === "string" ? record.flaw : record.flaw.kind}`,
+    started && duration(Date.parse(record.at) - Date.parse(started.at)), record.flaw && flawWords(record.flaw),
   ].filter(Boolean).join(" · ");
   return entry("model", `answer ${record.seq}`, "Model", record.at,
     message?.reasoning && h("details", { class: "reasoning", "data-key": `reasoning ${record.seq}` }, h("summary", {}, "Reasoning"), prose(message.reasoning)),
@@ -55,13 +55,25 @@ function answer(record, started) {
 
 function call(id, info) {
   const { name, args, ended, children, started } = info;
-  const tone = !ended ? "running" : ended.status === "ok" ? "completed" : "failed";
+  const failure = ended && callFailure(name, ended);
   const took = started && ended ? duration(Date.parse(ended.at) - Date.parse(started.at)) : null;
   return entry("tool", `call ${id}`, h("span", {}, "Tool ", h("code", {}, name)), ended?.at ?? started?.at,
     argumentsOf(args ?? "", `arguments ${id}`),
-    h("p", { class: "meta" }, state(tone, !ended ? "no result yet" : ended.status === "ok" ? "ok" : ended.status.replaceAll("_", " ")), took && ` · ${took}`,
+    h("p", { class: "meta" }, !ended ? state("running", "no result yet") : failure ? state("failed", failure) : state("completed", "ok"), took && ` · ${took}`,
       children.map((child) => [" · ", runLink(child.run, "subagent")])),
-    ended && h("details", { class: "result", open: true, "data-key": `result ${id}` }, h("summary", {}, "Result"), resultOf(ended.content ?? "", `result ${id}`), artifactLink(id.split(".")[0], ended.artifact)));
+    ended && h("details", { class: "result", open: true, "data-key": `result ${id}` }, h("summary", {}, "Result"), resultOf(name, ended.content ?? "", `result ${id}`), artifactLink(id.split(".")[0], ended.artifact)));
+}
+
+/** The conversation that a client has brought along, with its calls in one line each. */
+function imported(history) {
+  const of = (round, n) => [
+    entry("task", `imported ${n}`, "Earlier message", null, prose(round.user)),
+    entry("model", `imported answer ${n}`, "Earlier answer", null,
+      (round.steps ?? []).map((step) => [step.text && prose(step.text), step.calls.map((one) => h("p", { class: "soft" }, "calls ", h("code", {}, one.name)))]),
+      round.answer?.text && prose(round.answer.text)),
+  ];
+  const { rounds = [], unanswered } = history ?? {};
+  return [...rounds.flatMap(of), ...(unanswered ? [entry("task", "unanswered", "Earlier message", null, prose(unanswered))] : [])];
 }
 
 /** The entries of a transcript. `live` is the text of an answer that is under way. */
@@ -77,7 +89,7 @@ export function transcript(records, live) {
   }
   const entries = [];
   for (const record of records) {
-    if (record.kind === "run.accepted") entries.push(entry("task", "task", "Task", record.at, prose(record.input ?? "")));
+    if (record.kind === "run.accepted") entries.push(...imported(record.history), entry("task", "task", "Task", record.at, prose(record.input ?? "")));
     else if (record.kind === "model.answered") {
       entries.push(answer(record, starts.get(`${record.call} ${record.attempt}`)));
       const [run, iteration] = record.call.split(".");
@@ -95,11 +107,11 @@ export function transcript(records, live) {
     } else if (record.kind === "approval.answered") {
       entries.push(entry("note", `decided ${record.seq}`, record.verdict === "allow" ? "Allowed" : "Denied", record.at, h("p", { class: "soft" }, record.by === "person" ? "by a person" : "because the time was over")));
     } else if (record.kind === "context.compacted") {
-      entries.push(entry("note", `compacted ${record.seq}`, "The view was made shorter", record.at, h("p", { class: "soft" }, `${record.by}, ${count(record.before)} to ${count(record.after)} tokens`), record.summary && h("details", { "data-key": `summary ${record.seq}` }, h("summary", {}, "Summary"), prose(typeof record.summary === "string" ? record.summary : JSON.stringify(record.summary)))));
+      entries.push(entry("note", `compacted ${record.seq}`, "The conversation was made shorter for the model", record.at, h("p", { class: "soft" }, `${record.by}, ${count(record.before)} to ${count(record.after)} tokens`), record.summary && h("details", { "data-key": `summary ${record.seq}` }, h("summary", {}, "Summary"), prose(typeof record.summary === "string" ? record.summary : JSON.stringify(record.summary)))));
     } else if (record.kind === "session.revived") {
       entries.push(entry("note", `revived ${record.seq}`, "Its session was opened again", record.at));
     } else if (record.kind === "run.ended") {
-      entries.push(entry("note", `end ${record.seq}`, "End", record.at, h("p", {}, state(record.outcome), record.cause && ` ${JSON.stringify(record.cause)}`)));
+      entries.push(entry("note", `end ${record.seq}`, "End", record.at, h("p", {}, state(record.outcome), record.cause && `: ${causeWords(record)}`)));
     }
   }
   if (live) entries.push(entry("model live", "live", "Model, as it writes", null, prose(live)));

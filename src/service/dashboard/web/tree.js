@@ -67,7 +67,7 @@ function iterations(node) {
   const limit = node.limits?.iterations;
   const used = Math.max(node.spent?.iterations ?? 0, node.iterations);
   if (!limit) return count(used);
-  return h("span", { title: `${used} of ${limit} model calls` }, `${count(used)}/${count(limit)}`, used * 2 > limit && meter(used / limit));
+  return h("span", { title: `${count(used)} of ${plural(limit, "model call")}` }, `${count(used)}/${count(limit)}`, used * 2 > limit && meter(used / limit));
 }
 
 function spent(node) {
@@ -100,9 +100,9 @@ function supervision(actors) {
 const DUTIES = {
   Persistence: "writes records; never restarted: without it the process ends",
   ProviderSupervisor: "keeps an actor for each provider",
-  ToolExecutor: "admits tool calls",
-  Compressor: "admits summaries and other calls beside the runs",
-  SessionSupervisor: "opens, revives and passivates sessions",
+  ToolExecutor: "lets tool calls begin",
+  Compressor: "lets summaries and other model calls beside the runs begin",
+  SessionSupervisor: "opens sessions, again after a crash, and closes idle ones",
   Scheduler: "starts what is due",
 };
 

@@ -1,13 +1,15 @@
-//! Random writes of sessions: long and short records, rows, accounts, keys, inboxes, other sessions, and writes that
-//! must be refused.
+//! Random writes of sessions and schedules: long and short records, rows, accounts, keys, inboxes, other sessions,
+//! occurrences, and writes that must be refused.
 
 use std::sync::Arc;
 
 use hermod_actors::{
     model::{
         AccountId, Amounts, Body, CallEnd, CallEnded, CallId, Incarnation, LimitRaise, ListedLimits,
-        ModelLimits, ModelRef, ModelRow, NewAccount, Outcome, OutcomeDetail, Record, Reservation, RunId,
-        RunRow, RunState, SessionId, SessionRow, Settlement, Timestamp,
+        ModelLimits, ModelRef, ModelRow, NewAccount, Occurrence, OccurrenceId, OccurrenceState, Outcome,
+        OutcomeDetail, Record, Reservation, RunId, RunRow, RunState, Schedule, ScheduleDefinition,
+        ScheduleName, ScheduleRules, ScheduleSource, ScheduleWrite, ScheduledTask, SessionId, SessionRow,
+        Settlement, Timestamp, Timing,
     },
     port::{Append, IndexRow, SpawnedSession, WriteOp},
 };
@@ -18,6 +20,9 @@ const SESSIONS: usize = 5;
 /// Number of further sessions, which may be spawned.
 const CHILDREN: usize = 8;
 const RUNS: usize = 12;
+const SCHEDULES: usize = 3;
+/// Number of occurrences of each schedule.
+const OCCURRENCES: usize = 12;
 
 fn session(chance: &mut Chance) -> SessionId {
     if chance.one_in(5) {
@@ -43,6 +48,9 @@ pub(super) fn batch(model: &Model, chance: &mut Chance) -> Vec<WriteOp> {
 }
 
 fn write(model: &Model, chance: &mut Chance) -> WriteOp {
+    if chance.one_in(10) {
+        return schedule(model, chance);
+    }
     let session = session(chance);
     match model.fence(session) {
         None => WriteOp::Open(session),
@@ -69,6 +77,45 @@ fn write(model: &Model, chance: &mut Chance) -> WriteOp {
             WriteOp::Append(Box::new(append))
         }
     }
+}
+
+/// A write or a removal of a schedule, sometimes of another revision than the present one.
+fn schedule(model: &Model, chance: &mut Chance) -> WriteOp {
+    let name = schedule_name(chance);
+    let revision = model.schedules.get(&name).map_or(0, |row| row.revision);
+    let expected = revision + u64::from(chance.one_in(10));
+    if chance.one_in(6) {
+        return WriteOp::RemoveSchedule(name, expected);
+    }
+    let left_out = |chance: &mut Chance| Occurrence {
+        id: occurrence(name.clone(), chance),
+        state: OccurrenceState::Skipped { reason: text(chance).into() },
+        recorded_at: Timestamp(4),
+        further: None,
+    };
+    let left_out = (0..chance.below(3)).map(|_| left_out(chance)).collect();
+    let timing = Timing::Every { interval_ms: 1_000 + chance.next() % 1_000_000, anchor: Timestamp(0) };
+    let (task, rules) = (ScheduledTask::new(text(chance)), ScheduleRules::default());
+    let schedule = Schedule {
+        name,
+        source: ScheduleSource::Command,
+        definition: ScheduleDefinition { timing, task, rules },
+        created_at: Timestamp(1),
+        next: (!chance.one_in(4)).then_some(Timestamp(9)),
+        paused: None,
+        resumed_at: None,
+        revision: expected + 1,
+    };
+    WriteOp::Schedule(Box::new(ScheduleWrite { schedule, expected, left_out, notices: Vec::new() }))
+}
+
+fn schedule_name(chance: &mut Chance) -> ScheduleName {
+    format!("s{}", chance.below(SCHEDULES)).parse().expect("a name")
+}
+
+fn occurrence(schedule: ScheduleName, chance: &mut Chance) -> OccurrenceId {
+    let at = i64::try_from(chance.below(OCCURRENCES)).expect("not so many");
+    OccurrenceId { schedule, at: Timestamp(1_000 * at) }
 }
 
 fn row(session: SessionId, append: &mut Append, model: &Model) {
@@ -116,6 +163,10 @@ fn run(append: &mut Append, model: &Model, chance: &mut Chance) {
         });
         append.key = chance.one_in(2).then(|| (format!("order {id}").into(), id));
         append.index.push(IndexRow::Run(Box::new(accepted(id, append, last))));
+        if chance.one_in(3) {
+            let of = occurrence(schedule_name(chance), chance);
+            append.index.push(IndexRow::Occurrence(Occurrence::ran(of, id, Timestamp(2))));
+        }
         return;
     };
     if chance.one_in(2) {
