@@ -8,10 +8,8 @@ use std::{
 };
 
 use hermod_actors::model::{EventBody, RunId, Seq, SessionId};
-use tokio::{
-    sync::mpsc,
-    time::{Instant, sleep},
-};
+use tokio::sync::mpsc;
+use tokio::time::{Instant, sleep};
 
 use super::background::{self, ServiceWait};
 use crate::{
