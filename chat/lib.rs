@@ -42,3 +42,4 @@ pub use records::{RecordReader, question, streamed};
 pub use screen::{Screen, restore_terminal};
 pub use state::ChatState;
 pub use status::dollars;
+pub use wrap::counted;

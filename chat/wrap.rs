@@ -1,6 +1,6 @@
 //! Lines of a given width: clean text, its width, its wrapping. Every text of a model or a tool passes [`clean`].
 
-use std::borrow::Cow;
+use std::{borrow::Cow, fmt::Display};
 
 use hermod_core::policy::SanitizedText;
 use ratatui_core::{
@@ -49,8 +49,8 @@ pub(crate) fn cut(text: &str, columns: usize) -> String {
 }
 
 /// A count and its noun, in the plural unless it is one.
-pub(crate) fn counted(count: usize, noun: &str) -> String {
-    let plural = if count == 1 { "" } else { "s" };
+pub fn counted<N: Display + From<u8> + PartialEq>(count: N, noun: &str) -> String {
+    let plural = if count == N::from(1) { "" } else { "s" };
     format!("{count} {noun}{plural}")
 }
 

@@ -31,12 +31,6 @@ pub(crate) fn dollars(nano_usd: u64) -> String {
     format!("{cents}{}", rest.trim_end_matches('0'))
 }
 
-/// A number of things: `1 run`, `2 runs`.
-pub(crate) fn counted(count: u64, noun: &str) -> String {
-    let plural = if count == 1 { "" } else { "s" };
-    format!("{count} {noun}{plural}")
-}
-
 /// A number of bytes as text for people, such as `1.5 MiB`.
 pub(crate) fn bytes(bytes: u64) -> String {
     const UNITS: [&str; 4] = ["KiB", "MiB", "GiB", "TiB"];

@@ -2,11 +2,12 @@
 //! are shortened to one line each.
 
 use hermod_actors::model::{BreakerState, Timestamp};
+use hermod_chat::counted;
 
 use crate::{
     cli::{
         budgets,
-        format::{age, counted, dollars, truncated_line},
+        format::{age, dollars, truncated_line},
         terminal::Tone,
     },
     view::{
@@ -193,7 +194,7 @@ fn schedules(report: &ReportView, now: Timestamp) -> Option<Section> {
 fn service(report: &ReportView, _: Timestamp) -> Option<Section> {
     let status = report.service.as_deref()?;
     let items = problems(status);
-    let title = format!("service: {}", counted(items.len() as u64, "problem"));
+    let title = format!("service: {}", counted(items.len(), "problem"));
     (!items.is_empty()).then_some(Section { title, tone: Some(Tone::Bad), items, more: None })
 }
 
