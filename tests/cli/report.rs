@@ -241,8 +241,8 @@ fn the_exit_code_tells_what_it_is_asked_for() {
 fn long_lists_are_cut_and_name_the_rest() {
     let ledger = Arc::new(Ledger::default());
     let world = configured(&ledger);
-    for _ in 0..12 {
-        assert_eq!(world.run(&["run", "break off"]).status.code(), Some(1));
+    for n in 0..12 {
+        assert_eq!(world.run(&["run", &format!("break off {n}")]).status.code(), Some(1));
     }
     let page = world.ok(&["report"]);
     assert!(page.contains("failed: 12\n"), "{page}");
