@@ -124,6 +124,11 @@ impl Command {
         }
         let argument = argument.trim();
         let optional = (!argument.is_empty()).then(|| argument.to_owned());
+        let takes_nothing =
+            COMMANDS.iter().any(|command| command.name == name && command.arguments.is_empty());
+        if takes_nothing && let Some(argument) = optional {
+            return Some(Err(format!("/{name} takes no argument; it was given `{argument}`")));
+        }
         let command = match name {
             "new" | "clear" => Self::New,
             "resume" => Self::Resume(optional),
@@ -159,12 +164,12 @@ impl Command {
 }
 
 /// A decision in a word; `None` for any other text.
-fn decision(word: &str) -> Option<Verdict> {
+pub(crate) fn decision(word: &str) -> Option<Verdict> {
     Some(match word {
-        "allow" | "once" | "yes" | "y" => Verdict::Allow(AllowScope::Once),
-        "run" => Verdict::Allow(AllowScope::Run),
-        "always" => Verdict::Allow(AllowScope::Always),
-        "deny" | "no" | "n" => Verdict::Deny,
+        "allow" | "once" | "yes" | "y" | "1" => Verdict::Allow(AllowScope::Once),
+        "run" | "r" | "2" => Verdict::Allow(AllowScope::Run),
+        "always" | "a" | "3" => Verdict::Allow(AllowScope::Always),
+        "deny" | "no" | "n" | "4" => Verdict::Deny,
         _ => return None,
     })
 }
@@ -260,6 +265,7 @@ mod tests {
         check("/approve", Some(Ok(Command::Approvals)));
         check("/deny 7NA7B9MX.1.1", Some(Ok(Command::Deny(Some("7NA7B9MX.1.1".into())))));
         check("/approve yes please", Some(Ok(Command::Approve("yes please".into()))));
+        check("/tree 7NA7B9MX", Some(Err("/tree takes no argument; it was given `7NA7B9MX`")));
         check("/dance", Some(Err("there is no command /dance")));
         check("/", Some(Err("/help lists them")));
     }
@@ -303,7 +309,8 @@ mod tests {
     #[test]
     fn every_command_of_the_help_is_read() {
         for command in COMMANDS {
-            let line = format!("/{} x", command.name);
+            let argument = if command.arguments.is_empty() { "" } else { " x" };
+            let line = format!("/{}{argument}", command.name);
             assert!(matches!(Command::parse(&line), Some(Ok(_))), "{line}");
         }
         assert_eq!(Command::names("/re"), ["/resume", "/report"]);

@@ -8,7 +8,7 @@ use crate::{
     state::{ChatState, Pending, Popup},
 };
 
-/// A question must be seen for so long before a key answers it: it may have been meant for the input.
+/// A question must be seen for so long before Enter answers it: what is sent may have been meant for the run.
 const MIN_SEEN_MS: u64 = 600;
 /// Within this time a second Ctrl-C leaves.
 pub(crate) const QUIT_WINDOW_MS: u64 = 3_000;
@@ -107,14 +107,11 @@ impl ChatState {
         if key != Key::Interrupt {
             self.quit_pressed_ms = None;
         }
-        if let Some(intents) = self.popup_key(key) {
+        if let Some(intents) = self.popup_key(key, now_ms) {
             return intents;
         }
-        if let Some(intent) = self.question_key(key, now_ms) {
-            return vec![intent];
-        }
         match key {
-            Key::Enter => return self.enter(),
+            Key::Enter => return self.enter(now_ms),
             Key::Tab => return self.complete(),
             Key::Escape => return self.interrupt(),
             Key::Interrupt => return self.interrupt_or_quit(now_ms),
@@ -180,7 +177,7 @@ impl ChatState {
 
     /// What a key does while texts are offered; `None` if it is for the input.
     #[expect(clippy::wildcard_enum_match_arm, reason = "other keys are for the input")]
-    fn popup_key(&mut self, key: Key) -> Option<Vec<Intent>> {
+    fn popup_key(&mut self, key: Key, now_ms: u64) -> Option<Vec<Intent>> {
         let (count, chosen) = match self.popup.as_mut()? {
             Popup::Completions { candidates, chosen, .. } => (candidates.len(), chosen),
             Popup::Conversations(picker) => {
@@ -192,7 +189,12 @@ impl ChatState {
             Key::Up => *chosen = chosen.checked_sub(1).unwrap_or(count - 1),
             Key::Down => *chosen = (*chosen + 1) % count,
             Key::Escape => self.popup = None,
-            Key::Tab | Key::Enter => return Some(self.complete_chosen(key == Key::Enter)),
+            Key::Tab | Key::Enter => {
+                let is_command = self.complete_chosen();
+                if is_command && key == Key::Enter {
+                    return Some(self.enter(now_ms));
+                }
+            }
             // Ctrl-C also clears the input.
             _ => {
                 self.popup = None;
@@ -213,35 +215,20 @@ impl ChatState {
         Some(vec![Intent::Open(id)])
     }
 
-    fn complete_chosen(&mut self, is_enter: bool) -> Vec<Intent> {
+    /// True if it is a command.
+    fn complete_chosen(&mut self) -> bool {
         let Some(Popup::Completions { start, mut candidates, chosen }) = self.popup.take() else {
-            return Vec::new();
+            return false;
         };
         let text = candidates.swap_remove(chosen);
-        let is_command = start == 0 && text.starts_with('/');
         self.editor.complete(start, &text);
-        if is_command && is_enter { self.enter() } else { Vec::new() }
+        start == 0 && text.starts_with('/')
     }
 
-    /// The answer that a key gives to the question, if it is meant for it.
-    fn question_key(&mut self, key: Key, now_ms: u64) -> Option<Intent> {
-        let asked = self.question()?;
-        if asked.question.wants_text || !self.editor.is_empty() || now_ms < asked.since_ms + MIN_SEEN_MS {
-            return None;
+    fn enter(&mut self, now_ms: u64) -> Vec<Intent> {
+        if let Some(intents) = self.decide(now_ms) {
+            return intents;
         }
-        let call = asked.question.call;
-        #[expect(clippy::wildcard_enum_match_arm, reason = "other keys are for the input")]
-        let verdict = match key {
-            Key::Char('y' | '1') => Verdict::Allow(AllowScope::Once),
-            Key::Char('r' | '2') => Verdict::Allow(AllowScope::Run),
-            Key::Char('a' | '3') if asked.question.can_always => Verdict::Allow(AllowScope::Always),
-            Key::Char('n' | '4') => Verdict::Deny,
-            _ => return None,
-        };
-        Some(Intent::Decide(call, verdict))
-    }
-
-    fn enter(&mut self) -> Vec<Intent> {
         let text = self.editor.text();
         if text.ends_with('\\') && self.editor.cursor() == text.len() {
             self.editor.remove(Motion::Left);
@@ -262,6 +249,23 @@ impl ChatState {
             }
             None => vec![self.send(text)],
         }
+    }
+
+    /// The decision that the input is, while a call is asked about; `None` if the input is anything else. A letter alone
+    /// decides nothing: it may be the first of a message.
+    fn decide(&mut self, now_ms: u64) -> Option<Vec<Intent>> {
+        let asked = self.question().filter(|asked| !asked.question.wants_text)?;
+        let verdict = command::decision(self.editor.text().trim()).filter(|_| self.attached.is_empty())?;
+        if now_ms < asked.since_ms.saturating_add(MIN_SEEN_MS) {
+            return Some(Vec::new());
+        }
+        let call = asked.question.call;
+        if verdict == Verdict::Allow(AllowScope::Always) && !asked.question.can_always {
+            self.notice(Tone::Bad, "this call cannot be allowed for always; answer y, r or n");
+            return Some(Vec::new());
+        }
+        self.editor.take();
+        Some(vec![Intent::Decide(call, verdict)])
     }
 
     /// Sends a text, or answers the question that wants one.
@@ -290,6 +294,10 @@ impl ChatState {
                 Vec::new()
             }
             Command::Quit => vec![Intent::Quit],
+            Command::Stop if self.active_run().is_none() => {
+                self.notice(Tone::Quiet, "no run is under way in this conversation");
+                Vec::new()
+            }
             Command::Stop => self.interrupt(),
             Command::Approve(words) => {
                 let intent = command::answer(self.question().map(|asked| &asked.question), &words);

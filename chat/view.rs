@@ -215,9 +215,9 @@ impl ChatState {
         let answers: &[&str] = if asked.question.wants_text {
             &["Enter sends what you write as the answer"]
         } else if asked.question.can_always {
-            &["y allow", "r allow for this run", "a allow always", "n deny"]
+            &["y allow", "r allow for this run", "a allow always", "n deny, then Enter"]
         } else {
-            &["y allow", "r allow for this run", "n deny"]
+            &["y allow", "r allow for this run", "n deny, then Enter"]
         };
         let answers = answers.join(self.look.symbol("  ·  ", "  |  "));
         wrap_text(

@@ -54,20 +54,27 @@ fn escape_stops_the_run_and_control_c_clears_first() {
 }
 
 #[test]
-fn a_question_is_answered_by_a_key_when_it_has_been_seen() {
+fn a_question_is_answered_by_a_letter_and_enter_when_it_has_been_seen() {
     let question =
         Question { call: tool_call(1, 1), text: "?".to_owned(), wants_text: false, can_always: false };
     let mut state = state(vec![task("x"), shell(1, "make")]);
     state.apply(ChatEvent::Question(question), 10_000);
-    type_text(&mut state, "y");
-    assert_eq!(state.input_text(), "y", "it was meant for the input");
-    press(&mut state, Key::Backspace);
-    let mut later = |c| state.input(Input::Key(Key::Char(c)), 11_000);
-    let decide = |verdict| vec![Intent::Decide(tool_call(1, 1), verdict)];
-    assert_eq!(later('y'), decide(Verdict::Allow(AllowScope::Once)));
-    assert_eq!(later('r'), decide(Verdict::Allow(AllowScope::Run)));
-    assert_eq!(later('n'), decide(Verdict::Deny));
-    assert_eq!(later('a'), Vec::new(), "it cannot be allowed for always");
+    let mut entered = |text: &str, at_ms| {
+        while !state.input_text().is_empty() {
+            press(&mut state, Key::Backspace);
+        }
+        type_text(&mut state, text);
+        (state.input(Input::Key(Key::Enter), at_ms), state.input_text().to_owned())
+    };
+    let kept = |text: &str| (Vec::new(), text.to_owned());
+    assert_eq!(entered("y", 10_100), kept("y"), "it was not seen yet");
+    let decided = |verdict| (vec![Intent::Decide(tool_call(1, 1), verdict)], String::new());
+    assert_eq!(entered("y", 11_000), decided(Verdict::Allow(AllowScope::Once)));
+    assert_eq!(entered("r", 11_000), decided(Verdict::Allow(AllowScope::Run)));
+    assert_eq!(entered(" no", 11_000), decided(Verdict::Deny));
+    assert_eq!(entered("a", 11_000), kept("a"), "it cannot be allowed for always");
+    let (intents, _) = entered("also run the linter", 11_000);
+    assert!(matches!(&intents[..], [Intent::Send { text, .. }] if text == "also run the linter"));
 }
 
 #[test]

@@ -94,7 +94,7 @@ fn a_question_shows_the_call_and_the_answers() {
 ? It removes files. Allow it?
     shell rm -rf build
   y allow  ·  r allow for this run  ·  a
-  allow always  ·  n deny
+  allow always  ·  n deny, then Enter
 ────────────────────────────────────────
 ❯
 vendor/model · new conversation · /help";

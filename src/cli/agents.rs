@@ -63,6 +63,12 @@ pub(super) fn table_of(variables: &Variables) -> Result<String, CliError> {
     Ok(format_list(&agents))
 }
 
+/// Refuses a name that no agent has.
+pub(super) fn check(name: &str, variables: &Variables) -> Result<(), CliError> {
+    ConversationTarget::default().config(&Config::read(variables)?, Some(name))?;
+    Ok(())
+}
+
 /// The configuration of the named agent, or of `default`.
 pub(super) fn config_of<'c>(config: &'c Config, agent: Option<&Identifier>) -> Result<&'c Config, CliError> {
     Ok(ConversationTarget::default().config(config, agent.map(|agent| &**agent))?)

@@ -39,6 +39,8 @@ pub(super) struct RunCostFold {
     started: BTreeMap<AttemptId, Arc<ModelStarted>>,
     /// Nano-dollars that the run booked in the time, without its subagents.
     pub(super) nano_usd: i128,
+    /// Whether it has begun: the session of a subagent is revived once before that.
+    is_begun: bool,
     /// Whether it went on after its process or its actor had ended.
     pub(super) is_resumed: bool,
     /// The last failure.
@@ -80,7 +82,7 @@ impl CostTotals {
 impl RunCostFold {
     pub(super) const fn new(since: Timestamp, until: Timestamp) -> Self {
         let started = BTreeMap::new();
-        Self { since, until, started, nano_usd: 0, is_resumed: false, last_error: None }
+        Self { since, until, started, nano_usd: 0, is_begun: false, is_resumed: false, last_error: None }
     }
 
     /// Adds the next record of the run, or of its session.
@@ -88,7 +90,8 @@ impl RunCostFold {
     pub(super) fn take(&mut self, record: &Record, totals: &mut CostTotals) {
         let is_counted = (self.since..self.until).contains(&record.at);
         match &record.body {
-            Body::SessionRevived(_) => self.is_resumed |= is_counted,
+            Body::RunBegun(_) => self.is_begun = true,
+            Body::SessionRevived(_) => self.is_resumed |= is_counted && self.is_begun,
             Body::ModelStarted(started) | Body::AsideStarted(started) => {
                 self.started.insert(started.id(), Arc::clone(started));
             }

@@ -166,7 +166,10 @@ impl Requests {
         let owner = Arc::clone(&self.owner);
         match command {
             Command::New => return Then::Show((None, None)),
-            Command::Agent(Some(agent)) => return Then::Show((None, Some(agent))),
+            Command::Agent(Some(agent)) => match agents::check(&agent, &self.variables) {
+                Ok(()) => return Then::Show((None, Some(agent))),
+                Err(error) => self.spawn(async move { Err(error.text) }),
+            },
             Command::Resume(_) => self.spawn(async move { conversations(&owner, session).await }),
             Command::Model(Some(model)) => {
                 let chosen = match model.parse::<ModelRef>() {

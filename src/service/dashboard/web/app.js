@@ -172,14 +172,16 @@ function drawTitle() {
 /** A view on the page: loads, draws, and follows the events that concern it. */
 class ViewOnPage {
   constructor(definition, place) {
-    Object.assign(this, { definition, place, isGone: false, lastUpdate: 0, took: 0 });
+    Object.assign(this, { definition, place, isGone: false, hasLoaded: false, wantsEnd: true, lastUpdate: 0, took: 0 });
     this.abort = new AbortController();
     this.main = h("main", { id: "main", tabindex: "-1" });
     this.handle = {
       context, place, signal: this.abort.signal,
       refresh: () => this.load(),
+      refreshSoon: () => this.schedule(),
       redraw: () => this.draw(),
       go: (hash) => { location.hash = hash; },
+      toEnd: () => { this.wantsEnd = true; },
       act: (work, done) => this.act(work, done),
     };
     this.instance = definition(this.handle);
@@ -190,16 +192,22 @@ class ViewOnPage {
     if (this.isGone) return;
     let content;
     try {
-      content = this.instance.draw();
+      content = this.hasLoaded || !this.problem ? this.instance.draw() : null;
     } catch (error) {
       console.error(error);
       content = h("p", { class: "error", role: "alert" }, `This view could not be drawn: ${error.message}`);
     }
     drawTitle();
+    const page = document.documentElement;
+    // A conversation is read from its end, as long as its reader is there.
+    const staysAtEnd = this.hasLoaded && this.instance.followsEnd?.() && (this.wantsEnd || window.scrollY + window.innerHeight >= page.scrollHeight - 4);
     update(this.main, h("main", { id: "main", tabindex: "-1" },
       h("div", { class: "heading" }, h("h1", { tabindex: "-1" }, this.instance.heading?.() ?? this.instance.title), this.instance.tools?.()),
       this.problem && h("p", { class: "error", role: "alert" }, this.problem),
       content));
+    if (!staysAtEnd) return;
+    this.wantsEnd = false;
+    window.scrollTo(0, page.scrollHeight);
   }
 
   async load() {
@@ -209,6 +217,7 @@ class ViewOnPage {
     const began = performance.now();
     try {
       await this.instance.load();
+      this.hasLoaded = true;
       this.problem = null;
     } catch (error) {
       if (error.name === "AbortError" || this.isGone) return;

@@ -46,6 +46,6 @@ export function messageToSession(view, { id, run }) {
     may: context.may("submit"), why: scopeReason("submit"),
     choices: canChoose ? [{ name: "mode", label: "While a run is under way", options: WHEN, isOnce: true }] : [],
     request: (text, values) => messageTo(id, !run ? { text } : { text, mode: canChoose ? values.mode || "steer" : "followup" }),
-    done: () => { view.refresh(); return "The message is sent."; },
+    done: () => { view.toEnd(); view.refresh(); return "The message is sent."; },
   });
 }

@@ -36,7 +36,11 @@ export function run(view) {
     if (stream || detail.state === "ended") return;
     stream = new Stream(pathOf("runs", id, "events"), {
       last: String(log.last),
-      onEvent: (event) => { if (log.take(event)) redrawSoon(); },
+      onEvent(event) {
+        if (log.take(event)) redrawSoon();
+        // The head has counts and sums of the run, and of what it waits for.
+        if (event.event === "record") view.refreshSoon();
+      },
       onEnd() { stream = null; view.refresh(); },
     });
   }

@@ -71,6 +71,8 @@ export function session(view) {
     },
     onEvent: (event) => event.session === detail?.id && KINDS.has(event.kind),
     close() { stream?.close(); },
+    // What waits for an answer stands at the beginning.
+    followsEnd: () => !cards.all.length,
     draw() {
       if (!detail) return loading();
       const before = detail.runs.length - visible().length;
