@@ -39,8 +39,6 @@ pub(super) struct RunCostFold {
     started: BTreeMap<AttemptId, Arc<ModelStarted>>,
     /// Nano-dollars that the run booked in the time, without its subagents.
     pub(super) nano_usd: i128,
-    /// Whether it has begun: the session of a subagent is revived once before that.
-    is_begun: bool,
     /// Whether it went on after its process or its actor had ended.
     pub(super) is_resumed: bool,
     /// The last failure.
@@ -82,7 +80,7 @@ impl CostTotals {
 impl RunCostFold {
     pub(super) const fn new(since: Timestamp, until: Timestamp) -> Self {
         let started = BTreeMap::new();
-        Self { since, until, started, nano_usd: 0, is_begun: false, is_resumed: false, last_error: None }
+        Self { since, until, started, nano_usd: 0, is_resumed: false, last_error: None }
     }
 
     /// Adds the next record of the run, or of its session.
@@ -90,8 +88,8 @@ impl RunCostFold {
     pub(super) fn take(&mut self, record: &Record, totals: &mut CostTotals) {
         let is_counted = (self.since..self.until).contains(&record.at);
         match &record.body {
-            Body::RunBegun(_) => self.is_begun = true,
-            Body::SessionRevived(_) => self.is_resumed |= is_counted && self.is_begun,
+            // The session of a subagent is revived once before the subagent begins.
+            Body::SessionRevived(_) => self.is_resumed |= is_counted && !self.started.is_empty(),
             Body::ModelStarted(started) | Body::AsideStarted(started) => {
                 self.started.insert(started.id(), Arc::clone(started));
             }

@@ -114,7 +114,7 @@ fn a_report_agrees_with_the_ledger_of_the_model() {
     assert_eq!(cost["models"][0]["spent_usd"], cost["spent_usd"], "{report:#}");
     assert_eq!(cost["unattributed_usd"], 0.0, "{report:#}");
     assert_eq!(cost["models"][0]["input_tokens"], answers * READ, "{report:#}");
-    assert_eq!((&report["runs"]["subagents"], &report["runs"]["resumed"]), (&json!(1), &json!(0)));
+    assert_eq!((&report["runs"]["subagents"], &report["runs"]["resumed"]), (&json!(2), &json!(0)));
     let agents = report["runs"]["agents"].as_array().unwrap();
     assert_eq!((&agents[0]["agent"], &agents[1]["agent"]), (&json!("default"), &json!("reviewer")));
     assert_eq!(agents[1]["spent_usd"], dollars(NANO_USD));
