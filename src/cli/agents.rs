@@ -56,19 +56,6 @@ pub(crate) fn execute(args: &AgentsArgs, variables: &Variables) -> Result<(), Cl
     }
 }
 
-/// The agents of the configuration, as a table.
-pub(super) fn table_of(variables: &Variables) -> Result<String, CliError> {
-    let config = Config::read(variables)?;
-    let agents: Vec<AgentView> = config.agents().map(|(_, config)| AgentView::new(config)).collect();
-    Ok(format_list(&agents))
-}
-
-/// Refuses a name that no agent has.
-pub(super) fn check(name: &str, variables: &Variables) -> Result<(), CliError> {
-    ConversationTarget::default().config(&Config::read(variables)?, Some(name))?;
-    Ok(())
-}
-
 /// The configuration of the named agent, or of `default`.
 pub(super) fn config_of<'c>(config: &'c Config, agent: Option<&Identifier>) -> Result<&'c Config, CliError> {
     Ok(ConversationTarget::default().config(config, agent.map(|agent| &**agent))?)
@@ -80,12 +67,13 @@ fn detail(config: &Config) -> AgentDetailView {
     AgentDetailView { agent: AgentView::new(config), tools: spec.tools, settings: settings.collect() }
 }
 
-fn format_list(agents: &[AgentView]) -> String {
+/// Agents as a table.
+pub(super) fn format_list(agents: &[AgentView]) -> String {
     let row = |agent: &AgentView| {
         [
             agent.name.to_string(),
             or_dash(agent.model.as_ref()),
-            or_dash(agent.thinking),
+            or_dash(agent.thinking.as_ref()),
             or_dash(agent.description.as_ref()),
         ]
     };

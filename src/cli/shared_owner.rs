@@ -8,8 +8,7 @@ use std::{
 };
 
 use hermod_actors::model::{EventBody, RunId, Seq, SessionId};
-use tokio::sync::mpsc;
-use tokio::time::{Instant, sleep};
+use tokio::{sync::mpsc, time::sleep};
 
 use super::background::{self, ServiceWait};
 use crate::{
@@ -47,7 +46,7 @@ pub(crate) struct SharedOwner {
     /// Learns what is waited for.
     on_wait: fn(ServiceWait),
     /// When an owner has gone.
-    lost_at: Mutex<Option<Instant>>,
+    lost_at: Mutex<Option<tokio::time::Instant>>,
 }
 
 /// Tries in a row without success.
@@ -123,7 +122,7 @@ impl SharedOwner {
 
     /// The owner has ended while it was asked, or while it was followed.
     fn on_lost(&self) {
-        *self.lost_at.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+        *self.lost_at.lock().unwrap_or_else(PoisonError::into_inner) = Some(tokio::time::Instant::now());
     }
 
     /// Waits before a request is repeated to the next owner, or returns why it is not.

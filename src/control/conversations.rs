@@ -54,14 +54,13 @@ impl StoreReader {
         check: bool,
     ) -> Result<Option<ConversationView>, RequestError> {
         let Some(row) = self.read(|rows| rows.session(newest.session)).await? else { return Ok(None) };
-        let accepted = match self.acceptance(newest).await {
-            Ok(accepted) => Some(accepted),
-            // A session that cannot be read must not hide the others.
-            Err(error) if error.kind == RequestErrorKind::Store => None,
-            Err(error) => return Err(error),
+        let accepted = if_readable(self.acceptance(newest).await)?;
+        let first_task = if_readable(self.first_task(row.id).await)?.flatten();
+        let task = match (first_task, &accepted) {
+            (Some(task), _) => task,
+            (None, Some(accepted)) => accepted.input.to_string(),
+            (None, None) => String::new(),
         };
-        let newest_task = accepted.as_ref().map(|accepted| accepted.input.to_string());
-        let task = self.first_task(row.id).await.or(newest_task).unwrap_or_default();
         let quarantined = if check { self.quarantine_reason(row.id).await? } else { None };
         Ok(Some(ConversationView {
             task: RunSummaryView::shorten_input(&task),
@@ -71,12 +70,21 @@ impl StoreReader {
         }))
     }
 
-    /// The first task of a session; `None` if it is not among the first records, or if these cannot be read.
-    async fn first_task(&self, session: SessionId) -> Option<String> {
-        let records = self.page(session, 1, FIRST_RECORDS).await.ok()?;
-        records.iter().find_map(|stored| {
+    /// The first task of a session; `None` if it is not among the first records.
+    async fn first_task(&self, session: SessionId) -> Result<Option<String>, RequestError> {
+        let records = self.page(session, 1, FIRST_RECORDS).await?;
+        Ok(records.iter().find_map(|stored| {
             let Body::RunAccepted(accepted) = &stored.record.body else { return None };
             Some(accepted.input.to_string())
-        })
+        }))
+    }
+}
+
+/// What was read; `None` if the session cannot be read, which must not hide the others.
+fn if_readable<T>(read: Result<T, RequestError>) -> Result<Option<T>, RequestError> {
+    match read {
+        Ok(read) => Ok(Some(read)),
+        Err(error) if error.kind == RequestErrorKind::Store => Ok(None),
+        Err(error) => Err(error),
     }
 }

@@ -21,6 +21,7 @@ use super::{
     protocol::ControlResponse,
     submission::{OwnerKind, RunSubmission, SubmissionService, SubmittedRun},
 };
+use crate::view::AgentView;
 
 /// Tool calls of the run: more records than any buffer between the run and a follower has.
 const CALLS: usize = 100;
@@ -48,6 +49,10 @@ impl SubmissionService for NoSubmissions {
 
     fn check_schedule(&self, _: &ScheduleDefinition) -> Result<(), RequestError> {
         Ok(())
+    }
+
+    fn agents(&self) -> Vec<AgentView> {
+        Vec::new()
     }
 
     fn resume(&self, _: String) -> BoxFuture<'_, Result<SubmittedRun, RequestError>> {

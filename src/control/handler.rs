@@ -121,6 +121,7 @@ impl RequestHandler {
             ControlRequest::Stop { run, tree, reason } => return self.stop(Some(&run), tree, reason).await,
             ControlRequest::StopAll {} => return self.stop(None, false, StopReason::Command).await,
             ControlRequest::Steer { run, text } => return self.steer(&run, text).await,
+            ControlRequest::AgentsList {} => return self.agents().await,
             ControlRequest::RunsSubmit(_)
             | ControlRequest::RunsSubmitFile { .. }
             | ControlRequest::RunsResume { .. } => return self.answer_submission(request, to).await,
@@ -338,6 +339,11 @@ impl RequestHandler {
             }
             _ => Err(RequestError::internal("this is no submission")),
         }
+    }
+
+    async fn agents(&self) -> Result<Option<ControlResponse>, RequestError> {
+        let agents = self.slot()?.execute_with(|_, service| async move { service.agents() }).await;
+        Ok(agents.map(ControlResponse::Agents))
     }
 
     /// Passes a submission on, with heartbeats until its run is durable.

@@ -24,9 +24,9 @@ use super::{
     submission::{OwnerKind, RunSubmission, SubmittedRun},
 };
 use crate::view::{
-    ApprovalView, BudgetView, ConversationListView, DaysView, DecisionView, DeliveryView, DrainView,
-    EventView, HookView, NodeView, OccurrenceView, PeriodUsageView, ReloadView, ReportView, RunDetailView,
-    RunSummaryView, RunView, ScheduleView, ServiceStatusView, SessionDetailView, SessionView,
+    AgentView, ApprovalView, BudgetView, ConversationListView, DaysView, DecisionView, DeliveryView,
+    DrainView, EventView, HookView, NodeView, OccurrenceView, PeriodUsageView, ReloadView, ReportView,
+    RunDetailView, RunSummaryView, RunView, ScheduleView, ServiceStatusView, SessionDetailView, SessionView,
 };
 
 /// Days of an answer to `usage.days`, at most.
@@ -149,6 +149,9 @@ pub enum ControlRequest {
         #[serde(default = "by_command", skip_serializing_if = "is_by_command")]
         reason: StopReason,
     },
+    /// Lists the agents of the owner.
+    #[serde(rename = "agents.list")]
+    AgentsList {},
     /// Submits a task to the owner's runtime.
     #[serde(rename = "runs.submit")]
     RunsSubmit(Box<RunSubmission>),
@@ -454,6 +457,8 @@ pub enum ControlResponse {
         /// The record.
         record: RecordJson,
     },
+    /// Answer to `agents.list`: `default` first, then the others by name.
+    Agents(Vec<AgentView>),
     /// Answer to `runs.submit`, `runs.submit_file` and `runs.resume`.
     Submitted(Box<SubmittedRun>),
     /// Answer to `runs.follow` and `sessions.follow`: one event. More lines follow.

@@ -91,7 +91,7 @@ impl ReportBuilder<'_> {
     async fn add(&mut self, row: RunRow) -> Result<(), RequestError> {
         let ended = row.ended.as_ref().filter(|_| row.ended_at.is_none_or(|at| at < self.until));
         let outcome = ended.map(|ended| ended.outcome);
-        let mut cost = RunCostFold::new(self.since, self.until);
+        let mut cost = RunCostFold::new((self.since, self.until), row.parent.is_some());
         let is_readable = self.fold_records(&row, &mut cost).await?;
         let name = outcome.map_or("unfinished", Outcome::name);
         self.runs.total += 1;

@@ -39,6 +39,8 @@ pub(super) struct RunCostFold {
     started: BTreeMap<AttemptId, Arc<ModelStarted>>,
     /// Nano-dollars that the run booked in the time, without its subagents.
     pub(super) nano_usd: i128,
+    /// Whether it is a subagent's whose session was not revived yet.
+    is_unrevived_subagent: bool,
     /// Whether it went on after its process or its actor had ended.
     pub(super) is_resumed: bool,
     /// The last failure.
@@ -78,9 +80,17 @@ impl CostTotals {
 }
 
 impl RunCostFold {
-    pub(super) const fn new(since: Timestamp, until: Timestamp) -> Self {
-        let started = BTreeMap::new();
-        Self { since, until, started, nano_usd: 0, is_resumed: false, last_error: None }
+    pub(super) fn new((since, until): (Timestamp, Timestamp), is_subagent: bool) -> Self {
+        let (started, is_unrevived_subagent) = (BTreeMap::new(), is_subagent);
+        Self {
+            since,
+            until,
+            started,
+            nano_usd: 0,
+            is_unrevived_subagent,
+            is_resumed: false,
+            last_error: None,
+        }
     }
 
     /// Adds the next record of the run, or of its session.
@@ -88,8 +98,11 @@ impl RunCostFold {
     pub(super) fn take(&mut self, record: &Record, totals: &mut CostTotals) {
         let is_counted = (self.since..self.until).contains(&record.at);
         match &record.body {
-            // The session of a subagent is revived once before the subagent begins.
-            Body::SessionRevived(_) => self.is_resumed |= is_counted && !self.started.is_empty(),
+            Body::SessionRevived(_) => {
+                // The run above opens the session of a subagent, whose own actor then revives it.
+                let is_begin = std::mem::replace(&mut self.is_unrevived_subagent, false);
+                self.is_resumed |= is_counted && !is_begin;
+            }
             Body::ModelStarted(started) | Body::AsideStarted(started) => {
                 self.started.insert(started.id(), Arc::clone(started));
             }
@@ -172,4 +185,31 @@ impl ModelTotals {
 
 fn excerpt(text: &str) -> String {
     text.chars().take(MAX_ERROR_CHARS).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use hermod_actors::model::{Incarnation, SessionRevived};
+
+    use super::*;
+
+    #[test]
+    fn a_run_is_resumed_if_its_session_is_revived_after_its_beginning() {
+        let check = |is_subagent, revivals: &[i64], expect| {
+            let mut fold = RunCostFold::new((Timestamp(10), Timestamp(20)), is_subagent);
+            for at in revivals {
+                let incarnation = Incarnation { epoch: 1, revival: 1 };
+                let body = Body::SessionRevived(SessionRevived { incarnation, boot: "b".to_owned() });
+                let record = Record { at: Timestamp(*at), active_ms: 0, body };
+                fold.take(&record, &mut CostTotals::default());
+            }
+            assert_eq!(fold.is_resumed, expect, "{is_subagent} {revivals:?}");
+        };
+        check(false, &[], false);
+        check(false, &[11], true);
+        check(false, &[9], false);
+        check(true, &[11], false);
+        check(true, &[11, 12], true);
+        check(true, &[11, 20], false);
+    }
 }

@@ -10,6 +10,7 @@ use hermod_actors::model::{
 use serde::{Deserialize, Serialize};
 
 use super::{error::RequestError, messages::MessageSubmission};
+use crate::view::AgentView;
 
 /// A task for the owner's runtime. The owner resolves its spec by its own configuration: neither a key nor a variable nor
 /// a spec is in it. Paths are absolute.
@@ -150,6 +151,9 @@ pub trait SubmissionService: Debug + Send + Sync + 'static {
 
     /// Checks that the agent and the targets of a schedule are configured; the error names what is wrong.
     fn check_schedule(&self, definition: &ScheduleDefinition) -> Result<(), RequestError>;
+
+    /// The agents: `default` first, then the others by name.
+    fn agents(&self) -> Vec<AgentView>;
 
     /// Lets the unfinished run go on that `id` names, directly or by its conversation.
     fn resume(&self, id: String) -> BoxFuture<'_, Result<SubmittedRun, RequestError>>;

@@ -1,13 +1,13 @@
 //! What `hermod agents` shows of the configured agents.
 
 use hermod_actors::model::{AgentName, ModelRef};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::config::{Config, Setting, redacted};
 
 /// An agent in a list: `{name, description, model, fallback_providers, thinking}`.
-#[derive(Debug, Clone, PartialEq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct AgentView {
     /// Its name.
     pub name: AgentName,
@@ -18,7 +18,7 @@ pub struct AgentView {
     /// The models that follow, as `provider/model`.
     pub fallback_providers: Vec<String>,
     /// How much its models think; `None` is the models' own level.
-    pub thinking: Option<&'static str>,
+    pub thinking: Option<String>,
 }
 
 impl AgentView {
@@ -29,7 +29,7 @@ impl AgentView {
             description: config.agent.description.0.as_deref().map(str::to_owned),
             model: config.model.0.as_deref().map(str::to_owned),
             fallback_providers: config.fallback_providers.0.iter().map(ModelRef::to_string).collect(),
-            thinking: config.agent.thinking.0.map(hermod_actors::model::ThinkingLevel::name),
+            thinking: config.agent.thinking.0.map(|level| level.name().to_owned()),
         }
     }
 }

@@ -70,6 +70,22 @@ fn lines_are_answered_over_pipes_and_found_again() {
 }
 
 #[test]
+fn a_message_is_sent_or_said_not_to_be_whatever_is_shown_then() {
+    let served = served();
+    let (told, code) = plain(&served, &["chat", "--plain"], "hello\n/new\n");
+    assert_eq!((code, served.runs()), (Some(0), 1), "{told}");
+    let (told, _) = plain(&served, &["chat", "--plain", "--agent", "nope"], "lost words\n/new\n");
+    assert!(told.contains("not sent to the conversation before: lost words: "), "{told}");
+    assert_eq!(served.runs(), 1);
+    let (told, _) = plain(&served, &["chat", "--plain"], "/agent nope\n/agent\n/stop now\n");
+    assert!(told.contains("not opened: there is no agent `nope`; there are: default\n"), "{told}");
+    assert!(told.contains("AGENT") && told.contains("/stop takes no argument"), "{told}");
+    let (told, code) = plain(&served, &["chat", "--plain"], &"x".repeat((1 << 20) + 1));
+    assert!(told.contains("a line of standard input has more than"), "{told}");
+    assert_eq!((code, served.runs()), (Some(2), 1));
+}
+
+#[test]
 fn a_question_is_left_to_others_at_the_end_of_the_input() {
     let served = served();
     let (told, code) = plain(&served, &["chat", "--plain"], "ask me\n");

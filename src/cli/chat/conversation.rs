@@ -1,5 +1,5 @@
 //! One conversation of the chat: its messages in their order, and what happens in its session. All its tasks end when it
-//! is dropped; the one that sends messages ends when it has sent them.
+//! is dropped; its outbox ends when it has sent the messages.
 
 use std::{path::PathBuf, sync::Arc};
 
@@ -11,9 +11,9 @@ use tokio::{
     task::JoinSet,
 };
 
-use super::{follow, poll};
+use super::{follow, poll, requests::RequestUpdate};
 use crate::{
-    cli::{background::ServiceWait, run::read_images, shared_owner::SharedOwner},
+    cli::{background::ServiceWait, format::truncated_line, run::read_images, shared_owner::SharedOwner},
     clock,
     control::{MessageSubmission, RunSubmission, SubmissionConversation},
     host::HostError,
@@ -21,6 +21,8 @@ use crate::{
 
 /// Events that wait for the screen. A full queue lets the service wait, which drops deltas and no records.
 const MAX_QUEUED_EVENTS: usize = 1_024;
+/// Characters that are shown of a message that was not sent.
+const MAX_UNSENT_CHARS: usize = 200;
 
 /// With what a conversation begins.
 #[derive(Debug, Clone)]
@@ -60,9 +62,18 @@ pub(super) enum ConversationUpdate {
     Opened(SessionId),
 }
 
+/// The outboxes of all conversations of a chat: that of the one that is shown, and those that still have messages to send.
+#[derive(Debug)]
+pub(super) struct Outboxes {
+    owner: Arc<SharedOwner>,
+    tasks: JoinSet<()>,
+    /// Learns what an earlier conversation could not send.
+    chat: mpsc::Sender<RequestUpdate>,
+}
+
 /// A conversation that is shown.
 #[derive(Debug)]
-pub(super) struct Conversation {
+pub(super) struct ShownConversation {
     owner: Arc<SharedOwner>,
     told: mpsc::Receiver<ConversationUpdate>,
     sender: mpsc::Sender<ConversationUpdate>,
@@ -73,19 +84,39 @@ pub(super) struct Conversation {
     pub(super) session: Option<SessionId>,
 }
 
-impl Conversation {
-    /// Begins: connects to the service, and follows the session if there is one.
-    pub(super) fn begin(owner: &Arc<SharedOwner>, beginning: Beginning) -> Self {
+impl Outboxes {
+    pub(super) fn new(owner: Arc<SharedOwner>, chat: mpsc::Sender<RequestUpdate>) -> Self {
+        Self { owner, tasks: JoinSet::new(), chat }
+    }
+
+    /// Begins the conversation that is shown from now on: connects to the service, and follows the session if there is one.
+    pub(super) fn begin(&mut self, beginning: Beginning) -> ShownConversation {
         let (sender, told) = mpsc::channel(MAX_QUEUED_EVENTS);
         let (messages, outgoing) = mpsc::unbounded_channel();
         let (active, _) = watch::channel(None);
-        let tasks = JoinSet::new();
-        let outbox = Outbox { owner: Arc::clone(owner), beginning, session: None, told: sender.clone() };
-        // It outlives the conversation that is shown until it has sent all messages.
-        tokio::spawn(outbox.run(outgoing));
-        Self { owner: Arc::clone(owner), told, sender, messages, active, tasks, session: None }
+        let owner = Arc::clone(&self.owner);
+        let (told_by_outbox, chat) = (sender.clone(), self.chat.clone());
+        let outbox =
+            Outbox { owner: Arc::clone(&owner), beginning, session: None, told: told_by_outbox, chat };
+        self.tasks.spawn(outbox.run(outgoing));
+        ShownConversation { owner, told, sender, messages, active, tasks: JoinSet::new(), session: None }
     }
 
+    /// True while a conversation that is not shown any more has messages to send.
+    pub(super) fn are_sending(&mut self) -> bool {
+        while self.tasks.try_join_next().is_some() {}
+        self.tasks.len() > 1
+    }
+
+    /// Waits until only the conversation that is shown may have messages to send. May be cancelled at any time.
+    pub(super) async fn earlier_sent(&mut self) {
+        while self.are_sending() {
+            self.tasks.join_next().await;
+        }
+    }
+}
+
+impl ShownConversation {
     /// What is told next. May be cancelled at any time.
     pub(super) async fn next(&mut self) -> Option<ChatEvent> {
         let told = self.told.recv().await?;
@@ -131,37 +162,62 @@ impl Conversation {
     }
 }
 
-/// Sends messages one after the other.
+/// Sends messages one after the other. It outlives the conversation that is shown until all are sent.
 struct Outbox {
     owner: Arc<SharedOwner>,
     beginning: Beginning,
     session: Option<SessionId>,
     told: mpsc::Sender<ConversationUpdate>,
+    chat: mpsc::Sender<RequestUpdate>,
 }
 
 impl Outbox {
     async fn run(mut self, mut outgoing: mpsc::UnboundedReceiver<UserMessage>) {
-        if let Err(error) = self.open().await {
+        let told = self.told.clone();
+        let opened = tokio::select! {
+            opened = self.open() => opened,
+            // Each message finds the session by itself.
+            () = told.closed() => Ok(()),
+        };
+        if let Err(error) = opened {
             self.tell(ChatEvent::Notice(Tone::Bad, error.to_string())).await;
         }
         while let Some(message) = outgoing.recv().await {
-            let local = message.local;
-            let event = match self.send(message).await {
+            let (local, text) = (message.local, message.text.clone());
+            match self.send(message).await {
                 Ok((session, message)) => {
-                    if self.session.replace(session) != Some(session) {
-                        // A closed receiver is a conversation that is not shown any more.
-                        let _ = self.told.send(ConversationUpdate::Opened(session)).await;
-                    }
-                    ChatEvent::Sent { local, message }
+                    self.take_session(session).await;
+                    self.tell(ChatEvent::Sent { local, message }).await;
                 }
-                Err(error) => ChatEvent::NotSent { local, reason: error.to_string() },
-            };
-            self.tell(event).await;
+                Err(error) => self.tell_not_sent(local, &text, &error).await,
+            }
         }
     }
 
+    /// Tells the conversation. One that is not shown any more has no use for it.
     async fn tell(&self, event: ChatEvent) {
-        let _ = self.told.send(ConversationUpdate::Event(event)).await;
+        self.told.send(ConversationUpdate::Event(event)).await.ok();
+    }
+
+    /// Tells the conversation that it has this session, unless it knows.
+    async fn take_session(&mut self, session: SessionId) {
+        if self.session.replace(session) != Some(session) {
+            self.told.send(ConversationUpdate::Opened(session)).await.ok();
+        }
+    }
+
+    /// Tells the conversation, or the chat if that conversation is not shown any more.
+    async fn tell_not_sent(&self, local: u64, text: &str, error: &HostError) {
+        let event = ChatEvent::NotSent { local, reason: error.to_string() };
+        if self.told.send(ConversationUpdate::Event(event)).await.is_ok() {
+            return;
+        }
+        let text = truncated_line(text, MAX_UNSENT_CHARS);
+        let notice =
+            ChatEvent::Notice(Tone::Bad, format!("not sent to the conversation before: {text}: {error}"));
+        if self.chat.send(RequestUpdate::Unasked(Some(notice))).await.is_err() {
+            tracing::warn!(text, %error, "a message was not sent, and its chat has ended");
+        }
     }
 
     /// Connects, and finds the session that is named.
@@ -169,22 +225,29 @@ impl Outbox {
         let told = self.told.clone();
         let connected = self.owner.connect_telling(|wait| {
             if let ServiceWait::Command { .. } = wait {
-                // A full queue has other things to show.
                 let notice = ChatEvent::Notice(Tone::Action, wait.to_string());
-                let _ = told.try_send(ConversationUpdate::Event(notice));
+                // A full queue has other things to show.
+                told.try_send(ConversationUpdate::Event(notice)).ok();
             }
         });
         let pid = connected.await?.pid;
         self.tell(ChatEvent::Link(Link::Up(pid))).await;
-        let Some(name) = &self.beginning.session else { return Ok(()) };
+        self.find_session().await
+    }
+
+    /// Finds the session that is named, unless it is found: a message must not go to another one.
+    async fn find_session(&mut self) -> Result<(), HostError> {
+        let Some(name) = self.beginning.session.as_deref().filter(|_| self.session.is_none()) else {
+            return Ok(());
+        };
         let session = self.owner.session_of(name).await?;
-        self.session = Some(session);
-        let _ = self.told.send(ConversationUpdate::Opened(session)).await;
+        self.take_session(session).await;
         Ok(())
     }
 
     /// Sends a message.
     async fn send(&mut self, message: UserMessage) -> Result<(SessionId, RunId), HostError> {
+        self.find_session().await?;
         let images = read_images(&message.images, "picture").map_err(|error| HostError::usage(error.text))?;
         let images: Vec<String> = images.iter().map(|image| STANDARD.encode(image)).collect();
         let key: Arc<str> = format!("chat-{:032x}", u128::from_le_bytes(clock::random_bytes())).into();

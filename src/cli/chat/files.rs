@@ -48,11 +48,10 @@ pub(super) fn append_history(state: &Path, text: &str) {
     let append = || {
         if fs::metadata(&path).is_ok_and(|metadata| metadata.len() > MAX_HISTORY_BYTES) {
             let kept = read_regular_text(&path, 2 * MAX_HISTORY_BYTES)?;
-            let half = kept.len() / 2;
-            let start =
-                kept.bytes().skip(half).position(|byte| byte == b'\n').map_or(kept.len(), |at| half + at + 1);
+            let (_, newer) = kept.as_bytes().split_at(kept.len() / 2);
+            let cut = newer.iter().position(|byte| *byte == b'\n').map_or(newer.len(), |at| at + 1);
             let part = unique_path(state, "history", "part");
-            crate::files::replace(&path, &part, kept.get(start..).unwrap_or_default().as_bytes())?;
+            crate::files::replace(&path, &part, newer.split_at(cut).1)?;
         }
         let mut file = OpenOptions::new().append(true).create(true).mode(0o600).open(&path)?;
         file.write_all(format!("{}\n", serde_json::Value::from(text)).as_bytes())

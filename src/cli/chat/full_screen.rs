@@ -11,7 +11,7 @@ use tokio::{
 };
 
 use super::{
-    conversation::{Beginning, Conversation, UserMessage},
+    conversation::{Beginning, Outboxes, ShownConversation, UserMessage},
     files,
     requests::{RequestUpdate, Requests, Then},
 };
@@ -54,12 +54,14 @@ pub(super) async fn run(
     let (told, updates) = mpsc::channel(MAX_QUEUED_EVENTS);
     // Messages to sessions are taken by services alone. The screen shows what is waited for.
     let owner = Arc::new(SharedOwner::new(client.state().clone(), OwnerKind::is_service, |_| ()));
-    let conversation = Conversation::begin(&owner, beginning.clone());
+    let mut outboxes = Outboxes::new(Arc::clone(&owner), told.clone());
+    let conversation = outboxes.begin(beginning.clone());
     let requests = Requests::new(owner, told, variables.clone(), workspace);
     let mut chat = FullScreen {
         state,
         screen,
         conversation,
+        outboxes,
         requests,
         updates,
         beginning,
@@ -89,7 +91,8 @@ fn terminal_error(error: io::Error) -> CliError {
 struct FullScreen {
     state: ChatState,
     screen: Screen,
-    conversation: Conversation,
+    conversation: ShownConversation,
+    outboxes: Outboxes,
     requests: Requests,
     /// The answers of requests.
     updates: mpsc::Receiver<RequestUpdate>,
@@ -159,10 +162,20 @@ impl FullScreen {
                 let Some(event) = self.conversation.next().await else { return };
                 self.apply(event);
             }
+            self.outboxes.earlier_sent().await;
         };
-        // What is left is told.
-        let _ = timeout(SEND_TIMEOUT, sent).await;
-        self.state.unsent().map(str::to_owned).collect()
+        let is_late = timeout(SEND_TIMEOUT, sent).await.is_err();
+        let mut unsent: Vec<String> = self.state.unsent().map(str::to_owned).collect();
+        if is_late && self.outboxes.are_sending() {
+            unsent.push("messages of a conversation before".to_owned());
+        }
+        // What earlier conversations could not send.
+        while let Ok(update) = self.updates.try_recv() {
+            if let RequestUpdate::Unasked(Some(ChatEvent::Notice(_, text))) = update {
+                unsent.push(text);
+            }
+        }
+        unsent
     }
 
     fn apply(&mut self, event: ChatEvent) {
@@ -229,7 +242,7 @@ impl FullScreen {
     fn show(&mut self, (session, agent): (Option<String>, Option<String>)) {
         let beginning =
             Beginning { session, agent: agent.or(self.beginning.agent.clone()), ..self.beginning.clone() };
-        self.conversation = Conversation::begin(&self.requests.owner, beginning);
+        self.conversation = self.outboxes.begin(beginning);
         self.apply(ChatEvent::Conversation(None));
     }
 

@@ -1,12 +1,18 @@
 //! The chat in plain mode: lines of standard input, and lines of words at standard output.
 
-use std::{io::BufRead as _, ops::ControlFlow, sync::Arc, thread, time::Duration};
+use std::{
+    io::{BufRead, Read as _},
+    ops::ControlFlow,
+    sync::Arc,
+    thread,
+    time::Duration,
+};
 
 use hermod_chat::{ChatEvent, Intent, PlainChat};
 use tokio::{sync::mpsc, time::sleep};
 
 use super::{
-    conversation::{Beginning, Conversation, UserMessage},
+    conversation::{Beginning, Outboxes, ShownConversation, UserMessage},
     files,
     requests::{RequestUpdate, Requests, Then},
 };
@@ -42,27 +48,23 @@ pub(super) async fn run(
     let (told, updates) = mpsc::channel(MAX_QUEUED);
     // Messages to sessions are taken by services alone. The screen shows what is waited for.
     let owner = Arc::new(SharedOwner::new(client.state().clone(), OwnerKind::is_service, |_| ()));
-    let conversation = Conversation::begin(&owner, beginning.clone());
+    let mut outboxes = Outboxes::new(Arc::clone(&owner), told.clone());
+    let conversation = outboxes.begin(beginning.clone());
     let requests = Requests::new(owner, told, variables.clone(), workspace);
     let signals = Signals::listen()?;
-    let mut mode = PlainMode { chat: PlainChat::default(), conversation, requests, updates, beginning };
+    let chat = PlainChat::default();
+    let mut mode = PlainMode { chat, conversation, outboxes, requests, updates, beginning };
     mode.run(read_lines(), signals).await
 }
 
-/// The lines of standard input, read by a thread of its own; `None` is its end.
-fn read_lines() -> mpsc::Receiver<Option<String>> {
+/// The lines of standard input, read by a thread of its own. An error is the last one.
+fn read_lines() -> mpsc::Receiver<Result<String, String>> {
     let (sender, lines) = mpsc::channel(MAX_QUEUED);
     thread::spawn(move || {
         let mut input = std::io::stdin().lock();
-        loop {
-            let mut line = Vec::new();
-            let read = std::io::Read::take(&mut input, MAX_LINE_BYTES as u64).read_until(b'\n', &mut line);
-            let line = match read {
-                Ok(0) | Err(_) => None,
-                Ok(_) => Some(String::from_utf8_lossy(&line).into_owned()),
-            };
-            let is_end = line.is_none();
-            if sender.blocking_send(line).is_err() || is_end {
+        while let Some(line) = read_line(&mut input).transpose() {
+            let is_last = line.is_err();
+            if sender.blocking_send(line).is_err() || is_last {
                 return;
             }
         }
@@ -70,9 +72,28 @@ fn read_lines() -> mpsc::Receiver<Option<String>> {
     lines
 }
 
+/// The next line; `None` at the end. The error says what is wrong with it.
+fn read_line(input: &mut impl BufRead) -> Result<Option<String>, String> {
+    let mut line = Vec::new();
+    let read = input.take(MAX_LINE_BYTES as u64 + 1).read_until(b'\n', &mut line);
+    match read.map_err(|error| format!("standard input cannot be read: {error}"))? {
+        0 => Ok(None),
+        length if length > MAX_LINE_BYTES => {
+            Err(format!("a line of standard input has more than {MAX_LINE_BYTES} bytes; send it in parts"))
+        }
+        _ => String::from_utf8(line).map(Some).map_err(|error| {
+            format!(
+                "a line of standard input is not UTF-8, from byte {} on",
+                error.utf8_error().valid_up_to()
+            )
+        }),
+    }
+}
+
 struct PlainMode {
     chat: PlainChat,
-    conversation: Conversation,
+    conversation: ShownConversation,
+    outboxes: Outboxes,
     requests: Requests,
     updates: mpsc::Receiver<RequestUpdate>,
     beginning: Beginning,
@@ -81,12 +102,13 @@ struct PlainMode {
 impl PlainMode {
     async fn run(
         &mut self,
-        mut lines: mpsc::Receiver<Option<String>>,
+        mut lines: mpsc::Receiver<Result<String, String>>,
         mut signals: Signals,
     ) -> Result<Exit, CliError> {
         let mut is_open = true;
         loop {
-            let is_done = !is_open && !self.chat.is_busy() && !self.requests.is_busy();
+            let is_sending = self.outboxes.are_sending();
+            let is_done = !is_open && !self.chat.is_busy() && !self.requests.is_busy() && !is_sending;
             let is_opening = self.beginning.session.is_some() && self.conversation.session.is_none();
             let quiet = if is_opening { OPENING_PERIOD } else { QUIET_PERIOD };
             // Without more input nothing can answer.
@@ -112,9 +134,11 @@ impl PlainMode {
                     }
                 }
                 () = sleep(quiet), if is_done => return Ok(Exit::Ok),
+                () = self.outboxes.earlier_sent(), if is_sending => {}
                 // Answers come in the order of the lines.
-                line = lines.recv(), if is_open && !self.requests.is_busy() => match line.flatten() {
+                line = lines.recv(), if is_open && !self.requests.is_busy() => match line {
                     Some(line) => {
+                        let line = line.map_err(CliError::usage)?;
                         if self.take_line(&line)?.is_break() {
                             return Ok(Exit::Ok);
                         }
@@ -168,7 +192,30 @@ impl PlainMode {
         let Then::Show((session, agent)) = then else { return Ok(()) };
         let agent = agent.or(self.beginning.agent.clone());
         let beginning = Beginning { session, agent, ..self.beginning.clone() };
-        self.conversation = Conversation::begin(&self.requests.owner, beginning);
+        self.conversation = self.outboxes.begin(beginning);
         self.apply(ChatEvent::Conversation(None)).map(drop)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_that_is_none_is_an_error() {
+        let check =
+            |input: &[u8], expect: Result<Option<&str>, &str>| match (read_line(&mut { input }), expect) {
+                (Err(error), Err(part)) => assert!(error.contains(part), "{error}"),
+                (read, expect) => {
+                    let expect = expect.map(|line| line.map(str::to_owned));
+                    assert_eq!(read, expect.map_err(str::to_owned));
+                }
+            };
+        let long = "x".repeat(MAX_LINE_BYTES + 1);
+        check(b"", Ok(None));
+        check(b"one\ntwo", Ok(Some("one\n")));
+        check(b"two", Ok(Some("two")));
+        check(b"\xff\n", Err("is not UTF-8, from byte 0 on"));
+        check(long.as_bytes(), Err("has more than 1048576 bytes"));
     }
 }

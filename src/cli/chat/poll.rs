@@ -3,7 +3,7 @@
 use std::{collections::BTreeSet, path::Path, sync::Arc, time::Duration};
 
 use hermod_actors::model::{RunId, SessionId};
-use hermod_chat::{ChatEvent, Question, Subagent, Used};
+use hermod_chat::{ChatEvent, Question, Subagent, Tone, Used};
 use tokio::{
     sync::{mpsc, watch},
     time::timeout,
@@ -13,6 +13,7 @@ use super::conversation::ConversationUpdate;
 use crate::{
     cli::{shared_owner::SharedOwner, tree},
     control::{ControlClient, ControlRequest, ControlResponse},
+    host::{HostError, unexpected_response},
     view::{ApprovalView, NodeView, RunStateView},
 };
 
@@ -32,7 +33,11 @@ pub(super) async fn poll(
 ) {
     let mut client: Option<ControlClient> = None;
     let mut last = None;
-    for event in earlier_spending(owner.state(), session).await.unwrap_or_default() {
+    let earlier = earlier_spending(&owner, session).await.unwrap_or_else(|error| {
+        let text = format!("what earlier runs have spent cannot be told: {error}");
+        vec![ChatEvent::Notice(Tone::Bad, text)]
+    });
+    for event in earlier {
         if told.send(ConversationUpdate::Event(event)).await.is_err() {
             return;
         }
@@ -59,22 +64,21 @@ pub(super) async fn poll(
     }
 }
 
-/// What the runs of a session have spent; `None` if no process answers.
-async fn earlier_spending(state: &Path, session: SessionId) -> Option<Vec<ChatEvent>> {
-    let mut client = ControlClient::connect(state).await.ok()??;
+/// What the newest runs of a session have spent.
+async fn earlier_spending(owner: &SharedOwner, session: SessionId) -> Result<Vec<ChatEvent>, HostError> {
     let request = ControlRequest::SessionsShow { session: session.to_string(), max: MAX_EARLIER_RUNS };
-    let Ok(ControlResponse::Session(detail)) = client.request(&request, |_| Ok(())).await else {
-        return None;
+    let ControlResponse::Session(detail) = owner.ask(&request).await? else {
+        return Err(unexpected_response().into());
     };
     let mut events = Vec::new();
     for run in &detail.runs {
         let request = ControlRequest::Tree { run: Some(run.id.to_string()) };
-        let Ok(ControlResponse::Tree(nodes)) = client.request(&request, |_| Ok(())).await else {
-            return None;
+        let ControlResponse::Tree(nodes) = owner.ask(&request).await? else {
+            return Err(unexpected_response().into());
         };
         events.extend(nodes.iter().filter_map(spending));
     }
-    Some(events)
+    Ok(events)
 }
 
 fn spending(node: &NodeView) -> Option<ChatEvent> {

@@ -21,7 +21,7 @@ use crate::{
     control::{ControlRequest, ControlResponse, RequestErrorKind},
     discovery::Variables,
     host::{BudgetLimits, HandoverError, HostError, millis, unexpected_response},
-    view::ConversationView,
+    view::{AgentView, ConversationView},
 };
 
 /// Limit of finding a conversation.
@@ -53,18 +53,21 @@ pub(super) enum RequestUpdate {
     /// An event for the screen, if there is something to say.
     Event(Option<ChatEvent>),
     /// The same, for which the user has not asked.
-    Overview(Option<ChatEvent>),
-    /// The conversation that was named, or why it is not opened.
-    Found(Result<SessionId, String>),
+    Unasked(Option<ChatEvent>),
+    /// The conversation to show, or why it is not.
+    Found(Result<NextConversation, String>),
 }
+
+/// Another conversation: its session, and the agent of a new one.
+pub(super) type NextConversation = (Option<String>, Option<String>);
 
 /// What follows from an intent.
 #[derive(Debug)]
 pub(super) enum Then {
     /// Nothing now.
     Nothing,
-    /// Another conversation is shown: its session, and the agent of a new one.
-    Show((Option<String>, Option<String>)),
+    /// Another conversation is shown.
+    Show(NextConversation),
 }
 
 impl Requests {
@@ -92,7 +95,7 @@ impl Requests {
     /// Takes the end of a request: an event for the screen, or the conversation to show.
     pub(super) fn on_update(&mut self, update: RequestUpdate) -> (Option<ChatEvent>, Then) {
         match update {
-            RequestUpdate::Overview(event) => (event, Then::Nothing),
+            RequestUpdate::Unasked(event) => (event, Then::Nothing),
             RequestUpdate::Event(event) => {
                 self.open = self.open.saturating_sub(1);
                 (event, Then::Nothing)
@@ -101,7 +104,7 @@ impl Requests {
                 self.open = self.open.saturating_sub(1);
                 self.is_opening = false;
                 match found {
-                    Ok(session) => (None, Then::Show((Some(session.to_string()), None))),
+                    Ok(next) => (None, Then::Show(next)),
                     Err(error) => {
                         (Some(ChatEvent::Notice(Tone::Bad, format!("not opened: {error}"))), Then::Nothing)
                     }
@@ -121,7 +124,7 @@ impl Requests {
                 let text = format!("what else the installation does cannot be told: {error}");
                 Some(ChatEvent::Notice(Tone::Bad, text))
             });
-            RequestUpdate::Overview(event)
+            RequestUpdate::Unasked(event)
         });
     }
 
@@ -166,10 +169,7 @@ impl Requests {
         let owner = Arc::clone(&self.owner);
         match command {
             Command::New => return Then::Show((None, None)),
-            Command::Agent(Some(agent)) => match agents::check(&agent, &self.variables) {
-                Ok(()) => return Then::Show((None, Some(agent))),
-                Err(error) => self.spawn(async move { Err(error.text) }),
-            },
+            Command::Agent(Some(agent)) => self.begin_with(agent),
             Command::Resume(_) => self.spawn(async move { conversations(&owner, session).await }),
             Command::Model(Some(model)) => {
                 let chosen = match model.parse::<ModelRef>() {
@@ -183,10 +183,7 @@ impl Requests {
                 self.spawn(async move { chosen });
             }
             Command::Model(None) => self.spawn(async move { models(&owner).await }),
-            Command::Agent(None) => {
-                let variables = self.variables.clone();
-                self.spawn(async move { agent_list(&variables) });
-            }
+            Command::Agent(None) => self.spawn(async move { agent_list(&owner).await }),
             Command::Runs => self.spawn(async move { overview::run_list(&owner).await }),
             Command::Approvals => self.spawn(async move { overview::waiting(&owner).await }),
             Command::Report => {
@@ -222,14 +219,32 @@ impl Requests {
 
     /// Finds the conversation with this name. Until then the present one stays.
     fn open(&mut self, name: String) {
-        self.is_opening = true;
         let owner = Arc::clone(&self.owner);
+        self.find(async move {
+            let session = owner.session_of(&name).await.map_err(|error| error.to_string())?;
+            Ok((Some(session.to_string()), None))
+        });
+    }
+
+    /// Begins a conversation with an agent of the service.
+    fn begin_with(&mut self, agent: String) {
+        let owner = Arc::clone(&self.owner);
+        self.find(async move {
+            let known = agents_of(&owner).await?;
+            if known.iter().any(|view| view.name.as_str() == agent) {
+                return Ok((None, Some(agent)));
+            }
+            let names: Vec<&str> = known.iter().map(|view| view.name.as_str()).collect();
+            Err(format!("there is no agent `{agent}`; there are: {}", names.join(", ")))
+        });
+    }
+
+    fn find(&mut self, work: impl Future<Output = Result<NextConversation, String>> + Send + 'static) {
+        self.is_opening = true;
         self.start(async move {
-            let found = match timeout(OPEN_TIMEOUT, owner.session_of(&name)).await {
-                Ok(found) => found.map_err(|error| error.to_string()),
-                Err(_) => Err("the service does not answer; try again".to_owned()),
-            };
-            RequestUpdate::Found(found)
+            let found = timeout(OPEN_TIMEOUT, work).await;
+            let late = || Err("the service does not answer; try again".to_owned());
+            RequestUpdate::Found(found.unwrap_or_else(|_| late()))
         });
     }
 
@@ -250,7 +265,7 @@ impl Requests {
         tokio::spawn(async move {
             let update = work.await;
             // A closed receiver is a chat that its user has left.
-            let _ = told.send(update).await;
+            told.send(update).await.ok();
         });
     }
 
@@ -321,13 +336,18 @@ async fn models(owner: &SharedOwner) -> Result<ChatEvent, String> {
     Ok(page("Models that runs have used; /model PROVIDER/NAME takes any", known))
 }
 
-fn agent_list(variables: &Variables) -> Result<ChatEvent, String> {
-    agents::table_of(variables)
-        .map(|text| {
-            let title = "Agents; /agent NAME begins with one".to_owned();
-            ChatEvent::Page { title, text, kind: PageKind::Table }
-        })
-        .map_err(|error| error.text)
+/// The agents of the service, whose configuration may be another one than that of this process.
+async fn agents_of(owner: &SharedOwner) -> Result<Vec<AgentView>, String> {
+    let ControlResponse::Agents(agents) = answer(owner, &ControlRequest::AgentsList {}).await? else {
+        return Err(unexpected());
+    };
+    Ok(agents)
+}
+
+async fn agent_list(owner: &SharedOwner) -> Result<ChatEvent, String> {
+    let title = "Agents; /agent NAME begins with one".to_owned();
+    let text = agents::format_list(&agents_of(owner).await?);
+    Ok(ChatEvent::Page { title, text, kind: PageKind::Table })
 }
 
 async fn run_tree(owner: &SharedOwner, at: (Option<SessionId>, Option<RunId>)) -> Result<ChatEvent, String> {

@@ -25,6 +25,7 @@ use crate::{
         new_run::RunInput,
         submission::{MessageOptions, ResolvedRun, RunSubmitter, Submission, SubmissionOptions},
     },
+    view::AgentView,
 };
 
 /// The name of the session of the newest run that is no subagent's.
@@ -59,6 +60,10 @@ impl SubmissionService for RunSubmitter {
     fn check_schedule(&self, definition: &ScheduleDefinition) -> Result<(), RequestError> {
         let checked = self.settings().config.check_schedule(definition);
         checked.map_err(|(part, reason)| RequestError::usage(format!("{part}: {reason}")))
+    }
+
+    fn agents(&self) -> Vec<AgentView> {
+        self.settings().config.agents().map(|(_, config)| AgentView::new(config)).collect()
     }
 
     fn resume(&self, id: String) -> BoxFuture<'_, Result<SubmittedRun, RequestError>> {
