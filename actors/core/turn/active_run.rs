@@ -1,14 +1,14 @@
 //! The state of the run under way ([`ActiveRun`]): its position in the loop, its parts, its due actions, and what is
 //! left of its limits. Folds records and decides nothing. More methods
-//! of `ActiveRun` are in the files of their concern, such as `grace_call.rs`.
+//! of `ActiveRun` are in the files of their concern, such as `grace_call.rs` and `active_time.rs`.
 
 use std::sync::Arc;
 
 use crate::{
     model::{
         AsideJob, AssistantMessage, AttemptId, Body, CallEnded, CallId, CallStatus, Dimension, FailureClass,
-        HistoryPosition, ModelAnswered, ModelFailed, ModelStarted, Outcome, OutcomeCause, OutcomeDetail,
-        ParentRef, Repetition, RunId, RunSpec, ScheduleName, Seq, SessionTime, Timestamp,
+        HistoryPosition, ModelAnswered, ModelFailed, ModelStarted, OutcomeCause, OutcomeDetail, ParentRef,
+        Repetition, RunId, RunSpec, ScheduleName, Seq, SessionTime, Timestamp,
     },
     mutants::{Mutant, mutant_enabled},
     policy::message::MESSAGE,
@@ -18,7 +18,7 @@ use crate::{
         input::DueAction,
         last_text::LastText,
         loop_guard::{LoopGuard, settled_calls},
-        model_call::{AttemptFailure, ModelCallState, RetryPause},
+        model_call::{AttemptFailure, ModelCallState},
         person_decisions::PersonDecisions,
         run_budget::RunBudget,
         run_clock::RunClock,
@@ -242,12 +242,6 @@ impl ActiveRun {
         self.state = LoopState::CallingModel(ModelCallState { is_repeated: true, ..self.next_call() });
     }
 
-    /// Stops the clock at the end of the run.
-    pub(super) fn stop_clock(&mut self, now: SessionTime) {
-        self.end_pause(now);
-        self.clock.stopped_at.get_or_insert(now.active_ms);
-    }
-
     /// The present model call; `None` once it is answered.
     pub(super) const fn model_call_state(&self) -> Option<&ModelCallState> {
         if let LoopState::CallingModel(call) = &self.state { Some(call) } else { None }
@@ -370,41 +364,6 @@ impl ActiveRun {
         Some(limit.saturating_sub(self.budget.spent.get(dimension).unwrap_or(0)))
     }
 
-    /// Start of the counted active time on the session's active clock, in milliseconds, moved forward by all time that
-    /// does not count.
-    pub(super) fn counted_from(&self, now: SessionTime) -> u64 {
-        self.clock.counted_from(now, self.pause())
-    }
-
-    /// The run's limits of active time: for each its end on the session's active clock, the limit in milliseconds, and
-    /// the outcome.
-    pub(super) fn time_limits(&self, now: SessionTime) -> impl Iterator<Item = (u64, u64, Outcome)> + use<> {
-        let limits = &self.spec.limits;
-        let timeout = limits.timeout_ms.map(|ms| (ms, Outcome::TimedOut));
-        let wall = limits.wall_ms.map(|ms| (ms, Outcome::BudgetExhausted));
-        let began = self.counted_from(now);
-        timeout.into_iter().chain(wall).map(move |(ms, outcome)| (began.saturating_add(ms), ms, outcome))
-    }
-
-    /// When a subagent ends if it gets no new result: the time on the session's active clock, and the limit in
-    /// milliseconds. `None` without such a limit, while a subagent of its own is live, and while its expectations are checked.
-    pub(super) fn no_progress_deadline(&self, now: SessionTime) -> Option<(u64, u64)> {
-        let limit_ms = self.spec.delegation?.progress_ms?;
-        let progress_at = self.counted_from(now).saturating_add(self.clock.last_progress_ms);
-        let may_stall =
-            self.parent.is_some() && !self.subagents.has_live() && self.unverified_answer().is_none();
-        may_stall.then(|| (progress_at.saturating_add(limit_ms), limit_ms))
-    }
-
-    /// Notes for the clock what a record has changed. Called after the record is folded.
-    pub(super) fn track_time(&mut self, body: &Body, now: SessionTime) {
-        let (is_parked, is_wanted) = (self.is_parked(), self.is_model_wanted());
-        self.clock.track_state(is_parked, is_wanted, now.active_ms);
-        if matches!(body, Body::ModelAnswered(_) | Body::CallEnded(_) | Body::ChildEnded(_)) {
-            self.clock.last_progress_ms = now.active_ms.saturating_sub(self.counted_from(now));
-        }
-    }
-
     /// Whether this is the next attempt of the model call, and has not started.
     pub(super) fn is_wanted(&self, id: AttemptId) -> bool {
         self.is_model_wanted()
@@ -412,41 +371,8 @@ impl ActiveRun {
     }
 
     /// Whether the model call needs an attempt that has not started.
-    fn is_model_wanted(&self) -> bool {
+    pub(super) fn is_model_wanted(&self) -> bool {
         self.model_call_state().is_some_and(|call| call.started().is_none())
-    }
-
-    /// The pause before the next attempt of the model call.
-    pub(super) fn pause(&self) -> Option<RetryPause> {
-        self.model_call_state()?.pause()
-    }
-
-    /// Ends the pause before an attempt, because the attempt or another pause starts.
-    pub(super) fn end_pause(&mut self, now: SessionTime) {
-        if let LoopState::CallingModel(call) = &mut self.state {
-            self.clock.uncounted_ms += call.end_pause(now);
-        }
-    }
-
-    /// Whether the present moment does not count for the limits of time.
-    fn is_uncounted(&self, now: SessionTime) -> bool {
-        let pauses =
-            self.pause().is_some_and(|pause| pause.uncounted_since.is_some() && !pause.is_over(now.at));
-        pauses || self.clock.stopped_at.is_some()
-    }
-
-    /// Whether the run gives its place in its lane to others: it waits for a person, for subagents alone, or for a time
-    /// that a provider has named.
-    pub(super) fn leaves_its_place(&self, now: SessionTime) -> bool {
-        let waits_for_subagents = match &self.state {
-            LoopState::CallingModel(_) => false,
-            LoopState::RunningTools(step) => {
-                let mut open = step.calls.iter().filter(|call| !call.is_settled()).peekable();
-                open.peek().is_some() && open.all(|call| self.subagents.wait_of(call.id).is_some())
-            }
-            LoopState::Answered(_) => self.subagents.has_live(),
-        };
-        waits_for_subagents || self.is_uncounted(now)
     }
 
     /// The actions that should be in flight, without those of a summary.

@@ -6,6 +6,7 @@
 //! of its records; only the limits of the store are given, like the time. Recovery has no path of its own: after a crash the same records give the same `due`.
 
 mod active_run;
+mod active_time;
 mod answer;
 mod answer_recovery;
 mod approval;

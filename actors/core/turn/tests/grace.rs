@@ -1,12 +1,12 @@
-//! Tests of the end of a budget: the warning, the grace call, and its results.
+//! Tests of the end of a budget: the grace call, and its results.
 
-use super::{limits, *};
+use super::*;
 use crate::model::{
     AccountId, Amounts, AttemptId, Body, BudgetRefusal, CallEnd, CallStatus, Dimension, ModelStarted,
     Outcome, OutcomeCause, OutcomeDetail, PrefixChange, RunEnded, StopReason,
 };
 
-const TEXT: &str = "half of it is done";
+pub(super) const TEXT: &str = "half of it is done";
 
 fn refused(account: AccountId, dimension: Dimension) -> BudgetRefusal {
     BudgetRefusal { account, dimension, limit: 1, spent: 1, reserved: 0, needed: None }
@@ -17,19 +17,19 @@ fn refusal() -> BudgetRefusal {
     refused(run(1).into(), Dimension::Iterations)
 }
 
-fn with(budget: Amounts) -> Limits {
+pub(super) fn with(budget: Amounts) -> Limits {
     Limits { budget, max_tokens: 8_192, ..Limits::default() }
 }
 
 /// A run after one step: its tool call has ended, and the next model call is wanted.
-fn worked(limits: Limits) -> Driver {
+pub(super) fn worked(limits: Limits) -> Driver {
     let mut driver = Driver::new();
     driver.submit(1, limits);
     step(&mut driver, 1);
     driver
 }
 
-fn step(driver: &mut Driver, iteration: u32) {
+pub(super) fn step(driver: &mut Driver, iteration: u32) {
     driver.lease(model(1, iteration), 1);
     driver.answer(1, EffectClass::Pure);
     driver.permit_all();
@@ -46,21 +46,21 @@ fn exhausted() -> Driver {
     driver
 }
 
-fn last_started(driver: &Driver) -> Option<&ModelStarted> {
+pub(super) fn last_started(driver: &Driver) -> Option<&ModelStarted> {
     driver.records.iter().rev().find_map(|record| {
         let Body::ModelStarted(started) = &record.body else { return None };
         Some(&**started)
     })
 }
 
-fn ended(driver: &Driver) -> Option<&RunEnded> {
+pub(super) fn ended(driver: &Driver) -> Option<&RunEnded> {
     driver.records.iter().find_map(|record| {
         let Body::RunEnded(ended) = &record.body else { return None };
         Some(ended)
     })
 }
 
-fn prompt(driver: &Driver) -> String {
+pub(super) fn prompt(driver: &Driver) -> String {
     driver.turn.transient_prompt().map_or_else(String::new, |postscript| postscript.prompt.to_string())
 }
 
@@ -344,150 +344,4 @@ fn a_text_that_was_cut_off_is_brought_to_its_end() {
     driver.lease(model(1, 3), 1);
     driver.answer_with("and the last.", 0, FinishReason::Stop, EffectClass::Pure);
     assert_eq!(driver.found("The first and the last.\n\n[This run ended"), [('a', 1)]);
-}
-
-/// The output that the second call of a run requests with this limit of tokens; `None` if it is the grace call.
-fn second_asks(tokens: u64, max_tokens: u64) -> (Option<u64>, Vec<&'static str>) {
-    let budget = Amounts { tokens: Some(tokens), ..Amounts::default() };
-    let mut driver = worked(Limits { max_tokens, ..with(budget) });
-    let kinds = driver.lease(model(1, 2), 1);
-    let started = last_started(&driver).unwrap();
-    let used = driver.turn.model_started().is_some().then_some(started.max_tokens);
-    assert_eq!(started.reserved.iterations.is_none(), kinds.len() == 2);
-    // The reservation is within the limit.
-    assert!(started.reserved.tokens.unwrap() + 10 <= tokens, "{started:?}");
-    (used, kinds)
-}
-
-#[test]
-fn a_working_call_leaves_room_for_the_grace_call() {
-    let works = ["model.started"];
-    let check = |tokens, max_tokens, asks: std::ops::Range<u64>, kinds: &[&str]| {
-        let (asked, came) = second_asks(tokens, max_tokens);
-        assert_eq!(came, kinds, "{tokens} tokens");
-        assert!(asked.is_some_and(|asked| asks.contains(&asked)), "{asked:?} of {tokens} tokens");
-    };
-    check(100_000, 8_192, 8_192..8_193, &works);
-    // Of 3,000 tokens, 1,024 are kept for the output of the grace call, which also reads the call's output.
-    check(3_000, 8_192, 950..983, &works);
-    check(1_600, 8_192, 256..284, &works);
-    check(1_500, 8_192, 1_400..1_500, &["run.exhausted", "model.started"]);
-    // A call that requests less output needs less.
-    check(1_500, 100, 100..101, &works);
-}
-
-#[test]
-fn money_is_left_for_the_grace_call() {
-    let check = |more: u64, asks: std::ops::Range<u64>, kinds: &[&str]| {
-        // Both inputs at 20 a token, and 1,024 output tokens at 100. Each further token costs 100 to write and 20 to
-        // read again.
-        let usd = 2 * 25_200 + 102_400 + more * 120;
-        let mut driver = limits::priced(&[limits::DEAR], Some(usd), 0);
-        step(&mut driver, 1);
-        assert_eq!(driver.lease(model(1, 2), 1), kinds);
-        let asked = last_started(&driver).unwrap();
-        assert!(asks.contains(&asked.max_tokens), "{}", asked.max_tokens);
-        assert!(asked.reserved.usd.unwrap() + 370 <= usd);
-        usd
-    };
-    check(2_000, 1_000..1_001, &["model.started"]);
-    check(600, 550..610, &["model.started"]);
-    let usd = check(200, 1_000..1_001, &["run.exhausted", "model.started"]);
-
-    let mut driver = limits::priced(&[limits::DEAR], Some(usd), 0);
-    step(&mut driver, 1);
-    driver.lease(model(1, 2), 1);
-    driver.answer_with(TEXT, 0, FinishReason::Stop, EffectClass::Pure);
-    let refusal = BudgetRefusal {
-        account: run(1).into(),
-        dimension: Dimension::Usd,
-        limit: usd,
-        spent: 370,
-        reserved: 0,
-        // Both calls read the view, the grace call writes 1,024 tokens, and the shortest output is written and read
-        // again.
-        needed: Some(2 * 25_200 + 102_400 + 256 * 120),
-    };
-    assert_eq!(ended(&driver).unwrap().ended.cause, Some(OutcomeCause::Limit { refusal }));
-}
-
-/// The output of a first call is not lowered either.
-#[test]
-fn a_first_call_needs_no_room_behind_it() {
-    for tokens in [502, 1_500, 3_000] {
-        let budget = Amounts { tokens: Some(tokens), ..Amounts::default() };
-        let mut driver = Driver::new();
-        driver.submit(1, with(budget));
-        assert_eq!(driver.lease(model(1, 1), 1), ["model.started"]);
-        assert_eq!(driver.turn.model_started().unwrap().max_tokens, tokens - 2);
-        assert_eq!(driver.fail(FailureClass::Overloaded), ["model.failed"]);
-        driver.pass(60_000);
-        assert_eq!(driver.lease(model(1, 1), 2), ["model.started"]);
-        assert_eq!(driver.turn.model_started().unwrap().max_tokens, tokens - 2);
-    }
-}
-
-/// Checks the budget warning before a run's second call. All attempts of the call have the same one.
-#[track_caller]
-fn check_told(budget: Amounts, expect: Option<&str>) {
-    let mut driver = worked(with(budget));
-    let told = prompt(&driver);
-    match expect {
-        Some(expect) => assert!(told.contains(&format!("with this call: {expect}. Wrap up")), "{told}"),
-        None => assert_eq!(told, ""),
-    }
-    driver.crash();
-    assert_eq!(prompt(&driver), told);
-}
-
-#[test]
-fn of_the_last_fifth_the_model_is_told() {
-    let none = Amounts::default();
-    let iterations = |limit| Amounts { iterations: Some(limit), ..none };
-    check_told(none, None);
-    check_told(iterations(3), None);
-    check_told(iterations(2), Some("2 of 2 iterations"));
-    check_told(Amounts { tokens: Some(13), ..none }, None);
-    check_told(Amounts { tokens: Some(12), ..none }, Some("10 of 12 tokens"));
-    check_told(Amounts { tool_calls: Some(2), ..none }, None);
-    check_told(Amounts { tool_calls: Some(1), ..none }, Some("1 of 1 tool call"));
-    let both = Amounts { tool_calls: Some(1), ..iterations(2) };
-    check_told(both, Some("2 of 2 iterations, 1 of 1 tool call"));
-
-    let mut driver = Driver::new();
-    driver.submit(1, with(iterations(10)));
-    let told = (1..=10).filter(|iteration| {
-        let is_told = prompt(&driver).contains(&format!("{iteration} of 10 iterations"));
-        step(&mut driver, *iteration);
-        is_told
-    });
-    assert_eq!(told.collect::<Vec<_>>(), [9, 10]);
-
-    let mut driver = limits::priced(&[limits::DEAR], Some(400), 0);
-    step(&mut driver, 1);
-    assert!(prompt(&driver).contains("$0.00000037 of $0.0000004"), "{}", prompt(&driver));
-}
-
-#[test]
-fn a_warning_is_the_same_in_all_attempts_and_leaves_no_trace() {
-    let budget = Amounts { iterations: Some(2), tokens: Some(40_000), ..Amounts::default() };
-    let mut driver = worked(with(budget));
-    let told = prompt(&driver);
-    driver.lease(model(1, 2), 1);
-    let first = last_started(&driver).unwrap().clone();
-    assert!(first.reserved.tokens > Some(8_192));
-    // The warning does not change by the cost of the failed attempt.
-    driver.fail(FailureClass::Server);
-    driver.pass(60_000);
-    driver.crash();
-    driver.lease(model(1, 2), 2);
-    assert_eq!(prompt(&driver), told);
-    assert_eq!(last_started(&driver).unwrap().request_hash, first.request_hash);
-    assert_eq!(driver.found("little is left"), [], "it stands in no message of the view");
-
-    // The warning follows the nudge in the transient prompt.
-    driver.answer_with("", 0, FinishReason::Stop, EffectClass::Pure);
-    let told = prompt(&driver);
-    let (nudge, warning) = told.split_once("\n\n").unwrap();
-    assert!(nudge.contains("your calls have returned") && warning.contains("3 of 2 iterations"), "{told}");
 }

@@ -3,6 +3,7 @@
 
 mod adoption;
 mod approval;
+mod budget_warning;
 mod calls;
 mod cases;
 mod compaction;
@@ -12,6 +13,7 @@ mod fallback;
 mod flush;
 mod fuzz;
 mod grace;
+mod grace_room;
 mod hold;
 mod ladder;
 mod learned;

@@ -4,6 +4,7 @@
 //! `HERMOD_SEQUENCES` sets how many sequences run, or which (`2000..50000`). `HERMOD_SEQUENCE` runs one alone and
 //! prints its steps.
 
+mod asked;
 mod calls;
 mod chance;
 #[allow(clippy::wildcard_enum_match_arm)] // it looks for two of the kinds of records
