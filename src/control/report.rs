@@ -27,6 +27,8 @@ use crate::{
 
 /// Items of each list.
 const MAX_ITEMS: usize = 10;
+/// Kinds of failures: a page of a morning shows them all.
+const MAX_FAILURES: usize = 50;
 /// Dead letters that are counted.
 const MAX_DEAD_LETTERS: usize = 1_000;
 
@@ -176,7 +178,7 @@ impl ReportBuilder<'_> {
                 alike.times += 1;
                 return Ok(());
             }
-            if self.failed.len() == MAX_ITEMS {
+            if self.failed.len() == MAX_FAILURES {
                 self.other_failures += 1;
                 return Ok(());
             }

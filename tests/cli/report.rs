@@ -247,6 +247,12 @@ fn long_lists_are_cut_and_name_the_rest() {
     }
     let page = world.ok(&["report"]);
     assert!(page.contains("failed: 12\n"), "{page}");
+    let failed = &object(&world.ok(&["report", "--json"]))["failed"];
+    assert_eq!(
+        (failed["items"].as_array().unwrap().len(), &failed["more"]),
+        (12, &json!(0)),
+        "a page shows more"
+    );
     let command = page.lines().find_map(|line| line.trim().strip_prefix("and 2 more: hermod ")).expect(&page);
     let listed = world.ok(&[&command.split(' ').collect::<Vec<_>>()[..], &["--json"]].concat());
     assert_eq!(object(&listed).as_array().unwrap().len(), 12);

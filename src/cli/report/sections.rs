@@ -16,6 +16,8 @@ use crate::{
     },
 };
 
+/// Failures that are shown.
+const MAX_FAILURES: usize = 10;
 /// Characters of a task, a question or an error.
 const MAX_CHARS: usize = 120;
 
@@ -113,12 +115,15 @@ fn failed(report: &ReportView, _: Timestamp) -> Option<Section> {
         SectionItem { text, command: Some(run.next.clone()) }
     };
     let outcomes = "failed,timed_out,loop_detected,refused";
+    let shown = report.failed.items.get(..MAX_FAILURES).unwrap_or(&report.failed.items);
+    let shown_runs: u64 = shown.iter().map(|run| run.times).sum();
     Some(Section {
         title: format!("failed: {count}"),
         tone: Some(Tone::Bad),
-        items: report.failed.items.iter().map(item).collect(),
-        more: more(&report.failed, || {
-            format!("hermod runs list --since {} --outcome {outcomes}", report.since)
+        items: shown.iter().map(item).collect(),
+        more: (count > shown_runs).then(|| {
+            let command = format!("hermod runs list --since {} --outcome {outcomes}", report.since);
+            (count - shown_runs, command)
         }),
     })
 }

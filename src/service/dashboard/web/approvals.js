@@ -47,7 +47,7 @@ export class ApprovalCards {
       try {
         this.runs.set(id, await get(pathOf("runs", id), {}, signal));
       } catch (error) {
-        if (error.name === "AbortError") throw error;
+        if (![403, 404].includes(error.status)) throw error;
         this.runs.set(id, null);
       }
     }));

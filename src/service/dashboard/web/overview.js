@@ -2,7 +2,7 @@
 
 import { h } from "./dom.js";
 import { get } from "./api.js";
-import { clock, count, excerpt, money, plural, runState, state, stateTone, stateWord, time } from "./format.js";
+import { clock, count, excerpt, money, plural, runState, state, stateWord, time } from "./format.js";
 import { causeWords, code, doing, empty, figure, loading, runLink, section, table } from "./parts.js";
 import { dayBars } from "./chart.js";
 import { RunChoices } from "./new-run.js";
@@ -11,9 +11,6 @@ const HOURS = 12;
 /** Milliseconds for which the report of the last hours and the days hold: they read many rows and records. */
 const REPORT_AGE = 60_000;
 const DAYS_AGE = 8_000;
-/** Rows of ended runs that are read for failures that the report leaves out: pages of this many. */
-const FAILURE_PAGE = 1_000;
-const FAILURE_PAGES = 5;
 
 export function overview(view) {
   const { context, signal, redraw } = view;
@@ -21,7 +18,6 @@ export function overview(view) {
   let days = null;
   let daysAt = 0;
   let report = null;
-  let failures = null;
   let reportAt = 0;
   let problem = null;
   const choices = new RunChoices(view);
@@ -37,9 +33,7 @@ export function overview(view) {
     if (context.token.agents !== null || Date.now() - reportAt < REPORT_AGE) return;
     reportAt = Date.now();
     try {
-      const found = await get("/v1/report", { since: new Date(Date.now() - HOURS * 3_600_000).toISOString() }, signal);
-      failures = await failuresOf(found, signal);
-      report = found;
+      report = await get("/v1/report", { since: new Date(Date.now() - HOURS * 3_600_000).toISOString() }, signal);
       problem = null;
     } catch (error) {
       if (error.name === "AbortError") return;
@@ -55,7 +49,7 @@ export function overview(view) {
       const today = days.at(-1);
       return figure("spent today", money(today.spent_usd), { href: "#/usage", note: `${plural(today.runs, "run")} since midnight UTC` });
     }
-    const failed = report ? report.failed.items.reduce((sum, { times = 1 }) => sum + times, report.failed.more) : null;
+    const failed = report ? report.failed.items.reduce((sum, { times }) => sum + times, report.failed.more) : null;
     return [
       figure(`failed in ${HOURS} hours`, failed === null ? "…" : count(failed), { href: "#/runs?outcome=failed&period=day", tone: failed ? "bad" : null }),
       figure(`spent in ${HOURS} hours`, report ? money(report.cost.spent_usd) : "…", { href: "#/usage", note: report?.cost.unpriced_requests > 0 && `and ${plural(report.cost.unpriced_requests, "model call")} of unknown price` }),
@@ -81,7 +75,7 @@ export function overview(view) {
         section("New run", {}, choices.form()),
         waiting(data.approvals, report),
         underWay(running),
-        report ? night(report, failures) : context.token.agents === null && section(`The last ${HOURS} hours`, {}, problem ? h("p", { class: "error" }, problem) : loading()),
+        report ? night(report) : context.token.agents === null && section(`The last ${HOURS} hours`, {}, problem ? h("p", { class: "error" }, problem) : loading()),
         section("Money by day", { note: "Days of UTC; a run counts on the day it was accepted." },
           days.every((day) => day.spent_usd === 0) ? empty("Nothing was spent in 14 days, as far as prices are known.") : dayBars({ title: "Money by day", width: 1150, days, format: money, series: [{ name: "Spent", tone: "accent", value: (day) => day.spent_usd }] })),
       ];
@@ -130,53 +124,25 @@ function underWay(nodes) {
     }));
 }
 
-/** Runs that failed for the same reason at the same task, as the newest of them with their number. A report names runs that
- *  failed alike once, with `times`. */
-function alike(runs) {
-  const groups = new Map();
-  for (const run of runs) {
-    const key = JSON.stringify([run.input, run.outcome, causeWords(run)]);
-    const group = groups.get(key);
-    const times = run.times ?? 1;
-    if (group) group.times += times; else groups.set(key, { run, times });
-  }
-  return [...groups.values()];
-}
-
-/** All failures of a report, in groups. It names the newest ones; if it has more, the runs themselves are read. */
-async function failuresOf({ since, failed }, signal) {
-  if (failed.more === 0) return { groups: alike(failed.items), isCut: false };
-  const from = Date.parse(since);
-  const found = [];
-  let before = null;
-  for (let n = 0; n < FAILURE_PAGES; n += 1) {
-    // One that was accepted before the time may have ended in it.
-    const page = await get("/v1/runs", { state: "ended", subagents: "false", since: new Date(from - 86_400_000).toISOString(), max: FAILURE_PAGE, before }, signal);
-    found.push(...page.items.filter((run) => stateTone(run.outcome) === "bad" && Date.parse(run.ended_at) >= from));
-    before = page.next;
-    if (before === null) break;
-  }
-  return { groups: alike(found.map((run) => ({ ...run, run: run.id }))), isCut: before !== null };
-}
-
-function night(report, { groups, isCut }) {
+/** Runs that failed alike are one item of a report. */
+function night(report) {
   const { outcomes } = report.runs;
+  const { items: failed, more } = report.failed;
   const parts = Object.entries(outcomes).sort((a, b) => b[1] - a[1]);
   const missed = report.schedules.left_out.items;
   return section(`The last ${HOURS} hours`, { note: `${plural(report.runs.total, "run")}${report.runs.subagents ? `, ${count(report.runs.subagents)} of them of subagents` : ""}` },
     h("p", { class: "outcomes" }, parts.map(([name, number]) => h("span", { "data-key": name }, state(name, `${count(number)} ${stateWord(name)}`)))),
-    groups.length ? table({
-      caption: "Runs that failed", key: ({ run }) => run.run, rows: groups.slice(0, 25),
+    failed.length ? table({
+      caption: "Runs that failed", key: (run) => run.run, rows: failed,
       columns: [
-        ["Outcome", "", ({ run, times }) => [state(run.outcome), times > 1 && h("strong", {}, ` ${count(times)}×`)]],
-        ["Task", "main", ({ run }) => runLink(run.run, excerpt(run.input) || "(no text)")],
-        ["Why", "soft", ({ run }) => excerpt(causeWords(run) ?? run.last_error ?? "", 160)],
-        ["Agent", "soft", ({ run }) => run.agent],
-        ["Ended", "", ({ run }) => time(run.ended_at)],
+        ["Outcome", "", (run) => [state(run.outcome), run.times > 1 && h("strong", {}, ` ${count(run.times)}×`)]],
+        ["Task", "main", (run) => runLink(run.run, excerpt(run.input) || "(no text)")],
+        ["Why", "soft", (run) => excerpt(causeWords(run) ?? run.last_error ?? "", 160)],
+        ["Agent", "soft", (run) => run.agent],
+        ["Ended", "", (run) => time(run.ended_at)],
       ],
     }) : empty("Nothing failed."),
-    groups.length > 25 && h("p", { class: "hint" }, `${plural(groups.length - 25, "further reason")}: see `, h("a", { href: "#/runs?outcome=failed&period=day" }, "all failed runs"), "."),
-    isCut && h("p", { class: "notice warn" }, `The list is cut: the newest ${count(FAILURE_PAGE * FAILURE_PAGES)} ended runs were looked at.`),
+    more > 0 && h("p", { class: "hint" }, `${plural(more, "run")} more failed in other ways: see `, h("a", { href: "#/runs?outcome=failed&period=day" }, "all failed runs"), "."),
     missed.length > 0 && [h("h3", {}, "Missed occurrences"), h("ul", { class: "lines" }, missed.map((row) => h("li", { "data-key": `${row.schedule} ${row.at}` },
       state("missed"), h("a", { class: "line-main", href: `#/schedules/${encodeURIComponent(row.schedule)}` }, row.schedule), h("span", { class: "line-side" }, clock(row.at), row.reason && `: ${row.reason}`))))],
     report.dead_letters.items.length > 0 && [h("h3", {}, "Messages that were not delivered"), h("ul", { class: "lines" }, report.dead_letters.items.map((letter) =>

@@ -87,6 +87,7 @@ export function run(view) {
 
   function summary() {
     const waits = detail.waits.filter((wait) => wait.what !== "limit");
+    const hasSubagents = records.some((record) => record.children?.length);
     const { parent, occurrence } = records.find((record) => record.kind === "run.accepted") ?? {};
     return h("div", { class: "summary", "data-key": "summary" },
       detail.outcome && detail.outcome !== "completed" && causeWords(detail) && h("p", { class: ["notice", stateTone(detail.outcome)] }, causeWords(detail)),
@@ -101,8 +102,8 @@ export function run(view) {
         ["Accepted", clock(detail.accepted_at)],
         ["Took", runDuration(detail)],
         ["Calls", plural(detail.iterations, "model call")],
-        ["Tokens", tokens(detail.usage)],
-        ["Spent", detail.spent_usd === null ? "price not known" : money(detail.spent_usd)],
+        ["Tokens", [tokens(detail.usage), hasSubagents && ", without its subagents"]],
+        ["Spent", detail.spent_usd === null ? "price not known" : [money(detail.spent_usd), hasSubagents && ", with its subagents"]],
         ["Waits for", waitsFor(waits)],
         ["Workspace", detail.spec && code(detail.spec.workspace)],
         ["Id", code(id)],
