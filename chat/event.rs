@@ -29,6 +29,8 @@ pub enum ChatEvent {
         model: String,
         /// The folder of its tools.
         workspace: String,
+        /// When it was accepted, in milliseconds since 1970.
+        at_ms: u64,
     },
     /// The user wrote while a run was under way.
     Steered {
@@ -41,6 +43,8 @@ pub enum ChatEvent {
     Begun {
         /// The run.
         run: RunId,
+        /// The time, in milliseconds since 1970.
+        at_ms: u64,
     },
     /// An attempt of a model call started.
     Asked {

@@ -76,7 +76,7 @@ pub enum Key {
 }
 
 impl ChatState {
-    /// Takes what comes from the keyboard, at a time in milliseconds since any start.
+    /// Takes what comes from the keyboard, at a time as of [`Self::apply`].
     pub fn input(&mut self, input: Input, now_ms: u64) -> Vec<Intent> {
         self.mark_changed();
         match input {

@@ -17,6 +17,7 @@ mod markdown;
 mod picker;
 mod plain;
 mod records;
+mod result_text;
 mod screen;
 mod state;
 mod status;

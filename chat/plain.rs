@@ -80,7 +80,7 @@ impl PlainChat {
                 self.echo(&text, "you", to);
             }
             ChatEvent::Steered { text, .. } => self.echo(&text, "you, meanwhile", to),
-            ChatEvent::Begun { run } => self.open_runs.push(run),
+            ChatEvent::Begun { run, .. } => self.open_runs.push(run),
             ChatEvent::RunEnded { run, is_completed, outcome } => {
                 self.open_runs.retain(|open| *open != run);
                 self.questions.retain(|question| question.call.run != run);

@@ -178,9 +178,9 @@ fn call_record(record: &Record) -> Option<Vec<ChatEvent>> {
 fn run_record(record: &Record) -> Option<Vec<ChatEvent>> {
     Some(match &record.body {
         Body::SessionOpened(opened) => vec![named(None, Some(opened.agent.to_string()))],
-        Body::RunAccepted(accepted) => accepted_events(accepted),
+        Body::RunAccepted(accepted) => accepted_events(accepted, ms_since_1970(record)),
         Body::RunReopened(reopened) => vec![
-            ChatEvent::Begun { run: reopened.run },
+            ChatEvent::Begun { run: reopened.run, at_ms: ms_since_1970(record) },
             notice(format!("{} more: the run goes on", reopened.increase)),
         ],
         Body::BudgetRaised(raised) => vec![notice(format!("{} more for the run", raised.increase))],
@@ -210,7 +210,12 @@ fn run_record(record: &Record) -> Option<Vec<ChatEvent>> {
     })
 }
 
-fn accepted_events(accepted: &RunAccepted) -> Vec<ChatEvent> {
+/// Zero for a clock that was before 1970.
+fn ms_since_1970(record: &Record) -> u64 {
+    u64::try_from(record.at.0).unwrap_or(0)
+}
+
+fn accepted_events(accepted: &RunAccepted, at_ms: u64) -> Vec<ChatEvent> {
     let spec = &accepted.spec;
     let model = spec.chain.first().map_or_else(String::new, ToString::to_string);
     let windows = spec.chain.iter().zip(&spec.profiles);
@@ -223,6 +228,7 @@ fn accepted_events(accepted: &RunAccepted) -> Vec<ChatEvent> {
         images: accepted.images.len(),
         model,
         workspace: spec.workspace.clone(),
+        at_ms,
     };
     windows.chain([task]).collect()
 }

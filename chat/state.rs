@@ -5,7 +5,7 @@ use std::{
     path::PathBuf,
 };
 
-use hermod_core::model::{RunId, SessionId};
+use hermod_core::model::{CallId, RunId, SessionId};
 
 use crate::{
     editor::Editor,
@@ -35,7 +35,7 @@ pub struct ChatState {
     /// Messages that are not known to be in the conversation.
     pub(crate) pending: Vec<Pending>,
     pub(crate) next_local: u64,
-    /// Runs without an end, the one under way first, and when each was seen first.
+    /// Runs without an end, the one under way first, and when each was accepted or reopened.
     pub(crate) open_runs: Vec<(RunId, u64)>,
     /// Messages to a run under way, and their entries.
     pub(crate) steered: BTreeMap<RunId, usize>,
@@ -149,17 +149,17 @@ impl ChatState {
         self.is_changed = true;
     }
 
-    /// Folds an event, at a time in milliseconds since any start.
+    /// Folds an event, at a time in milliseconds since 1970 that never goes back.
     pub fn apply(&mut self, event: ChatEvent, now_ms: u64) {
         self.is_changed = true;
-        let Some(event) = self.apply_to_conversation(event, now_ms) else { return };
+        let Some(event) = self.apply_to_conversation(event) else { return };
         let Some(event) = self.apply_to_calls(event, now_ms) else { return };
         self.apply_to_input(event);
     }
 
     /// Events about the conversation and its runs; returns any other.
     #[expect(clippy::wildcard_enum_match_arm, reason = "others are returned")]
-    fn apply_to_conversation(&mut self, event: ChatEvent, now_ms: u64) -> Option<ChatEvent> {
+    fn apply_to_conversation(&mut self, event: ChatEvent) -> Option<ChatEvent> {
         match event {
             ChatEvent::Link(link) => self.change_link(link),
             ChatEvent::Conversation(session) => self.open(session),
@@ -167,14 +167,14 @@ impl ChatState {
                 self.title = title.or(self.title.take());
                 self.agent = agent.or(self.agent.take());
             }
-            ChatEvent::Task { run, text, images, model, workspace } => {
+            ChatEvent::Task { run, text, images, model, workspace, at_ms } => {
                 self.confirm(run, &text);
                 // A message that came too late to steer has become this run.
                 if let Some(entry) = self.steered.remove(&run) {
                     self.transcript.erase(entry);
                 }
                 (self.model, self.workspace) = (Some(model), workspace);
-                self.open_runs.push((run, now_ms));
+                self.open_runs.push((run, at_ms));
                 self.transcript.push(EntryBody::User { text, images, is_steer: false });
             }
             ChatEvent::Steered { message, text } => {
@@ -185,9 +185,9 @@ impl ChatState {
                     self.steered.pop_first();
                 }
             }
-            ChatEvent::Begun { run } => {
+            ChatEvent::Begun { run, at_ms } => {
                 if !self.open_runs.iter().any(|(open, _)| *open == run) {
-                    self.open_runs.push((run, now_ms));
+                    self.open_runs.push((run, at_ms));
                 }
             }
             ChatEvent::RunEnded { run, is_completed, outcome } => self.end_run(run, is_completed, outcome),
@@ -248,16 +248,7 @@ impl ChatState {
                 self.activity = None;
             }
             ChatEvent::Question(question) => self.ask(question, false, now_ms),
-            ChatEvent::Decided { call, answer } => {
-                let is_text =
-                    |asked: &AskedQuestion| asked.question.call == call && asked.question.wants_text;
-                let wanted_text = self.questions.iter().any(is_text);
-                self.questions.retain(|asked| asked.question.call != call);
-                // A text is seen as the result of its call.
-                if !wanted_text {
-                    self.notice(Tone::Quiet, answer);
-                }
-            }
+            ChatEvent::Decided { call, answer } => self.decided(call, answer),
             ChatEvent::SubagentQuestions(questions) => {
                 self.questions.retain(|asked| {
                     !asked.is_subagent || questions.iter().any(|q| q.call == asked.question.call)
@@ -352,6 +343,19 @@ impl ChatState {
     fn ask(&mut self, question: Question, is_subagent: bool, now_ms: u64) {
         if !self.questions.iter().any(|asked| asked.question.call == question.call) {
             self.questions.push(AskedQuestion { question, since_ms: now_ms, is_subagent });
+        }
+    }
+
+    /// A question was answered: the answer stands with its call.
+    fn decided(&mut self, call: CallId, answer: String) {
+        let is_text = |asked: &AskedQuestion| asked.question.call == call && asked.question.wants_text;
+        let wanted_text = self.questions.iter().any(is_text);
+        self.questions.retain(|asked| asked.question.call != call);
+        match self.transcript.tool(call) {
+            // A text is seen as the result of its call.
+            _ if wanted_text => {}
+            Some(_) => self.transcript.change_tool(call, |tool| tool.decide(answer)),
+            None => self.notice(Tone::Quiet, answer),
         }
     }
 

@@ -19,8 +19,8 @@ const DOLLAR: u64 = 1_000_000_000;
 /// From this share of the context on, in percent, it is shown as a warning.
 const FULL_PERCENT: u64 = 80;
 
-/// The line, at a time in milliseconds.
-pub(crate) fn status_line(state: &ChatState, width: usize, _now_ms: u64) -> Line<'static> {
+/// The line.
+pub(crate) fn status_line(state: &ChatState, width: usize) -> Line<'static> {
     let look = state.look;
     let mut parts = parts(state);
     let separator = look.symbol(" · ", " | ");

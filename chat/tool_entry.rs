@@ -13,11 +13,10 @@ use crate::{
     event::CallOutcome,
     highlight::{Highlighter, diff_style},
     look::Look,
+    result_text::{KEPT_BYTES, command_output, result_text},
     wrap::{Breaks, Margin, clean, clean_line, counted, cut, wrap, wrap_text},
 };
 
-/// Bytes that are kept of the beginning and of the end of an output.
-const KEPT_BYTES: (usize, usize) = (8 << 10, 24 << 10);
 /// Bytes that are kept of arguments.
 const MAX_ARGUMENT_BYTES: usize = 64 << 10;
 /// Lines that are shown of an output when it is folded: of a command that runs or went well, and of a failure.
@@ -34,6 +33,8 @@ pub(crate) struct ToolEntry {
     arguments: String,
     started_ms: Option<u64>,
     progress: String,
+    /// What a person has decided about it.
+    decision: Option<String>,
     end: Option<ToolEnd>,
 }
 
@@ -44,22 +45,6 @@ struct ToolEnd {
     /// How a command failed.
     failure: Option<String>,
     output: String,
-}
-
-/// The text with its middle left out if it is long.
-fn bounded(text: &str) -> String {
-    let (head, tail) = KEPT_BYTES;
-    if text.len() <= head + tail {
-        return text.to_owned();
-    }
-    let (mut first, mut last) = (head, text.len() - tail);
-    while !text.is_char_boundary(first) {
-        first -= 1;
-    }
-    while !text.is_char_boundary(last) {
-        last += 1;
-    }
-    format!("{}\n[{} bytes left out]\n{}", &text[..first], last - first, &text[last..])
 }
 
 impl ToolEntry {
@@ -74,6 +59,7 @@ impl ToolEntry {
             arguments: arguments[..end].to_owned(),
             started_ms: None,
             progress: String::new(),
+            decision: None,
             end: None,
         }
     }
@@ -81,13 +67,19 @@ impl ToolEntry {
     /// Sets the arguments and the name that the tool has.
     pub(crate) fn rename(&mut self, tool: String, arguments: String) {
         let (started_ms, progress) = (self.started_ms, std::mem::take(&mut self.progress));
-        *self = Self { started_ms, progress, end: self.end.take(), ..Self::new(tool, arguments) };
+        let (decision, end) = (self.decision.take(), self.end.take());
+        *self = Self { started_ms, progress, decision, end, ..Self::new(tool, arguments) };
     }
 
     /// The call started.
     pub(crate) fn start(&mut self, at_ms: u64) {
         self.started_ms = Some(at_ms);
         self.end = None;
+    }
+
+    /// A person has answered the question about the call.
+    pub(crate) fn decide(&mut self, decision: String) {
+        self.decision = Some(decision);
     }
 
     /// The tool printed.
@@ -110,20 +102,12 @@ impl ToolEntry {
         let command = CommandEnd::parse(&self.tool, content);
         let failure = command.as_ref().and_then(CommandEnd::failure);
         let output = match &command {
-            Some(command) if command.stderr.is_empty() => bounded(&command.stdout),
-            Some(command) => bounded(&format!("{}{}", with_newline(&command.stdout), command.stderr)),
-            None => bounded(&self.reply(content)),
+            Some(command) => command_output(command),
+            None => result_text(&self.tool, content, outcome),
         };
         let took_ms = self.started_ms.map(|started| at_ms.saturating_sub(started));
         self.end = Some(ToolEnd { outcome, took_ms, failure, output });
         self.progress = String::new();
-    }
-
-    /// What a result says to a person: of a subagent its answer, of others the whole.
-    fn reply(&self, content: &str) -> String {
-        let answer = |result: Value| result.get("answer").and_then(Value::as_str).map(str::to_owned);
-        let parsed = if self.tool == "delegate_task" { serde_json::from_str(content).ok() } else { None };
-        parsed.and_then(answer).unwrap_or_else(|| content.to_owned())
     }
 
     /// Bytes that it holds.
@@ -172,6 +156,10 @@ impl ToolEntry {
     pub(crate) fn lines(&self, (width, is_unfolded): (usize, bool), look: Look) -> Vec<Line<'static>> {
         let mut lines = Vec::new();
         self.push_head((width, is_unfolded), look, &mut lines);
+        if let Some(decision) = &self.decision {
+            let margin = Margin::every("  ", Style::new());
+            wrap_text(&clean(decision), (width, Breaks::Words), (&margin, Look::dim()), &mut lines);
+        }
         if self.is_change() && self.end.as_ref().is_none_or(|end| end.outcome == CallOutcome::Ok) {
             self.push_change((width, is_unfolded), look, &mut lines);
             return lines;
@@ -306,10 +294,6 @@ impl ToolEntry {
         let edits = arguments["edits"].as_array().map(Vec::as_slice).unwrap_or_default();
         edits.iter().map(|edit| (text(edit, "old"), text(edit, "new"))).collect()
     }
-}
-
-fn with_newline(text: &str) -> String {
-    if text.is_empty() || text.ends_with('\n') { text.to_owned() } else { format!("{text}\n") }
 }
 
 /// The last lines of an output.

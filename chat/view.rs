@@ -49,7 +49,7 @@ impl ChatState {
         lines.push(self.separator(width));
         let input_row = lines.len() + row;
         lines.extend(input);
-        lines.push(status_line(self, width, now_ms));
+        lines.push(status_line(self, width));
         lines.drain(..lines.len().saturating_sub(height));
         for (y, line) in (area.y..).zip(&lines) {
             buffer.set_line(area.x, y, line, area.width);

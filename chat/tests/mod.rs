@@ -26,6 +26,7 @@ pub(super) fn task(text: &str) -> ChatEvent {
         images: 0,
         model: "vendor/model".to_owned(),
         workspace: "/srv/site".to_owned(),
+        at_ms: 0,
     }
 }
 

@@ -102,6 +102,53 @@ vendor/model · new conversation · /help";
 }
 
 #[test]
+fn a_decision_stands_with_its_call() {
+    let question = Question {
+        call: tool_call(1, 1),
+        text: "It removes files. Allow it?".to_owned(),
+        wants_text: false,
+        can_always: true,
+    };
+    let decided = |call| ChatEvent::Decided { call, answer: "allowed for this run".to_owned() };
+    let events = vec![
+        task("Clean"),
+        shell(1, "rm -rf build"),
+        ChatEvent::Question(question),
+        decided(tool_call(1, 1)),
+        ChatEvent::Started { call: tool_call(1, 1), at_ms: 1_500 },
+        shell_end(1, 0, "removed\n"),
+        // Of a call that is not shown.
+        decided(tool_call(9, 1)),
+        run_ended(true, "completed"),
+    ];
+    let expect = "
+❯ Clean
+
+● shell rm -rf build
+  allowed for this run
+  removed
+
+· allowed for this run
+────────────────────────────────────────
+❯
+new conversation · /help";
+    let seen = screen(&mut state(events), (40, 10), 3_000);
+    assert_eq!(seen.replace("vendor/model · ", ""), expect.trim_matches('\n'));
+}
+
+#[test]
+fn a_run_is_as_old_as_its_record_says() {
+    let mut state = state(vec![task("Wait")]);
+    let seen = screen(&mut state, (40, 8), 65_000);
+    assert!(seen.contains("1 m 5 s · Esc stops"), "{seen}");
+    // Another conversation, and this one again.
+    state.apply(ChatEvent::Conversation(None), 70_000);
+    state.apply(task("Wait"), 80_000);
+    let seen = screen(&mut state, (40, 8), 90_000);
+    assert!(seen.contains("1 m 30 s · Esc stops"), "{seen}");
+}
+
+#[test]
 fn subagents_and_todos_stand_above_the_input() {
     let subagent = |depth, id: &str, task: &str| Subagent {
         depth,

@@ -17,6 +17,7 @@ use super::{
 };
 use crate::{
     cli::{CliError, Exit, format::truncated_line, print, print_note, shared_owner::SharedOwner},
+    clock,
     control::OwnerKind,
     discovery::Variables,
     host::StoreClient,
@@ -67,6 +68,7 @@ pub(super) async fn run(
         beginning,
         signals,
         begun: Instant::now(),
+        begun_ms: u64::try_from(clock::now().0).unwrap_or(0),
     };
     let ended = chat.run().await;
     let unsent = chat.finish().await;
@@ -100,11 +102,15 @@ struct FullScreen {
     /// SIGTERM, SIGHUP, SIGINT.
     signals: [Signal; 3],
     begun: Instant,
+    /// The time at the beginning, in milliseconds since 1970.
+    begun_ms: u64,
 }
 
 impl FullScreen {
+    /// In milliseconds since 1970; never goes back, unlike the clock.
     fn now_ms(&self) -> u64 {
-        u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX)
+        let elapsed_ms = u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX);
+        self.begun_ms.saturating_add(elapsed_ms)
     }
 
     async fn run(&mut self) -> io::Result<()> {

@@ -16,7 +16,7 @@ use crate::{
     clock,
     control::{ControlRequest, ControlResponse},
     discovery::Variables,
-    view::{NodeView, RunStateView, RunSummaryView},
+    view::{NodeView, RunStateView, RunSummaryView, RunView},
 };
 
 /// Runs of `/runs`.
@@ -115,9 +115,14 @@ fn run_table(runs: &[RunSummaryView], now: Timestamp) -> String {
     let row = |summary: &RunSummaryView| {
         let run = &summary.run;
         let age = age(now.ms_since(run.accepted_at));
-        [tree::id_suffix(run.id), runs::state(run), age, task_line(&summary.input)]
+        [tree::id_suffix(run.id), state_in_chat(run), age, task_line(&summary.input)]
     };
     table::render(["RUN", "STATE", "AGE", "TASK"], &runs.iter().rev().map(row).collect::<Vec<_>>())
+}
+
+/// The state or the outcome of a run, in the words of the chat.
+pub(super) fn state_in_chat(run: &RunView) -> String {
+    if run.state == RunStateView::Parked { "waits for you".to_owned() } else { runs::state(run) }
 }
 
 fn task_line(task: &str) -> String {
@@ -158,10 +163,27 @@ pub(super) async fn decide(owner: &SharedOwner, call: String, verdict: Verdict) 
     Ok(super::files::notice(approvals::decided_text(&decided, is_text)))
 }
 
-/// The text of `hermod report --since 24h`.
+/// The text of `hermod report --since 24h`, with commands of the chat as far as there are such.
 pub(super) async fn report(variables: &Variables) -> Result<ChatEvent, String> {
-    let text = report::text_since(day_before(clock::now()), variables).await.map_err(|error| error.text)?;
+    let since = day_before(clock::now());
+    let text = report::text_since(since, variables, in_chat).await.map_err(|error| error.text)?;
     Ok(page("The last 24 hours", text, PageKind::Plain))
+}
+
+/// The command of the chat that does what a command of a shell does; the latter if there is none.
+fn in_chat(command: &str) -> String {
+    let words: Vec<&str> = command.split([' ', ',']).collect();
+    match *words {
+        ["hermod", "run", "--resume", run, ..] | ["hermod", "runs", "resume", run] => {
+            format!("/resume {run}")
+        }
+        ["hermod", "budget", "add", run, ..] => format!("/resume {run}, then /budget"),
+        ["hermod", "approvals", "allow", call] => format!("/approve {call}"),
+        ["hermod", "approvals", "answer", call, ..] => format!("/approve {call} ANSWER"),
+        ["hermod", "approvals", "list", ..] => "/approvals".to_owned(),
+        ["hermod", "runs", "list", ..] => "/runs".to_owned(),
+        _ => command.to_owned(),
+    }
 }
 
 /// The text of `hermod usage`.
@@ -173,6 +195,19 @@ pub(super) async fn usage(variables: &Variables) -> Result<ChatEvent, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn commands_are_those_of_the_chat() {
+        let check = |command, expect| assert_eq!(in_chat(command), expect);
+        check("hermod run --resume 01M TEXT", "/resume 01M");
+        check("hermod runs resume 01M", "/resume 01M");
+        check("hermod budget add 01M --usd 1 --wait", "/resume 01M, then /budget");
+        check("hermod approvals allow 01M.1.1", "/approve 01M.1.1");
+        check("hermod approvals answer 01M.1.1 TEXT", "/approve 01M.1.1 ANSWER");
+        check("hermod approvals list, hermod runs list --outcome unfinished", "/approvals");
+        check("hermod runs list --since 24h", "/runs");
+        check("hermod deliveries retry 7", "hermod deliveries retry 7");
+    }
 
     #[test]
     fn what_is_zero_is_left_out() {

@@ -9,7 +9,7 @@ use tokio::{
     time::timeout,
 };
 
-use super::conversation::ConversationUpdate;
+use super::{conversation::ConversationUpdate, overview::state_in_chat};
 use crate::{
     cli::{shared_owner::SharedOwner, tree},
     control::{ControlClient, ControlRequest, ControlResponse},
@@ -131,12 +131,7 @@ fn push_subagents(nodes: &[NodeView], depth: usize, (to, runs): (&mut Vec<Subage
             depth,
             id: tree::id_suffix(node.run.id),
             task: node.input.clone(),
-            state: node
-                .run
-                .ended
-                .as_ref()
-                .map_or(node.run.state.name(), |ended| ended.outcome.name())
-                .to_owned(),
+            state: state_in_chat(&node.run),
             has_ended: node.run.state == RunStateView::Ended,
             tokens: node.spent.and_then(|spent| spent.tokens).unwrap_or_else(|| node.run.usage.total()),
         });

@@ -6,7 +6,10 @@ mod sections;
 use clap::{Args, ValueEnum};
 use hermod_actors::model::Timestamp;
 
-use self::{page::PageFormat, sections::sections};
+use self::{
+    page::PageFormat,
+    sections::{Section, sections},
+};
 use super::{
     CliError, Exit, examples, moment::parse_moment, output::print_toned, print, print_json, terminal::Palette,
 };
@@ -79,10 +82,21 @@ pub(crate) async fn execute(args: ReportArgs, variables: &Variables) -> Result<E
     })
 }
 
-/// The page since then, as text without colours.
-pub(super) async fn text_since(since: Timestamp, variables: &Variables) -> Result<String, CliError> {
+/// The page since then, as text without colours; `reword` gives a command the form that it has where the page is shown.
+pub(super) async fn text_since(
+    since: Timestamp,
+    variables: &Variables,
+    reword: impl Fn(&str) -> String,
+) -> Result<String, CliError> {
     let report = read(since, clock::now().plus_ms(1), variables).await?;
-    let lines = page::text(&report, &sections(&report, clock::now()));
+    let mut sections = sections(&report, clock::now());
+    for Section { items, more, .. } in &mut sections {
+        let of_items = items.iter_mut().filter_map(|item| item.command.as_mut());
+        for command in of_items.chain(more.iter_mut().map(|(_, command)| command)) {
+            *command = reword(command);
+        }
+    }
+    let lines = page::text(&report, &sections);
     Ok(lines.into_iter().map(|(_, line)| line + "\n").collect())
 }
 
