@@ -45,6 +45,15 @@ impl Editor {
 
     /// An editor with these capabilities.
     pub(crate) fn with(world: &World, can: &Value) -> Self {
+        let mut editor = Self::spawn(world);
+        let answer = editor.call("initialize", json!({ "protocolVersion": 1, "clientCapabilities": can }));
+        assert_eq!(answer["result"]["protocolVersion"], 1);
+        assert_eq!(answer["result"]["agentCapabilities"]["loadSession"], true);
+        editor
+    }
+
+    /// An editor that has said nothing yet.
+    pub(crate) fn spawn(world: &World) -> Self {
         let mut command = world.hermod(&["acp"]);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut agent = Running::new(command.spawn().unwrap());
@@ -60,11 +69,7 @@ impl Editor {
             }
         });
         let work = world.work().to_str().unwrap().to_owned();
-        let mut editor = Self { agent, input, lines, requests: 0, seen: Vec::new(), work };
-        let answer = editor.call("initialize", json!({ "protocolVersion": 1, "clientCapabilities": can }));
-        assert_eq!(answer["result"]["protocolVersion"], 1);
-        assert_eq!(answer["result"]["agentCapabilities"]["loadSession"], true);
-        editor
+        Self { agent, input, lines, requests: 0, seen: Vec::new(), work }
     }
 
     pub(crate) fn write(&mut self, line: &str) {

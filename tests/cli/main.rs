@@ -3,6 +3,7 @@
 
 mod acp;
 mod acp_faults;
+mod acp_transcript;
 mod agents;
 mod bad_files;
 mod bad_input;
