@@ -3,13 +3,17 @@
 use clap::Args;
 use serde::Serialize;
 
-use super::{CliError, budgets, examples, format::dollars, print_as, table};
+use super::{
+    CliError, budgets, examples,
+    format::{dollars, truncated_line},
+    print_as, table, tree,
+};
 use crate::{
     config::Config,
     control::{ControlRequest, ControlResponse, MAX_DAYS},
     discovery::Variables,
     host::{StoreClient, unexpected_response},
-    view::{DayView, DaysView, PeriodUsageView},
+    view::{DayView, DaysView, PeriodUsageView, RunSummaryView},
 };
 
 const NO_LIMITS: &str = "no limits for all runs together: see [limits] in `hermod config show`\n";
@@ -35,6 +39,8 @@ struct Usage {
     limits: Vec<PeriodUsageView>,
 }
 
+/// Characters of a task.
+const MAX_TASK_CHARS: usize = 60;
 /// Days of the text that the chat shows.
 const CHAT_DAYS: u32 = 7;
 
@@ -59,7 +65,8 @@ async fn read(days: u32, variables: &Variables) -> Result<Usage, CliError> {
 }
 
 fn format_usage(usage: &Usage) -> String {
-    format!("{}\n{}", format_days(&usage.days), format_periods(&usage.limits))
+    let parts = [format_days(&usage.days), format_dearest(&usage.days), format_periods(&usage.limits)];
+    parts.into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join("\n")
 }
 
 fn format_days(days: &DaysView) -> String {
@@ -77,6 +84,21 @@ fn format_days(days: &DaysView) -> String {
     let head = ["DAY", "SPENT", "RUNS", "COMPLETED", "READ", "WRITTEN", "OTHER OUTCOMES"];
     let cut = if days.is_complete { "" } else { DAYS_ARE_CUT };
     format!("{}{cut}", table::render(head, &rows))
+}
+
+/// The runs that cost most; empty if no run cost anything.
+fn format_dearest(days: &DaysView) -> String {
+    if days.dearest.is_empty() {
+        return String::new();
+    }
+    let row = |summary: &RunSummaryView| {
+        let run = &summary.run;
+        let task = summary.input.split_whitespace().collect::<Vec<_>>().join(" ");
+        let task = truncated_line(&task, MAX_TASK_CHARS);
+        [dollars(summary.spent_usd.unwrap_or(0)), tree::id_suffix(run.id), run.agent.to_string(), task]
+    };
+    let rows: Vec<_> = days.dearest.iter().map(row).collect();
+    table::render(["COST MOST", "RUN", "AGENT", "TASK"], &rows)
 }
 
 fn format_periods(periods: &[PeriodUsageView]) -> String {
@@ -116,7 +138,9 @@ mod tests {
             spent_usd: 1_250_000_000,
         };
         let check = |is_complete: bool, end: &str| {
-            let lines = format_days(&DaysView { days: vec![day.clone()], is_complete });
+            let view = DaysView { days: vec![day.clone()], dearest: Vec::new(), is_complete };
+            assert_eq!(format_dearest(&view), "");
+            let lines = format_days(&view);
             let row = lines.lines().nth(1).map(|row| row.split_whitespace().collect::<Vec<_>>().join(" "));
             assert_eq!(row.as_deref(), Some("2026-01-02 $1.25 4 1 70 8 failed 2, unfinished 1"));
             assert!(lines.ends_with(end), "{lines}");

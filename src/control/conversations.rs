@@ -55,27 +55,24 @@ impl StoreReader {
     ) -> Result<Option<ConversationView>, RequestError> {
         let Some(row) = self.read(|rows| rows.session(newest.session)).await? else { return Ok(None) };
         let accepted = if_readable(self.acceptance(newest).await)?;
-        let first_task = if_readable(self.first_task(row.id).await)?.flatten();
-        let task = match (first_task, &accepted) {
-            (Some(task), _) => task,
-            (None, Some(accepted)) => accepted.input.to_string(),
-            (None, None) => String::new(),
-        };
+        let of_newest = || accepted.as_ref().map(|accepted| RunSummaryView::shorten_input(&accepted.input));
+        let task = self.first_task(row.id).await?.or_else(of_newest).unwrap_or_default();
         let quarantined = if check { self.quarantine_reason(row.id).await? } else { None };
         Ok(Some(ConversationView {
-            task: RunSummaryView::shorten_input(&task),
+            task,
             workspace: accepted.map(|accepted| accepted.spec.workspace.clone()),
             last_run_at: newest.accepted_at,
             session: SessionView::new(&row, quarantined),
         }))
     }
 
-    /// The first task of a session; `None` if it is not among the first records.
-    async fn first_task(&self, session: SessionId) -> Result<Option<String>, RequestError> {
-        let records = self.page(session, 1, FIRST_RECORDS).await?;
+    /// The beginning of the first task of a session; `None` if it is not among the first records, or cannot be read.
+    pub(crate) async fn first_task(&self, session: SessionId) -> Result<Option<String>, RequestError> {
+        let records = if_readable(self.page(session, 1, FIRST_RECORDS).await.map_err(RequestError::from))?
+            .unwrap_or_default();
         Ok(records.iter().find_map(|stored| {
             let Body::RunAccepted(accepted) = &stored.record.body else { return None };
-            Some(accepted.input.to_string())
+            Some(RunSummaryView::shorten_input(&accepted.input))
         }))
     }
 }

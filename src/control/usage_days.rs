@@ -46,7 +46,7 @@ impl RequestHandler {
                 }
                 // Ids are in the order of acceptance: all others are older.
                 if fold.is_older(row.accepted_at) {
-                    return Ok(fold.build(true));
+                    return Box::pin(self.days_view(fold, true)).await;
                 }
                 let account = row.account;
                 let account = if row.parent.is_none() {
@@ -57,8 +57,16 @@ impl RequestHandler {
                 fold.take(&row, account.and_then(|account| account.spent.usd).unwrap_or(0));
             }
             if is_last || read >= MAX_RUNS {
-                return Ok(fold.build(is_last));
+                return Box::pin(self.days_view(fold, is_last)).await;
             }
         }
+    }
+    async fn days_view(&self, fold: DaysFold, is_complete: bool) -> Result<DaysView, RequestError> {
+        let (days, rows) = fold.build();
+        let mut dearest = Vec::with_capacity(rows.len());
+        for row in rows {
+            dearest.push(self.summary(row).await?);
+        }
+        Ok(DaysView { days, dearest, is_complete })
     }
 }

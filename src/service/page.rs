@@ -1,6 +1,8 @@
 //! Pages of lists: the newest rows first, and where the next page begins.
 
-use hermod_actors::model::{AgentName, Outcome, RunId, RunRow, ScheduleName, SessionId};
+use std::collections::HashSet;
+
+use hermod_actors::model::{AgentName, Outcome, RunId, RunRow, ScheduleName, SessionId, SessionRow};
 use serde::{Deserialize, Deserializer, Serialize, de::Error as _};
 use utoipa::{
     IntoParams, PartialSchema, ToSchema,
@@ -46,7 +48,7 @@ pub(super) struct SessionsQuery {
     max: Option<MaxRows>,
     /// The `next` of the page before.
     #[param(value_type = schema::Id, required = false)]
-    before: Option<SessionId>,
+    before: Option<RunId>,
     /// A text in the key, the title, a task, a message or an answer of the session, whatever its case.
     #[param(value_type = String, required = false)]
     text: Option<String>,
@@ -56,14 +58,16 @@ pub(super) struct SessionsQuery {
     subagents: Option<bool>,
 }
 
-/// A session of a list: `{…of the session, last_run, match}`.
+/// A session of a list: `{…of the session, task, last_run, match}`.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct FoundSession {
     #[serde(flatten)]
     session: SessionSummaryView,
-    /// Its newest run; absent if it has none.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    last_run: Option<RunSummaryView>,
+    /// The beginning of its first task, at most 200 characters; `null` if it cannot be read.
+    #[schema(required)]
+    task: Option<String>,
+    /// Its newest run.
+    last_run: RunSummaryView,
     /// What stands around the text that was searched; absent without a search, and if it is in the key or the title.
     #[serde(rename = "match", skip_serializing_if = "Option::is_none")]
     found: Option<String>,
@@ -185,40 +189,48 @@ impl<T, I: Copy + ToString, R> PageBuilder<T, I, R> {
 }
 
 impl SessionsQuery {
-    /// The newest sessions that fit. A page may have fewer than `max` although there are more.
+    /// The sessions that fit, the one with the latest run first. A page may have fewer than `max` although there are more.
     pub(super) async fn page(&self, reach: &Reach) -> Result<Page<FoundSession>, Problem> {
         let search = self.text.as_deref().and_then(TextSearch::new);
         let (mut page, mut records) = (PageBuilder::new(self.max, self.before), 0);
+        let mut seen = HashSet::new();
         while page.has_space() && records < MAX_SEARCHED_RECORDS {
-            page.add(reach.sessions_before(page.next, ROWS_PER_READ).await?);
+            page.add(reach.runs_before(page.next, ROWS_PER_READ).await?);
             while records < MAX_SEARCHED_RECORDS
-                && let Some(row) = page.take()
+                && let Some(run) = page.take()
             {
-                let session = SessionSummaryView::from(&row);
-                let mut found = None;
-                if let Some(search) = &search
-                    && !search.is_named(&session)
+                let fits = self.subagents != Some(false) || run.parent.is_none();
+                if fits
+                    && seen.insert(run.session)
+                    && let Some(row) = reach.session_with_newest(&run).await?
                 {
-                    let (place, read) = reach.search_session(&row, search).await?;
+                    let (found, read) = Self::found(reach, run, &row, search.as_ref()).await?;
                     records += read;
-                    if place.is_none() {
-                        continue;
-                    }
-                    found = place;
+                    page.items.extend(found);
                 }
-                let newest = reach.runs_of(&row, 1).await?.pop();
-                let is_subagent = newest.as_ref().is_some_and(|run| run.parent.is_some());
-                if is_subagent && self.subagents == Some(false) {
-                    continue;
-                }
-                let last_run = match newest {
-                    Some(run) => Some(reach.service().handler.summary(run).await?),
-                    None => None,
-                };
-                page.items.push(FoundSession { session, last_run, found });
             }
         }
         Ok(page.build())
+    }
+
+    /// The session with its newest run, if the text is found in it, and the number of records that were read for that.
+    async fn found(
+        reach: &Reach,
+        newest: RunRow,
+        row: &SessionRow,
+        search: Option<&TextSearch>,
+    ) -> Result<(Option<FoundSession>, usize), Problem> {
+        let session = SessionSummaryView::from(row);
+        let (mut found, mut read) = (None, 0);
+        if let Some(search) = search.filter(|search| !search.is_named(&session)) {
+            (found, read) = reach.search_session(row, search).await?;
+            if found.is_none() {
+                return Ok((None, read));
+            }
+        }
+        let task = reach.first_task(row).await?;
+        let last_run = reach.service().handler.summary(newest).await?;
+        Ok((Some(FoundSession { session, task, last_run, found }), read))
     }
 }
 

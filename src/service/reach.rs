@@ -168,6 +168,21 @@ impl Reach {
         Ok((seen.collect(), is_all))
     }
 
+    /// The session of a run whose row came from here; `None` if the run is not its newest, or if it was removed meanwhile.
+    pub(super) async fn session_with_newest(&self, run: &RunRow) -> Result<Option<SessionRow>, Problem> {
+        let reader = self.service.handler.reader();
+        let newest = reader.read(|rows| rows.runs(Some(run.session), 1)).await?;
+        if newest.first().is_none_or(|newest| newest.id != run.id) {
+            return Ok(None);
+        }
+        Ok(reader.read(|rows| rows.session(run.session)).await?)
+    }
+
+    /// The beginning of the first task of a session whose row came from here; `None` if it cannot be read.
+    pub(super) async fn first_task(&self, session: &SessionRow) -> Result<Option<String>, Problem> {
+        Ok(self.service.handler.reader().first_task(session.id).await?)
+    }
+
     /// At most `max` sessions before this one, as [`Reach::runs_before`] has runs.
     pub(super) async fn sessions_before(
         &self,

@@ -6,16 +6,22 @@ use hermod_actors::model::{Outcome, RunRow, Timestamp, Usage, rfc3339};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::encoding;
+use super::{encoding, run::RunSummaryView};
 
 /// Milliseconds of a day.
 const DAY_MS: i64 = 24 * 3_600_000;
+/// Runs of [`DaysView::dearest`].
+const MAX_DEAREST: usize = 10;
 
-/// The newest days: `{days, is_complete}`.
+/// The newest days: `{days, dearest, is_complete}`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct DaysView {
     /// The days of UTC, the newest first; each is there, also without runs.
     pub days: Vec<DayView>,
+    /// The ten runs of these days that cost most with their subagents, the dearest first; those that cost nothing are left out.
+    /// Owners of earlier versions do not tell them.
+    #[serde(default)]
+    pub dearest: Vec<RunSummaryView>,
     /// False if there are more runs than are read for one answer: then the oldest of them are left out.
     pub is_complete: bool,
 }
@@ -47,6 +53,8 @@ pub struct DaysFold {
     /// The day of `days[0]`, counted from the beginning of 1970.
     newest: i64,
     days: Vec<DayView>,
+    /// The runs that cost most, and what they cost, the dearest first.
+    dearest: Vec<(u64, RunRow)>,
 }
 
 impl DaysFold {
@@ -62,7 +70,7 @@ impl DaysFold {
             output_tokens: 0,
             spent_usd: 0,
         };
-        Self { newest, days: (0..count).map(day).collect() }
+        Self { newest, days: (0..count).map(day).collect(), dearest: Vec::new() }
     }
 
     /// True if a run that was accepted at this time is older than all days.
@@ -90,11 +98,17 @@ impl DaysFold {
         day.spent_usd = day.spent_usd.saturating_add(spent);
         let outcome = row.ended.as_ref().map_or("unfinished", |ended| Outcome::name(ended.outcome));
         *day.outcomes.entry(outcome.to_owned()).or_default() += 1;
+        // Of runs that cost as much, the newest comes first: rows come from the newest on.
+        let at = self.dearest.partition_point(|(other, _)| *other >= spent);
+        if spent > 0 && at < MAX_DEAREST {
+            self.dearest.insert(at, (spent, row.clone()));
+            self.dearest.truncate(MAX_DEAREST);
+        }
     }
 
-    /// The days.
-    pub fn build(self, is_complete: bool) -> DaysView {
-        DaysView { days: self.days, is_complete }
+    /// The days, the newest first, and the runs that cost most, the dearest first.
+    pub fn build(self) -> (Vec<DayView>, Vec<RunRow>) {
+        (self.days, self.dearest.into_iter().map(|(_, row)| row).collect())
     }
 }
 
@@ -127,12 +141,27 @@ mod tests {
         check(DAY_MS, false);
         check(2 * DAY_MS, true);
         fold.take(&row(now.0 - 2 * DAY_MS, None), 100);
-        let days = fold.build(true).days;
+        let (days, _) = fold.build();
         let shown: Vec<_> =
             days.iter().map(|day| (&*day.day, day.runs, day.subagents, day.spent_usd)).collect();
         assert_eq!(shown, [("2027-01-15", 2, 0, 6), ("2027-01-14", 1, 1, 7)]);
         let outcomes = [("completed".to_owned(), 1), ("failed".to_owned(), 1)];
         assert_eq!(days[0].outcomes, outcomes.into());
         assert_eq!((days[1].input_tokens, days[1].output_tokens), (20, 4));
+    }
+    #[test]
+    fn the_dearest_runs_come_first() {
+        let now = Timestamp(1_800_000_000_000);
+        let row = |bits| RunRow::new(RunId::from_bits(bits), SessionId::from_bits(1), now, 1);
+        let check = |spent: &[u64], expect: &[u128]| {
+            let mut fold = DaysFold::new(now, 1);
+            (1..).zip(spent).for_each(|(bits, spent)| fold.take(&row(bits), *spent));
+            let ids: Vec<u128> = fold.build().1.iter().map(|row| row.id.bits()).collect();
+            assert_eq!(ids, expect, "{spent:?}");
+        };
+        check(&[], &[]);
+        check(&[0, 3, 0, 5, 3], &[4, 2, 5]);
+        check(&[1; 12], &[1, 2, 3, 4, 5, 6, 7, 8, 9, 10]);
+        check(&[1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 2], &[11, 1, 2, 3, 4, 5, 6, 7, 8, 9]);
     }
 }

@@ -54,7 +54,7 @@ impl FromRequestParts<Arc<Service>> for PathSession {
     }
 }
 
-/// The sessions, the newest first
+/// The sessions, the one with the latest run first
 ///
 /// With `text`, those that have it in their key, their title, a task, a message or an answer. It reads the records of
 /// sessions: a page may have fewer rows than `max` although there are more.

@@ -296,7 +296,8 @@ function show(isFirst) {
   root.querySelector("nav [aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
   window.scrollTo(0, 0);
   if (!isFirst) view.main.querySelector("h1")?.focus({ preventScroll: true });
-  view.load();
+  const opened = view;
+  opened.load().then(() => { if (!opened.isGone) opened.instance.focus?.(); });
 }
 
 // --- Live ----------------------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ import { h, s } from "./dom.js";
 
 const DATE = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
 const CLOCK = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit" });
+const SECONDS = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit" });
 const SHORT_DAY = new Intl.DateTimeFormat(undefined, { month: "short", day: "numeric" });
 const WEEKDAY = new Intl.DateTimeFormat(undefined, { weekday: "short" });
 
@@ -42,15 +43,15 @@ export function time(text) {
   return h("time", { datetime: text, title: DATE.format(at) }, relative(at));
 }
 
-/** A time as an element: of the clock, with the day if it is not today. */
-export function clock(text) {
+/** A time as an element: of the clock, with the day if it is not today, and with seconds where things follow each other. */
+export function clock(text, hasSeconds = false) {
   const at = ms(text);
   if (at === null || Number.isNaN(at)) return "–";
   const day = new Date(at);
   const isToday = day.toDateString() === new Date().toDateString();
   const isNear = Math.abs(at - Date.now()) < 6 * 86_400_000;
   const prefix = isToday ? "" : isNear ? `${WEEKDAY.format(at)} ` : `${SHORT_DAY.format(at)}, `;
-  return h("time", { datetime: text, title: DATE.format(at) }, prefix + CLOCK.format(at));
+  return h("time", { datetime: text, title: DATE.format(at) }, prefix + (hasSeconds ? SECONDS : CLOCK).format(at));
 }
 
 export const date = (at) => DATE.format(at);

@@ -46,6 +46,8 @@ export function newRun(view) {
     title: "New run",
     load: () => choices.load(),
     onEvent: () => false,
+    // The first thing to do here is to write.
+    focus: () => document.querySelector("main textarea")?.focus(),
     draw: () => section("What is to be done", { note: "It begins a conversation of its own. To go on with one, open its session." }, choices.form(6)),
   };
 }

@@ -104,7 +104,7 @@ export function runDuration(run) {
 }
 
 const STOPS = {
-  command: "by a person or a client", signal: "by a signal to its process", parent: "with the run that gave it its task",
+  command: "on request", signal: "by a signal to its process", parent: "with the run that gave it its task",
   interrupt: "by a newer message", queue_full: "too many messages waited", overlap: "its schedule was due again",
 };
 

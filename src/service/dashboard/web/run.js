@@ -171,7 +171,7 @@ export function run(view) {
     const bar = isPoint
       ? s("line", { class: ["point", span.kind, span.tone].filter(Boolean), x1: x.toFixed(1), x2: x.toFixed(1), y1: 1, y2: 15 })
       : s("rect", { class: ["span", span.kind, span.tone, span.end === null && "open"].filter(Boolean), x: x.toFixed(1), y: 3, width: Math.max(width, 3).toFixed(1), height: 10 });
-    const about = span.kind === "tool" ? toolWords(span) : span.kind === "model" ? span.note ?? span.model : span.note ?? span.about;
+    const about = span.kind === "tool" ? toolWords(span) : span.kind === "model" ? span.note ?? span.model : [span.note, span.about].filter(Boolean).join(": ");
     return h("li", { class: ["step", span.kind, span.tone], "data-key": span.key },
       h("details", { "data-key": "d" },
         h("summary", { "data-row": true },
@@ -203,7 +203,7 @@ export function run(view) {
   function recordList() {
     return section("Records", { note: `${plural(records.length, "record")}, as hermod journal prints them` },
       h("ol", { class: "records" }, records.slice(0, shown).map((record) => h("li", { "data-key": record.seq },
-        h("details", { "data-key": "d" }, h("summary", { "data-row": true }, h("span", { class: "number" }, String(record.seq)), " ", h("strong", {}, record.kind), " ", h("span", { class: "soft" }, clock(record.at))), json(record))))),
+        h("details", { "data-key": "d" }, h("summary", { "data-row": true }, h("span", { class: "number" }, String(record.seq)), " ", h("strong", {}, record.kind), " ", h("span", { class: "soft" }, clock(record.at, true))), json(record))))),
       records.length > shown && h("p", { class: "center" }, h("button", { onclick: () => { shown += SHOWN; view.redraw(); } }, "Show more records")));
   }
 }

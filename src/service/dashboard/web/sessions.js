@@ -15,7 +15,7 @@ export function sessions(view) {
   /** The names that are shown: none changes while it is read. */
   const names = new Map();
   const nameOf = (session) => {
-    if (!names.has(session.id)) names.set(session.id, session.title ?? (excerpt(session.last_run?.input) || session.key));
+    if (!names.has(session.id)) names.set(session.id, session.title ?? (excerpt(session.task ?? session.last_run.input) || session.key));
     return names.get(session.id);
   };
   const text = () => view.place.query.get("text") ?? "";
@@ -48,12 +48,13 @@ export function sessions(view) {
     title: "Sessions",
     async load() {
       const found = await page();
-      const last = found.items.at(-1)?.id ?? "";
-      const older = !text() && items && items.length > PAGE ? items.filter((session) => session.id < last) : [];
+      const ids = new Set(found.items.map((session) => session.id));
+      const last = found.items.at(-1)?.last_run.id ?? "";
+      const older = !text() && items && items.length > PAGE ? items.filter((session) => session.last_run.id < last && !ids.has(session.id)) : [];
       if (!older.length) next = found.next;
       items = [...found.items, ...older];
     },
-    onEvent: (event) => !text() && (event.kind === "session.opened" || event.kind === "aside.answered"),
+    onEvent: (event) => !text() && ["run.accepted", "run.ended", "aside.answered"].includes(event.kind),
     onQuery() { items = null; view.redraw(); },
     tools: () => newRunLink(view),
     draw() {
@@ -69,7 +70,7 @@ export function sessions(view) {
             h("label", { for: "subagents" }, "Subagents too"))),
         items === null ? loading() : items.length === 0 && !next ? empty(text() ? "No session has this text." : "No session yet.", text() ? h("a", { href: "#/sessions" }, "Show all sessions") : [h("a", { href: "#/new" }, "Start a run"), "."]) : [
           table({
-            caption: "Sessions, the newest first", key: (session) => session.id, rows: items,
+            caption: "Sessions, the one with the latest run first", key: (session) => session.id, rows: items,
             columns: [
               ["Session", "main", (session) => [
                 sessionLink(session.id, nameOf(session)),
@@ -77,7 +78,7 @@ export function sessions(view) {
               ]],
               ["Key", "soft key", (session) => (session.key === session.id ? "" : code(excerpt(session.key, 60)))],
               ["Agent", "soft", (session) => session.agent],
-              ["Last run", "", (session) => session.last_run && [runState(session.last_run), " ", h("span", { class: "soft" }, time(session.last_run.accepted_at))]],
+              ["Last run", "", (session) => [runState(session.last_run), " ", h("span", { class: "soft" }, time(session.last_run.ended_at ?? session.last_run.accepted_at))]],
               ["Opened", "soft", (session) => time(session.opened_at)],
             ],
           }),

@@ -55,7 +55,7 @@ export function helpDialog(pages) {
   const rows = [
     ...pages.map(([, title, key]) => [["g", key], title]),
     [["j"], "Next row"], [["k"], "Row before"], [["Enter"], "Open the row"],
-    [["n"], "New run"], [["Ctrl", "Enter"], "Send a text"], [["/"], "Search"], [["Esc"], "Leave the search, close this"], [["d"], "Light, dark or as the system"], [["?"], "This list"],
+    [["n"], "New run"], [["Ctrl + Enter"], "Send a text"], [["/"], "Search"], [["Esc"], "Leave the search, close this"], [["d"], "Light, dark or as the system"], [["?"], "This list"],
   ];
   const off = h("input", {
     type: "checkbox", id: "keys-on",

@@ -49,11 +49,27 @@ export function commandOf(tool, content) {
   }
 }
 
+/** What a subagent has come to, `{ outcome, answer }`; null if the content is not the result of one delegated task. */
+export function delegatedOf(tool, content) {
+  if (tool !== "delegate_task") return null;
+  try {
+    const { outcome, answer } = JSON.parse(content);
+    return typeof outcome === "string" ? { outcome, answer: typeof answer === "string" ? answer : null } : null;
+  } catch {
+    return null;
+  }
+}
+
 /** Why a call has failed, in words; null if it has not. */
 export function callFailure(tool, { status, content }) {
   if (status !== "ok") return status.replaceAll("_", " ");
+  const outcome = delegatedOf(tool, content)?.outcome;
+  if (outcome && outcome !== "completed") return `subagent ${outcome.replaceAll("_", " ")}`;
   return commandOf(tool, content)?.failure ?? null;
 }
+
+/** The tone of an outcome. What a person has stopped has not failed. */
+const outcomeTone = (outcome) => (["completed", "stopped"].includes(outcome) ? null : outcome === "budget_exhausted" ? "warn" : "bad");
 
 /** What is wrong with an answer. */
 export function flawWords(flaw) {
@@ -182,14 +198,14 @@ const HANDLERS = {
   "call.ended": (timeline, record) => {
     const call = timeline.callOf(record.call);
     const failure = callFailure(call?.tool, record);
-    const fields = { tone: failure ? "bad" : null, note: failure, content: record.content, artifact: record.artifact ?? null };
+    const fields = { tone: failure ? (["stopped", "not_started"].includes(record.status) ? "warn" : "bad") : null, note: failure, content: record.content, artifact: record.artifact ?? null };
     if (timeline.finish(attemptKey(record), record, fields)) return;
     timeline.add("tool", record, { label: call?.tool ?? "tool", call: record.call, arguments: call?.arguments ?? null, ...fields });
   },
   "call.lost": (timeline, record) => timeline.finish(attemptKey(record), record, { tone: "warn", note: `lost${record.why ? `: ${record.why.replaceAll("_", " ")}` : ""}` }),
   "child.ended": (timeline, record) => {
-    const bad = record.outcome !== "completed";
-    timeline.finish(`child ${record.child.run}`, record, { tone: bad ? "bad" : null, note: bad ? record.outcome.replaceAll("_", " ") : null, usage: record.usage });
+    const note = record.outcome === "completed" ? null : record.outcome.replaceAll("_", " ");
+    timeline.finish(`child ${record.child.run}`, record, { tone: outcomeTone(record.outcome), note, usage: record.usage });
   },
   "approval.requested": (timeline, record) => timeline.begin(`approval ${record.call}`, "person", record, { label: record.wants_text ? "question to you" : "waits for your approval", call: record.call, note: record.question }),
   "approval.answered": (timeline, record) => {
@@ -208,11 +224,11 @@ const HANDLERS = {
   "run.exhausted": (timeline, record) => timeline.add("mark", record, { label: `limit of ${record.refusal?.dimension ?? "its budget"} used up`, tone: "warn" }),
   "run.reopened": (timeline, record) => timeline.add("mark", record, { label: "went on with a larger budget" }),
   "budget.raised": (timeline, record) => timeline.add("mark", record, { label: "budget raised" }),
-  "run.stopping": (timeline, record) => timeline.add("mark", record, { label: "is being ended", tone: "warn" }),
+  "run.stopping": (timeline, record) => timeline.add("mark", record, { label: "was told to stop", tone: "warn" }),
   "run.ended": (timeline, record) => {
     for (const key of [...timeline.open.keys()]) timeline.finish(key, record, { note: "cut off by the end" });
     timeline.isEnded = true;
-    timeline.add("end", record, { label: record.outcome.replaceAll("_", " "), tone: record.outcome === "completed" ? null : "bad" });
+    timeline.add("end", record, { label: record.outcome.replaceAll("_", " "), tone: outcomeTone(record.outcome) });
   },
 };
 

@@ -3,11 +3,11 @@
 import { h } from "./dom.js";
 import { clock, count, duration, money, state } from "./format.js";
 import { artifactLink, causeWords, clipped, prose, runLink } from "./parts.js";
-import { callFailure, commandOf, cost, flawWords } from "./timeline.js";
+import { callFailure, commandOf, cost, delegatedOf, flawWords } from "./timeline.js";
 
 function entry(kind, key, who, at, ...content) {
   return h("li", { class: ["entry", kind], "data-key": key },
-    h("div", { class: "entry-head" }, h("span", { class: "who" }, who), at && clock(at)), content);
+    h("div", { class: "entry-head" }, h("span", { class: "who" }, who), at && clock(at, true)), content);
 }
 
 /** Arguments as fields, or as they are if they are no JSON object. */
@@ -34,6 +34,8 @@ export function resultOf(tool, content, key) {
       !command.stdout && !command.stderr && h("p", { class: "soft" }, "It has printed nothing."),
     ];
   }
+  const answer = delegatedOf(tool, content)?.answer;
+  if (answer) return prose(answer);
   let parsed = null;
   try { parsed = JSON.parse(content); } catch { /* Most results are plain text. */ }
   return clipped(parsed && typeof parsed === "object" ? JSON.stringify(parsed, null, 2) : content || "(empty)", key);
@@ -54,14 +56,23 @@ function answer(record, started) {
 }
 
 function call(id, info) {
-  const { name, args, ended, children, started } = info;
+  const { name, args, ended, children, started, asked, decided } = info;
   const failure = ended && callFailure(name, ended);
   const took = started && ended ? duration(Date.parse(ended.at) - Date.parse(started.at)) : null;
   return entry("tool", `call ${id}`, h("span", {}, "Tool ", h("code", {}, name)), ended?.at ?? started?.at,
     argumentsOf(args ?? "", `arguments ${id}`),
+    asked && question(asked, decided),
     h("p", { class: "meta" }, !ended ? state("running", "no result yet") : failure ? state("failed", failure) : state("completed", "ok"), took && ` · ${took}`,
       children.map((child) => [" · ", runLink(child.run, "subagent")])),
     ended && h("details", { class: "result", open: true, "data-key": `result ${id}` }, h("summary", {}, "Result"), resultOf(name, ended.content ?? "", `result ${id}`), artifactLink(id.split(".")[0], ended.artifact)));
+}
+
+/** What a person was asked about a call, and the answer. The text of an answer is the result of its call. */
+function question(asked, decided) {
+  const words = !decided ? "Waits for an answer" : decided.verdict !== "allow" ? "Denied" : asked.wants_text ? "Answered" : "Allowed";
+  const by = decided && (decided.by === "person" ? " by a person" : " because the time was over");
+  return h("div", { class: "asked" }, h("p", { class: "soft" }, asked.wants_text ? "The model asked a person:" : "A person was asked:"), prose(asked.question),
+    h("p", {}, words, by, decided && [", ", clock(decided.at, true)]));
 }
 
 /** The conversation that a client has brought along, with its calls in one line each. */
@@ -86,6 +97,8 @@ export function transcript(records, live) {
       calls.set(record.call, { ...calls.get(record.call), started: record, children: record.children ?? [] });
     }
     if (record.kind === "call.ended") calls.set(record.call, { ...calls.get(record.call), ended: record });
+    if (record.kind === "approval.requested") calls.set(record.call, { ...calls.get(record.call), asked: record });
+    if (record.kind === "approval.answered") calls.set(record.call, { ...calls.get(record.call), decided: record });
   }
   const entries = [];
   for (const record of records) {
@@ -96,16 +109,14 @@ export function transcript(records, live) {
       (record.message?.calls ?? []).forEach(({ name, arguments: args }, n) => {
         const id = `${run}.${iteration}.${n + 1}`;
         const known = calls.get(id) ?? {};
-        entries.push(call(id, { name, args, ended: known.ended, started: known.started, children: known.children ?? [] }));
+        entries.push(call(id, { children: [], ...known, name, args }));
       });
     } else if (record.kind === "model.failed") {
       entries.push(entry("note bad", `failed ${record.seq}`, "Model call failed", record.at, h("p", {}, `${record.failure.class}: ${record.failure.message}`)));
     } else if (record.kind === "message.steered" || record.kind === "message.collected") {
       entries.push(entry("task", `message ${record.seq}`, "Message", record.at, prose(record.text)));
-    } else if (record.kind === "approval.requested") {
-      entries.push(entry("note warn", `asked ${record.seq}`, "A person was asked", record.at, prose(record.question)));
-    } else if (record.kind === "approval.answered") {
-      entries.push(entry("note", `decided ${record.seq}`, record.verdict === "allow" ? "Allowed" : "Denied", record.at, h("p", { class: "soft" }, record.by === "person" ? "by a person" : "because the time was over")));
+    } else if (record.kind === "run.verified" && record.misses?.length) {
+      entries.push(entry("note bad", `missed ${record.seq}`, "Its result was checked, and misses something", record.at, h("ul", {}, record.misses.map(({ expected, reason }) => h("li", {}, `${expected}: ${reason}`)))));
     } else if (record.kind === "context.compacted") {
       entries.push(entry("note", `compacted ${record.seq}`, "The conversation was made shorter for the model", record.at, h("p", { class: "soft" }, `${record.by}, ${count(record.before)} to ${count(record.after)} tokens`), record.summary && h("details", { "data-key": `summary ${record.seq}` }, h("summary", {}, "Summary"), prose(typeof record.summary === "string" ? record.summary : JSON.stringify(record.summary)))));
     } else if (record.kind === "session.revived") {

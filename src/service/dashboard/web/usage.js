@@ -2,8 +2,8 @@
 
 import { h } from "./dom.js";
 import { get } from "./api.js";
-import { clock, count, money, plural } from "./format.js";
-import { code, empty, figure, loading, section, table } from "./parts.js";
+import { clock, count, excerpt, money, plural, time } from "./format.js";
+import { code, empty, figure, loading, runLink, section, table } from "./parts.js";
 import { dayBars } from "./chart.js";
 import { meter } from "./tree.js";
 
@@ -21,7 +21,7 @@ export function usage(view) {
       const days = await get("/v1/usage/days", { days: span() }, view.signal);
       const list = [...days.days].reverse();
       const part = await get("/v1/usage", { since: `${list[0].day}T00:00:00Z` }, view.signal);
-      data = { days: list, isComplete: days.is_complete, limits: part.limits };
+      data = { days: list, dearest: days.dearest, isComplete: days.is_complete, limits: part.limits };
       models = part.models;
       isComplete = part.next === null;
     },
@@ -50,6 +50,17 @@ export function usage(view) {
           section("Tokens by day", {}, dayBars({ title: "Tokens by day", days, format: count, series: [
             { name: "Read", tone: "busy", value: (day) => day.input_tokens }, { name: "Written", tone: "accent", value: (day) => day.output_tokens }] })),
           limits(data.limits)),
+        data.dearest.length > 0 && section("Runs that cost most", { note: "With their subagents." }, table({
+          caption: "Runs that cost most", rows: data.dearest, key: (run) => run.id,
+          columns: [
+            ["Spent", "number", (run) => money(run.spent_usd)],
+            ["Task", "main", (run) => runLink(run.id, excerpt(run.input) || "(no text)")],
+            ["Agent", "soft", (run) => run.agent],
+            ["Model", "soft", (run) => run.model?.split("/").slice(1).join("/") ?? "–"],
+            ["Calls", "number", (run) => count(run.iterations)],
+            ["Accepted", "", (run) => time(run.accepted_at)],
+          ],
+        })),
         section("By model", { note: isComplete ? `Model calls of ${span()} days.` : "Model calls of the newest 1,000 runs." }, models.length === 0 ? empty("No model was called.") : table({
           caption: "Usage by model", rows: models, key: (model) => model.model,
           columns: [
@@ -60,10 +71,16 @@ export function usage(view) {
             ["Written", "number", (model) => count(model.output_tokens)],
             ["Spent", "number", (model) => [money(model.cost_usd), model.unpriced_calls > 0 && h("span", { class: "soft" }, ` and ${count(model.unpriced_calls)} of unknown price`)]],
           ],
-        })),
+        }), unsettled(sum((day) => day.spent_usd), models, isComplete && data.isComplete)),
       ];
     },
   };
+}
+
+/** What is booked for calls whose use no provider has told: they were cut off, and count as what was reserved for them. */
+function unsettled(spent, models, isWhole) {
+  const rest = spent - models.reduce((total, model) => total + model.cost_usd, 0);
+  return isWhole && rest > 0.0005 && h("p", { class: "hint" }, `${money(rest)} more is booked for calls that were cut off. Their provider has not told what they used, so they count as what was reserved for them.`);
 }
 
 function limits(periods) {
