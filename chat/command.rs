@@ -19,7 +19,7 @@ pub enum Command {
     Budget(Option<String>),
     /// A question is answered: with a word or a text that of the conversation, with an id any.
     Approve(String),
-    /// A call is denied: that with this id, or the one that the conversation asks about.
+    /// A call is denied: that with this id, or the one that the conversation asks about, for a reason.
     Deny(Option<String>),
     /// All that waits for a person, in all conversations.
     Approvals,
@@ -67,7 +67,7 @@ pub const COMMANDS: &[CommandHelp] = &[
     help("tree", "", "the run and its subagents, with what each has spent"),
     help("budget", "[iterations=10 usd=0.50]", "show the limits of the run, or raise them"),
     help("approve", "allow|run|always|TEXT", "answer what is asked; with an id of /approvals, elsewhere too"),
-    help("deny", "[ID]", "deny what is asked"),
+    help("deny", "[ID | REASON]", "deny what is asked; a reason goes to the model as a message"),
     help("approvals", "", "all that waits for you, in all conversations"),
     help("runs", "", "the newest runs of all conversations"),
     help("report", "", "what ran, failed and waits since yesterday"),
@@ -163,9 +163,9 @@ impl Command {
     }
 }
 
-/// A decision in a word; `None` for any other text.
+/// A decision in a word, in letters of any case; `None` for any other text.
 pub(crate) fn decision(word: &str) -> Option<Verdict> {
-    Some(match word {
+    Some(match &*word.to_lowercase() {
         "allow" | "once" | "yes" | "y" | "1" => Verdict::Allow(AllowScope::Once),
         "run" | "r" | "2" => Verdict::Allow(AllowScope::Run),
         "always" | "a" | "3" => Verdict::Allow(AllowScope::Always),
@@ -204,7 +204,7 @@ pub(crate) fn answer(question: Option<&Question>, words: &str) -> Result<Intent,
         return Ok(Intent::DecideNamed(first.to_owned(), verdict));
     }
     let Some(question) = question else {
-        return Err("this conversation asks nothing; /approvals lists what waits in all of them".to_owned());
+        return Err(format!("this conversation asks nothing, and `{first}` is no id of /approvals"));
     };
     let verdict = match question.wants_text {
         true => Some(Verdict::Text(words.to_owned())),
@@ -218,23 +218,38 @@ pub(crate) fn answer(question: Option<&Question>, words: &str) -> Result<Intent,
     Ok(Intent::Decide(question.call, verdict))
 }
 
-/// What a denial means while the conversation asks `question`; the error says why it is none.
-pub(crate) fn denial(question: Option<&Question>, id: Option<String>) -> Result<Intent, String> {
-    match (id, question) {
-        (Some(id), _) if is_id(&id) => Ok(Intent::DecideNamed(id, Verdict::Deny)),
-        (Some(id), _) => Err(format!("`{id}` is no id; /approvals lists what waits, with ids")),
-        (None, Some(question)) => Ok(Intent::Decide(question.call, Verdict::Deny)),
-        (None, None) => Ok(Intent::Command(Command::Approvals)),
-    }
+/// What a denial comes to.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Denial {
+    /// The decision, or a list of what can be denied.
+    Intent(Intent),
+    /// A message to the run, which skips the call that it asks about.
+    Message(String),
 }
 
-/// The text of `/help`.
+/// What a denial means while the conversation asks `question`; the error says why it is none.
+pub(crate) fn denial(question: Option<&Question>, words: Option<String>) -> Result<Denial, String> {
+    Ok(match (words, question) {
+        (Some(id), _) if is_id(&id) => Denial::Intent(Intent::DecideNamed(id, Verdict::Deny)),
+        (Some(reason), Some(question)) if !question.wants_text => Denial::Message(reason),
+        (Some(_), Some(_)) => {
+            return Err("a question is answered by what you write; /deny alone leaves it open".to_owned());
+        }
+        (Some(words), None) => {
+            return Err(format!("this conversation asks nothing, and `{words}` is no id of /approvals"));
+        }
+        (None, Some(question)) => Denial::Intent(Intent::Decide(question.call, Verdict::Deny)),
+        (None, None) => Denial::Intent(Intent::Command(Command::Approvals)),
+    })
+}
+
+/// The text of `/help`: lines of a name, a tab and what it means.
 pub fn help_text() -> String {
     let command = |command: &CommandHelp| {
         let call = format!("/{} {}", command.name, command.arguments);
-        format!("{call:<32} {}\n", command.text)
+        format!("{}\t{}\n", call.trim_end(), command.text)
     };
-    let line = |(name, text): &(&str, &str)| format!("{name:<32} {text}\n");
+    let line = |(name, text): &(&str, &str)| format!("{name}\t{text}\n");
     let commands: String = COMMANDS.iter().map(command).collect();
     let [keys, status] = [KEYS, STATUS].map(|lines| lines.iter().map(line).collect::<String>());
     format!("{commands}\n{keys}\nThe last line of the screen:\n{status}")
@@ -286,6 +301,8 @@ mod tests {
         let text = |text: &str| Verdict::Text(text.to_owned());
         let (asks, wants_text) = (question(false), question(true));
         check(Some(&asks), "allow", Ok(Intent::Decide(call, once.clone())));
+        check(Some(&asks), "Yes", Ok(Intent::Decide(call, once.clone())));
+        check(Some(&asks), "N", Ok(Intent::Decide(call, Verdict::Deny)));
         check(Some(&asks), "perhaps", Err("`perhaps` is neither allow"));
         check(Some(&wants_text), "yes, main", Ok(Intent::Decide(call, text("yes, main"))));
         check(Some(&wants_text), "7NA7B9MX", Ok(Intent::Decide(call, text("7NA7B9MX"))));
@@ -295,15 +312,29 @@ mod tests {
         check(None, "7NA7B9MX.1.2 the second  one", named("7NA7B9MX.1.2", text("the second  one")));
         check(None, "7NA7B9MX.1 run", Err("asks nothing"));
         check(None, "nonsense", Err("asks nothing"));
-        check(None, "allow", Err("/approvals lists"));
+        check(None, "ZZZZ.1.1 yes", Err("`ZZZZ.1.1` is no id of /approvals"));
     }
 
     #[test]
-    fn a_denial_without_anything_to_deny_lists() {
-        assert_eq!(denial(None, None), Ok(Intent::Command(Command::Approvals)));
-        let named = Intent::DecideNamed("7NA7B9MX".to_owned(), Verdict::Deny);
-        assert_eq!(denial(None, Some("7NA7B9MX".to_owned())), Ok(named));
-        assert!(denial(None, Some("nonsense".to_owned())).unwrap_err().contains("is no id"));
+    fn a_denial_is_of_the_question_here_or_of_the_named_one() {
+        let call = CallId { run: RunId::from_bits(1), iteration: 1, n: 1 };
+        let question = |wants_text| Question { call, text: "?".into(), wants_text, can_always: true };
+        let (asks, wants_text) = (question(false), question(true));
+        let check = |question: Option<&Question>, words: Option<&str>, expect: Result<Denial, &str>| match (
+            denial(question, words.map(str::to_owned)),
+            expect,
+        ) {
+            (Err(error), Err(part)) => assert!(error.contains(part), "{error}"),
+            (read, expect) => assert_eq!(read, expect.map_err(str::to_owned), "{words:?}"),
+        };
+        let named = Denial::Intent(Intent::DecideNamed("7NA7B9MX".to_owned(), Verdict::Deny));
+        check(None, None, Ok(Denial::Intent(Intent::Command(Command::Approvals))));
+        check(None, Some("7NA7B9MX"), Ok(named));
+        check(None, Some("nonsense"), Err("`nonsense` is no id"));
+        check(Some(&asks), None, Ok(Denial::Intent(Intent::Decide(call, Verdict::Deny))));
+        check(Some(&asks), Some("not on Friday"), Ok(Denial::Message("not on Friday".to_owned())));
+        check(Some(&wants_text), None, Ok(Denial::Intent(Intent::Decide(call, Verdict::Deny))));
+        check(Some(&wants_text), Some("not on Friday"), Err("is answered by what you write"));
     }
 
     #[test]

@@ -331,6 +331,8 @@ pub enum PageKind {
     Plain,
     /// Lines that are cut, not broken.
     Table,
+    /// Lines of a term, a tab and its meaning.
+    Terms,
     /// A diff.
     Diff,
 }

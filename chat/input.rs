@@ -1,7 +1,7 @@
 //! The keys of the chat: what a key changes in the state, and what its user wants by it.
 
 use crate::{
-    command::{self, Command, help_text},
+    command::{self, Command, Denial, help_text},
     editor::Motion,
     event::{AllowScope, ChatEvent, Intent, PageKind, Tone, Verdict},
     picker::Picked,
@@ -286,7 +286,7 @@ impl ChatState {
         match command {
             Command::Help => {
                 let (title, text) = ("Commands and keys".to_owned(), help_text());
-                self.apply(ChatEvent::Page { title, text, kind: PageKind::Plain }, 0);
+                self.apply(ChatEvent::Page { title, text, kind: PageKind::Terms }, 0);
                 Vec::new()
             }
             Command::Details => {
@@ -303,9 +303,12 @@ impl ChatState {
                 let intent = command::answer(self.question().map(|asked| &asked.question), &words);
                 self.intent_or_error(intent)
             }
-            Command::Deny(id) => {
-                let intent = command::denial(self.question().map(|asked| &asked.question), id);
-                self.intent_or_error(intent)
+            Command::Deny(words) => {
+                match command::denial(self.question().map(|asked| &asked.question), words) {
+                    Ok(Denial::Intent(intent)) => vec![intent],
+                    Ok(Denial::Message(reason)) => vec![self.send(reason)],
+                    Err(error) => self.intent_or_error(Err(error)),
+                }
             }
             Command::Resume(Some(id)) => vec![Intent::Open(id)],
             Command::Image(_) if self.attached.len() >= MAX_IMAGES => {

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, VecDeque};
 use hermod_core::model::{CallId, RunId};
 
 use crate::{
-    command::{self, Command, help_text},
+    command::{self, Command, Denial, help_text},
     event::{CallOutcome, ChatEvent, Intent, Link, Question, Tone},
     look::Look,
     state::label_beside,
@@ -253,7 +253,9 @@ impl PlainChat {
     #[expect(clippy::wildcard_enum_match_arm, reason = "the adapter carries out all others")]
     fn command(&mut self, command: Command, to: &mut String) -> Vec<Intent> {
         match command {
-            Command::Help => push(to, "commands", &format!("\n{}", help_text().trim_end())),
+            Command::Help => {
+                push(to, "commands", &format!("\n{}", help_text().trim_end().replace('\t', ": ")));
+            }
             Command::Quit => return vec![Intent::Quit],
             Command::Stop => match self.active_run() {
                 Some(run) => return vec![Intent::Interrupt(run)],
@@ -262,7 +264,13 @@ impl PlainChat {
             Command::Approve(words) => {
                 return intent_or_error(command::answer(self.questions.first(), &words), to);
             }
-            Command::Deny(id) => return intent_or_error(command::denial(self.questions.first(), id), to),
+            Command::Deny(words) => {
+                return match command::denial(self.questions.first(), words) {
+                    Ok(Denial::Intent(intent)) => vec![intent],
+                    Ok(Denial::Message(reason)) => vec![self.send(&reason)],
+                    Err(error) => intent_or_error(Err(error), to),
+                };
+            }
             Command::Resume(Some(id)) => return vec![Intent::Open(id)],
             other => return vec![Intent::Command(other)],
         }

@@ -326,7 +326,7 @@ impl ChatState {
         if session.is_none() {
             self.pending.clear();
         }
-        (self.title, self.context, self.activity, self.popup) = (None, None, None, None);
+        (self.title, self.agent, self.context, self.activity, self.popup) = (None, None, None, None, None);
         self.answered.clear();
     }
 

@@ -16,21 +16,16 @@ use crate::{
 
 /// Nano-dollars of a dollar.
 const DOLLAR: u64 = 1_000_000_000;
+/// Columns between two parts.
+const SEPARATOR_COLUMNS: usize = 3;
 /// From this share of the context on, in percent, it is shown as a warning.
 const FULL_PERCENT: u64 = 80;
 
 /// The line.
 pub(crate) fn status_line(state: &ChatState, width: usize) -> Line<'static> {
     let look = state.look;
-    let mut parts = parts(state);
+    let parts = fitting(parts(state), width);
     let separator = look.symbol(" · ", " | ");
-    let total = |parts: &[Part]| {
-        parts.iter().map(|part| columns(&part.text)).sum::<usize>() + parts.len().saturating_sub(1) * 3
-    };
-    while total(&parts) > width && parts.len() > 1 {
-        let least = parts.iter().enumerate().max_by_key(|(_, part)| part.rank).map_or(0, |(at, _)| at);
-        parts.remove(least);
-    }
     let mut spans = Vec::new();
     for (n, part) in parts.into_iter().enumerate() {
         if n > 0 {
@@ -39,6 +34,21 @@ pub(crate) fn status_line(state: &ChatState, width: usize) -> Line<'static> {
         spans.push(Span::styled(cut(&part.text, width), part.style));
     }
     Line::from(spans)
+}
+
+/// The parts that have space, the one that matters most first chosen; in their order.
+fn fitting(parts: Vec<Part>, width: usize) -> Vec<Part> {
+    let mut ranks: Vec<u8> = parts.iter().map(|part| part.rank).collect();
+    ranks.sort_unstable();
+    let (mut left, mut shown) = (width, Vec::new());
+    for part in ranks.iter().filter_map(|rank| parts.iter().find(|part| part.rank == *rank)) {
+        let needed = columns(&part.text) + if shown.is_empty() { 0 } else { SEPARATOR_COLUMNS };
+        if needed <= left || shown.is_empty() {
+            left = left.saturating_sub(needed);
+            shown.push(part.rank);
+        }
+    }
+    parts.into_iter().filter(|part| shown.contains(&part.rank)).collect()
 }
 
 struct Part {

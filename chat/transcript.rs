@@ -26,6 +26,9 @@ const MAX_ENTRIES: usize = 10_000;
 const MAX_REASONING_BYTES: usize = 64 << 10;
 /// Lines that are shown of a long text of the user when it is folded.
 const FOLDED_LINES: usize = 12;
+/// Columns of the terms of a page, and what ends a term in a line: a tab would be made visible.
+const TERM_COLUMNS: usize = 31;
+const TERM_END: &str = "\u{2003}";
 /// Entries beside the window whose lines are kept.
 const KEPT_BESIDE: usize = 20;
 
@@ -501,10 +504,15 @@ fn body_lines(body: &EntryBody, (width, is_unfolded): (usize, bool), look: Look)
         }
         EntryBody::Page { title, text, kind } => {
             wrap_text(&clean(title), (width, Breaks::Words), (&Margin::default(), Look::bold()), &mut lines);
-            for line in clean(text).trim_end().lines() {
+            let text = if *kind == PageKind::Terms { text.replace('\t', TERM_END) } else { text.clone() };
+            for line in clean(&text).trim_end().lines() {
                 let (style, breaks) = match kind {
                     PageKind::Diff => (diff_style(line, look), Breaks::Anywhere),
                     PageKind::Plain => (Style::new(), Breaks::Words),
+                    PageKind::Terms => {
+                        push_term(line, width, &mut lines);
+                        continue;
+                    }
                     PageKind::Table => {
                         let line = cut(line, width.saturating_sub(2));
                         lines.push(Line::from(format!("  {line}")));
@@ -517,6 +525,21 @@ fn body_lines(body: &EntryBody, (width, is_unfolded): (usize, bool), look: Look)
         }
     }
     lines
+}
+
+/// Pushes a term and its meaning: in two columns, or one below the other if the window is narrow.
+fn push_term(line: &str, width: usize, to: &mut Vec<Line<'static>>) {
+    let (term, meaning) = line.split_once(TERM_END).unwrap_or((line, ""));
+    let column = TERM_COLUMNS + 2;
+    if width >= 2 * column {
+        let margin = Margin {
+            first: vec![Span::raw(format!("  {term:<TERM_COLUMNS$} "))],
+            rest: vec![Span::raw(" ".repeat(column + 1))],
+        };
+        return wrap_text(meaning, (width, Breaks::Words), (&margin, Style::new()), to);
+    }
+    wrap_text(term, (width, Breaks::Words), (&Margin::every("  ", Style::new()), Style::new()), to);
+    wrap_text(meaning, (width, Breaks::Words), (&Margin::every("      ", Style::new()), Look::dim()), to);
 }
 
 /// The first lines of a text, and the number of those that are left out.

@@ -25,6 +25,8 @@ const MAX_POPUP_ROWS: usize = 8;
 const MAX_SUBAGENT_ROWS: usize = 6;
 const MAX_TODO_ROWS: usize = 7;
 const MAX_PENDING_ROWS: usize = 3;
+/// What becomes of a message while a call is asked about.
+const OTHER_TEXT: &str = "other text skips it";
 /// Rows of a question.
 const MAX_QUESTION_ROWS: usize = 10;
 
@@ -213,11 +215,11 @@ impl ChatState {
             )));
         }
         let answers: &[&str] = if asked.question.wants_text {
-            &["Enter sends what you write as the answer"]
+            &["Enter sends what you write as the answer", "/deny leaves the choice to the model"]
         } else if asked.question.can_always {
-            &["y allow", "r allow for this run", "a allow always", "n deny, then Enter"]
+            &["y allow", "r allow for this run", "a allow always", "n deny, then Enter", OTHER_TEXT]
         } else {
-            &["y allow", "r allow for this run", "n deny, then Enter"]
+            &["y allow", "r allow for this run", "n deny, then Enter", OTHER_TEXT]
         };
         let answers = answers.join(self.look.symbol("  ·  ", "  |  "));
         wrap_text(

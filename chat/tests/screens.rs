@@ -68,7 +68,7 @@ fn a_tool_call_shows_its_command_and_its_output() {
 Seven.
 ────────────────────────────────────────
 ❯
-vendor/model · $0.0246";
+vendor/model · $0.0246 · /help";
     check(events.clone(), (40, 14), expect);
     let seen = screen(&mut state(events), (60, 14), 0);
     assert!(seen.contains("vendor/model · 2.0k in, 468 out · $0.0246"), "{seen}");
@@ -94,11 +94,30 @@ fn a_question_shows_the_call_and_the_answers() {
 ? It removes files. Allow it?
     shell rm -rf build
   y allow  ·  r allow for this run  ·  a
-  allow always  ·  n deny, then Enter
+  allow always  ·  n deny, then Enter  ·
+  other text skips it
 ────────────────────────────────────────
 ❯
 vendor/model · new conversation · /help";
-    check(events, (40, 11), expect);
+    check(events, (40, 12), expect);
+}
+
+#[test]
+fn the_help_is_read_at_any_width() {
+    let mut state = state(Vec::new());
+    state.apply(
+        ChatEvent::Page {
+            title: "Keys".to_owned(),
+            text: "Enter\tsend\nEsc\tstop the run\n".to_owned(),
+            kind: PageKind::Terms,
+        },
+        0,
+    );
+    let wide = screen(&mut state, (80, 8), 0);
+    let column = " ".repeat(27);
+    assert!(wide.starts_with(&format!("Keys\n  Enter{column}send\n  Esc")), "{wide}");
+    let narrow = screen(&mut state, (40, 9), 0);
+    assert!(narrow.starts_with("Keys\n  Enter\n      send\n  Esc\n      stop the run\n"), "{narrow}");
 }
 
 #[test]
@@ -205,7 +224,7 @@ fn failures_and_losses_are_said() {
 ⠴ waits for the service  3 s · Esc stops
 ────────────────────────────────────────
 ❯
-no service · vendor/model";
+no service · vendor/model · /help";
     check(events, (40, 9), expect);
 }
 

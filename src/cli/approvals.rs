@@ -3,7 +3,7 @@
 use clap::{Args, Subcommand};
 use hermod_actors::model::{ApprovalDecision, ApprovalScope, Timestamp};
 
-use super::{CliError, print, print_json, print_note, tree};
+use super::{CliError, format::age, print, print_json, print_note, tree};
 use crate::{
     clock::{self, rfc3339},
     control::{ControlRequest, ControlResponse},
@@ -137,7 +137,8 @@ fn format_question(approval: &ApprovalView, now: Timestamp) -> [String; 2] {
 
 /// A question as the chat lists it, with the task of its run and the commands that answer it.
 pub(crate) fn format_in_chat(approval: &ApprovalView, task: &str, now: Timestamp) -> String {
-    let [question, asked] = format_question(approval, now);
+    let question = approval.question.replace('\n', "\n  ");
+    let asked = format!("asked {} ago; {}", age(now.ms_since(approval.since)), expiry_in_chat(approval, now));
     let call = approval.call;
     let id = format!("{}.{}.{}", tree::id_suffix(call.run), call.iteration, call.n);
     let answers = if approval.wants_text {
@@ -149,6 +150,16 @@ pub(crate) fn format_in_chat(approval: &ApprovalView, task: &str, now: Timestamp
         format!("/approve {id}  ·  /deny {id}\n  /approve {id} run, or always, allows {rules}")
     };
     format!("{id}  {task}\n  {question}\n  {asked}\n  {answers}")
+}
+
+fn expiry_in_chat(approval: &ApprovalView, now: Timestamp) -> String {
+    match approval.expires_at.ms_since(now) {
+        0 => format!(
+            "its time is over: it is denied when /resume {} takes it up",
+            tree::id_suffix(approval.call.run)
+        ),
+        left => format!("denied without an answer in {}", age(left)),
+    }
 }
 
 async fn decide(

@@ -118,7 +118,7 @@ fn what_waits_elsewhere_is_listed_and_answered() {
     assert!(told.contains("overview: 1 waits for you (/approvals)\n"), "{told}");
     assert!(told.contains(&format!("{short}  ask me\n  Which branch?\n")), "{told}");
     assert!(told.contains(&format!("/approve {short} ANSWER\n")), "{told}");
-    assert!(told.contains(&format!("{}  parked", end_of(run))), "{told}");
+    assert!(told.contains(&format!("{}  waits for you", end_of(run))), "{told}");
     assert!(
         told.contains("\nwaits for you: 1\n") && told.contains("no limits for all runs together"),
         "{told}"
@@ -130,8 +130,8 @@ fn what_waits_elsewhere_is_listed_and_answered() {
 
     let wrong = "/approve nonsense\n/deny nonsense\n/approve ZZZZZZZZ.1.1\n/approve 7NA7B9MX\n";
     let (told, _) = plain(&served, &["chat", "--plain"], wrong);
-    assert!(told.contains("failure: this conversation asks nothing; /approvals lists"), "{told}");
-    assert!(told.contains("failure: `nonsense` is no id"), "{told}");
+    assert!(told.contains("failure: this conversation asks nothing, and `nonsense` is no id"), "{told}");
+    assert_eq!(told.matches("`nonsense` is no id").count(), 2, "{told}");
     assert_eq!(told.matches("there is no run or session").count(), 2, "{told}");
     let (told, _) = plain(&served, &["chat", "--plain"], &format!("/approve {short} main\n"));
     assert!(told.contains(&format!("note: call {call} is answered\n")), "{told}");

@@ -248,8 +248,10 @@ impl FullScreen {
     fn show(&mut self, (session, agent): (Option<String>, Option<String>)) {
         let beginning =
             Beginning { session, agent: agent.or(self.beginning.agent.clone()), ..self.beginning.clone() };
+        let agent = beginning.agent.clone().filter(|_| beginning.session.is_none());
         self.conversation = self.outboxes.begin(beginning);
         self.apply(ChatEvent::Conversation(None));
+        self.apply(ChatEvent::Named { title: None, agent });
     }
 
     async fn edit_input(&mut self, text: String) -> io::Result<()> {

@@ -8,7 +8,7 @@ use super::requests::{answer, decision, unexpected};
 use crate::{
     cli::{
         approvals,
-        format::{age, truncated_line},
+        format::{self, age, truncated_line},
         report, runs,
         shared_owner::SharedOwner,
         table, tree, usage,
@@ -104,8 +104,9 @@ pub(super) async fn run_list(owner: &SharedOwner) -> Result<ChatEvent, String> {
     if runs.is_empty() {
         return Ok(super::files::notice("there is no run yet"));
     }
+    let more = if runs.len() < MAX_RUNS { "" } else { "; hermod runs list has all" };
     Ok(page(
-        "The newest runs; /resume ID opens the conversation of one",
+        format!("The newest runs, subagents included; /resume ID opens the conversation of one{more}"),
         run_table(&runs, clock::now()),
         PageKind::Table,
     ))
@@ -115,9 +116,10 @@ fn run_table(runs: &[RunSummaryView], now: Timestamp) -> String {
     let row = |summary: &RunSummaryView| {
         let run = &summary.run;
         let age = age(now.ms_since(run.accepted_at));
-        [tree::id_suffix(run.id), state_in_chat(run), age, task_line(&summary.input)]
+        let spent = table::or_dash(summary.spent_usd.filter(|spent| *spent > 0).map(format::dollars));
+        [tree::id_suffix(run.id), state_in_chat(run), age, spent, task_line(&summary.input)]
     };
-    table::render(["RUN", "STATE", "AGE", "TASK"], &runs.iter().rev().map(row).collect::<Vec<_>>())
+    table::render(["RUN", "STATE", "AGE", "SPENT", "TASK"], &runs.iter().rev().map(row).collect::<Vec<_>>())
 }
 
 /// The state or the outcome of a run, in the words of the chat.

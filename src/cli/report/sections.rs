@@ -132,7 +132,9 @@ fn waiting(report: &ReportView, now: Timestamp) -> Option<Section> {
     let count = report.waiting.count();
     let item = |wait: &ReportWaitView| {
         let since = age(now.ms_since(wait.since));
-        let until = wait.until.map_or_else(String::new, |until| format!(", a no at {until}"));
+        let until = wait.until.map_or_else(String::new, |until| {
+            format!(", denied without an answer in {}", age(until.ms_since(now)))
+        });
         let text = match wait.what {
             ReportWaitKind::Approval => {
                 format!("asks about a call since {since}{until}: {}", line(&wait.text))
