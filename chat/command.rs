@@ -1,5 +1,7 @@
 //! The slash commands: their names, their help, and how a line is read as one.
 
+use hermod_core::model::RunId;
+
 use crate::event::{AllowScope, Intent, Question, Verdict};
 
 /// A command of the user.
@@ -228,9 +230,17 @@ pub(crate) enum Denial {
 }
 
 /// What a denial means while the conversation asks `question`; the error says why it is none.
-pub(crate) fn denial(question: Option<&Question>, words: Option<String>) -> Result<Denial, String> {
+/// A message reaches the run under way, `active`, and not a subagent.
+pub(crate) fn denial(
+    question: Option<&Question>,
+    active: Option<RunId>,
+    words: Option<String>,
+) -> Result<Denial, String> {
     Ok(match (words, question) {
         (Some(id), _) if is_id(&id) => Denial::Intent(Intent::DecideNamed(id, Verdict::Deny)),
+        (Some(_), Some(question)) if Some(question.call.run) != active => {
+            return Err("a subagent asks, and gets no message: /deny alone denies the call".to_owned());
+        }
         (Some(reason), Some(question)) if !question.wants_text => Denial::Message(reason),
         (Some(_), Some(_)) => {
             return Err("a question is answered by what you write; /deny alone leaves it open".to_owned());
@@ -321,7 +331,7 @@ mod tests {
         let question = |wants_text| Question { call, text: "?".into(), wants_text, can_always: true };
         let (asks, wants_text) = (question(false), question(true));
         let check = |question: Option<&Question>, words: Option<&str>, expect: Result<Denial, &str>| match (
-            denial(question, words.map(str::to_owned)),
+            denial(question, Some(RunId::from_bits(1)), words.map(str::to_owned)),
             expect,
         ) {
             (Err(error), Err(part)) => assert!(error.contains(part), "{error}"),
@@ -333,6 +343,10 @@ mod tests {
         check(None, Some("nonsense"), Err("`nonsense` is no id"));
         check(Some(&asks), None, Ok(Denial::Intent(Intent::Decide(call, Verdict::Deny))));
         check(Some(&asks), Some("not on Friday"), Ok(Denial::Message("not on Friday".to_owned())));
+        let of_subagent = CallId { run: RunId::from_bits(2), ..call };
+        let of_subagent = Question { call: of_subagent, ..question(false) };
+        check(Some(&of_subagent), None, Ok(Denial::Intent(Intent::Decide(of_subagent.call, Verdict::Deny))));
+        check(Some(&of_subagent), Some("not on Friday"), Err("a subagent asks"));
         check(Some(&wants_text), None, Ok(Denial::Intent(Intent::Decide(call, Verdict::Deny))));
         check(Some(&wants_text), Some("not on Friday"), Err("is answered by what you write"));
     }

@@ -304,7 +304,8 @@ impl ChatState {
                 self.intent_or_error(intent)
             }
             Command::Deny(words) => {
-                match command::denial(self.question().map(|asked| &asked.question), words) {
+                match command::denial(self.question().map(|asked| &asked.question), self.active_run(), words)
+                {
                     Ok(Denial::Intent(intent)) => vec![intent],
                     Ok(Denial::Message(reason)) => vec![self.send(reason)],
                     Err(error) => self.intent_or_error(Err(error)),

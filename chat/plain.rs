@@ -265,7 +265,7 @@ impl PlainChat {
                 return intent_or_error(command::answer(self.questions.first(), &words), to);
             }
             Command::Deny(words) => {
-                return match command::denial(self.questions.first(), words) {
+                return match command::denial(self.questions.first(), self.active_run(), words) {
                     Ok(Denial::Intent(intent)) => vec![intent],
                     Ok(Denial::Message(reason)) => vec![self.send(&reason)],
                     Err(error) => intent_or_error(Err(error), to),

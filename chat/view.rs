@@ -25,8 +25,6 @@ const MAX_POPUP_ROWS: usize = 8;
 const MAX_SUBAGENT_ROWS: usize = 6;
 const MAX_TODO_ROWS: usize = 7;
 const MAX_PENDING_ROWS: usize = 3;
-/// What becomes of a message while a call is asked about.
-const OTHER_TEXT: &str = "other text skips it";
 /// Rows of a question.
 const MAX_QUESTION_ROWS: usize = 10;
 
@@ -217,10 +215,14 @@ impl ChatState {
         let answers: &[&str] = if asked.question.wants_text {
             &["Enter sends what you write as the answer", "/deny leaves the choice to the model"]
         } else if asked.question.can_always {
-            &["y allow", "r allow for this run", "a allow always", "n deny, then Enter", OTHER_TEXT]
+            &["y allow", "r allow for this run", "a allow always", "n deny, then Enter"]
         } else {
-            &["y allow", "r allow for this run", "n deny, then Enter", OTHER_TEXT]
+            &["y allow", "r allow for this run", "n deny, then Enter"]
         };
+        // A message reaches the run of the conversation, and no subagent.
+        let has_other = !asked.question.wants_text && !asked.is_subagent;
+        let other = has_other.then_some("other text skips it");
+        let answers: Vec<&str> = answers.iter().copied().chain(other).collect();
         let answers = answers.join(self.look.symbol("  ·  ", "  |  "));
         wrap_text(
             &answers,

@@ -56,6 +56,11 @@ pub(crate) fn truncated_line(text: &str, max: usize) -> String {
     cut
 }
 
+/// At most `max` characters of the words of a text, on one line, sanitized for a terminal.
+pub(crate) fn words_line(text: &str, max: usize) -> String {
+    truncated_line(&text.split_whitespace().collect::<Vec<_>>().join(" "), max)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -75,6 +80,12 @@ mod tests {
     fn long_texts_are_cut_at_a_character() {
         assert_eq!(truncated_line("äöü", 2), "äö…");
         assert_eq!(truncated_line("äö", 2), "äö");
+    }
+
+    #[test]
+    fn words_stand_on_one_line() {
+        assert_eq!(words_line(" one\n\ttwo  three ", 20), "one two three");
+        assert_eq!(words_line("one\ntwo", 5), "one t…");
     }
 
     #[test]

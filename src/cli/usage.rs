@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::{
     CliError, budgets, examples,
-    format::{dollars, truncated_line},
+    format::{dollars, words_line},
     print_as, table, tree,
 };
 use crate::{
@@ -93,8 +93,7 @@ fn format_dearest(days: &DaysView) -> String {
     }
     let row = |summary: &RunSummaryView| {
         let run = &summary.run;
-        let task = summary.input.split_whitespace().collect::<Vec<_>>().join(" ");
-        let task = truncated_line(&task, MAX_TASK_CHARS);
+        let task = words_line(&summary.input, MAX_TASK_CHARS);
         [dollars(summary.spent_usd.unwrap_or(0)), tree::id_suffix(run.id), run.agent.to_string(), task]
     };
     let rows: Vec<_> = days.dearest.iter().map(row).collect();

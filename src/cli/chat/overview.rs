@@ -8,7 +8,7 @@ use super::requests::{answer, decision, unexpected};
 use crate::{
     cli::{
         approvals,
-        format::{self, age, truncated_line},
+        format::{self, age, words_line},
         report, runs,
         shared_owner::SharedOwner,
         table, tree, usage,
@@ -128,7 +128,7 @@ pub(super) fn state_in_chat(run: &RunView) -> String {
 }
 
 fn task_line(task: &str) -> String {
-    truncated_line(&task.split_whitespace().collect::<Vec<_>>().join(" "), MAX_TASK_CHARS)
+    words_line(task, MAX_TASK_CHARS)
 }
 
 /// All that waits for a person, with how it is answered from the chat.

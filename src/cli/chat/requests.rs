@@ -13,7 +13,7 @@ use super::{changes, export, files, overview};
 use crate::{
     cli::{
         agents, budgets,
-        format::{age, truncated_line},
+        format::{age, words_line},
         shared_owner::SharedOwner,
         tree,
     },
@@ -310,7 +310,7 @@ async fn conversations(owner: &SharedOwner, present: Option<SessionId>) -> Resul
     let choice = |conversation: ConversationView| {
         let id = conversation.session.id;
         let (age, title) = (age(now.ms_since(conversation.last_run_at)), conversation.title());
-        let title = truncated_line(&title.split_whitespace().collect::<Vec<_>>().join(" "), MAX_TITLE_CHARS);
+        let title = words_line(title, MAX_TITLE_CHARS);
         let label = format!("{}  {age:>6}  {title}", id_end(id));
         Choice { label, id: id.to_string(), text: conversation.task }
     };

@@ -7,7 +7,7 @@ use hermod_chat::counted;
 use crate::{
     cli::{
         budgets,
-        format::{age, dollars, truncated_line},
+        format::{age, dollars, words_line},
         terminal::Tone,
     },
     view::{
@@ -279,8 +279,7 @@ fn more<T>(list: &ReportList<T>, command: impl FnOnce() -> String) -> Option<(u6
 }
 
 fn line(text: &str) -> String {
-    let words: Vec<&str> = text.split_whitespace().collect();
-    truncated_line(&words.join(" "), MAX_CHARS)
+    words_line(text, MAX_CHARS)
 }
 
 fn quoted(text: &str) -> String {
